@@ -44,7 +44,7 @@ test-all: | .peers/node_modules
 	$(MAKE) peers
 
 docs:
-	$(BIN)python -m treadle.schemas
+	$(BIN)python -m treadle.cli.stream_schema
 	$(BIN)python -m pytest tests/test_docs.py -n0
 
 # Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.

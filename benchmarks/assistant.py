@@ -17,9 +17,9 @@ from typing import Any
 
 import anyio
 
-from treadle.policy import decide_command, permissions_of
-from treadle.tooling import ToolContext
-from treadle.tools.read import Read
+from treadle.policy.policy import decide_command, permissions_of
+from treadle.tools.builtin.read import Read
+from treadle.tools.tool import ToolContext
 
 DECIDED_MS, NEVER_MS = 50.0, 100.0
 SIZE = 20_000

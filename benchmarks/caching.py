@@ -19,9 +19,9 @@ from tests.providers.conftest import SPEECHES
 from tests.providers.speech import Speech
 
 from treadle import Runtime, Settings
-from treadle.abilities import Abilities
 from treadle.config import Config
-from treadle.session import Session
+from treadle.messages.model_profile import Abilities
+from treadle.runtime.session import Session
 
 PROMPTS = ("Sort the parcels.", "Once more.", "And again.")
 

@@ -20,7 +20,7 @@ from tests.crash.postgres import ChaosServer
 from treadle import Agent, Limits, Runtime, tool
 from treadle.config import load
 from treadle.testing import ScriptedModel
-from treadle.worker import Worker
+from treadle.workers.worker import Worker
 
 CLAIMS = 100
 IDLE_S = 5.0

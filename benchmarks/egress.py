@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection
 import anyio
 
 from treadle.config.hosts import HostList
-from treadle.sandboxes.proxy import Proxy
-from treadle.sandboxes.request_head import read_head
+from treadle.policy.sandboxes.proxy import Proxy
+from treadle.policy.sandboxes.request_head import read_head
 
 LATENCY_MS, PROCESSOR_US = 1.0, 20.0
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n" + b"x" * 1024

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import anyio
 
-from treadle.spill import Spill
-from treadle.tooling import ToolContext
-from treadle.tools.grep import Grep, GrepArguments
-from treadle.tools.ripgrep import find_ripgrep
+from treadle.tools.builtin.grep import Grep, GrepArguments
+from treadle.tools.builtin.ripgrep import find_ripgrep
+from treadle.tools.spill import Spill
+from treadle.tools.tool import ToolContext
 
 MUST = 1.2
 WORDS = ["alpha", "beta", "gamma", "delta", "def", "return", "import", "class", "value", "result", "index", "config"]

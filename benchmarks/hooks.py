@@ -20,8 +20,8 @@ from typing import Any
 from typing_extensions import override
 
 from treadle import Agent, Hook, Limits, ModelRequest, Runtime, StopReason, ToolCall, Usage, tool
-from treadle.hooks import Guard, HookedRun, Rule
-from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.events.hooks import Guard, HookedRun, Rule
+from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 
 
 class Empty(Hook):

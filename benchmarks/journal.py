@@ -22,12 +22,12 @@ from pathlib import Path
 
 import anyio
 
-from treadle.entries import Compaction, Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
-from treadle.journal import Journal
-from treadle.journals.sqlite import SqliteJournal
-from treadle.message import Message, TextPart, ToolCall, ToolResult
+from treadle.journal.entries import Compaction, Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal.journal import Journal
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.window import window
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.types import Effect, Outcome, StopReason, Usage
-from treadle.window import window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 APPENDS = 3000

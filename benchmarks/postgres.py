@@ -17,9 +17,9 @@ import anyio
 from benchmarks.journal import FINISHED, answered, asked, started
 from tests.crash.postgres import ChaosServer
 
-from treadle.journal import Journal, RunWriter
-from treadle.journals.postgres import PostgresJournal
-from treadle.notifier import run_topic
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.notifier import run_topic
+from treadle.journal.postgres import PostgresJournal
 
 RUNS = 32
 APPENDS = 6400

@@ -19,11 +19,11 @@ from typing import Any
 
 import anyio
 
-from treadle.sandbox import Confinement, Room
-from treadle.sandboxes import find_sandbox
-from treadle.spill import Spill
-from treadle.tooling import ToolContext, ToolFailed
-from treadle.tools.bash import Bash, BashArguments
+from treadle.policy.sandboxes import find_sandbox
+from treadle.tools.builtin.bash import Bash, BashArguments
+from treadle.tools.confinement import Confinement, Room
+from treadle.tools.spill import Spill
+from treadle.tools.tool import ToolContext, ToolFailed
 
 ADDED_MS, DEAD_MS = 15.0, 100.0
 TREE = "trap '' TERM; (setsid sleep 60 &); sleep 60 & for i in 1 2 3; do (sleep 60 & wait) & done; while :; do sleep 1; done"

@@ -114,8 +114,8 @@ def signed_in(home: Path, database_url: str | None, users: int) -> list[User]:
     """Straight into its database: registering is slow on purpose, and limited."""
     from sqlmodel import Session
 
-    from treadle.database.database import Database
-    from treadle.database.tables import Account, Login
+    from treadle.service.database.database import Database
+    from treadle.service.database.tables import Account, Login
     from treadle.service.tokens import Tokens, signing_key
     from treadle.types import now
 

@@ -17,10 +17,10 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from treadle import Agent, ModelRequest, Runtime, StopReason, Usage, tool
-from treadle.agent_registry import AgentRegistry
-from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
-from treadle.tooling import ToolRegistry
+from treadle.agents.registry import AgentRegistry
+from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.tools.function import FunctionTool
+from treadle.tools.tool import ToolRegistry
 from treadle.types import Limits, new_id
 
 REGISTERED = 10_000

@@ -23,9 +23,9 @@ from tests.crash.postgres import ChaosServer
 from tests.crash.stories import Story, World, agent_of
 
 from treadle import Agent, Limits, Runtime
-from treadle.journal import RunInfo
-from treadle.journals import open_journal
-from treadle.worker import Worker
+from treadle.journal import open_journal
+from treadle.journal.journal import RunInfo
+from treadle.workers.worker import Worker
 
 MUST_S = {15.0: 20.0, 2.0: 3.0}
 RUN = "endless"

@@ -22,9 +22,9 @@ from typing_extensions import override
 
 from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, tool
 from treadle.config import load
-from treadle.events import TextDelta
-from treadle.providers import gemini, openai_chat, openai_responses
-from treadle.providers.scripted import ScriptedModel
+from treadle.messages.events import TextDelta
+from treadle.models.providers import gemini, openai_chat, openai_responses
+from treadle.models.providers.scripted import ScriptedModel
 
 HARNESS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "runners"
 PROMPT = "Please look up all the keys and then tell me whether the results are consistent."

@@ -18,10 +18,10 @@ import anyio
 
 from treadle import Agent, Runtime
 from treadle.config import load
-from treadle.engine import Engine
-from treadle.engines.local import LocalEngine
+from treadle.journal.engine import Engine
 from treadle.testing import ScriptedModel
-from treadle.worker import Worker
+from treadle.workers.engines.local import LocalEngine
+from treadle.workers.worker import Worker
 
 STORES = ("sqlite", "postgres")
 ENGINES = ("local", "dbos")
@@ -76,7 +76,7 @@ def _agent(runs: int) -> Agent[None, str]:
 def _opened(url: str, engine: str, poll_s: float) -> Engine:
     if engine == "local":
         return LocalEngine()
-    from treadle.engines.dbos import DbosEngine
+    from treadle.workers.engines.dbos import DbosEngine
 
     return DbosEngine.open(url, poll_s=poll_s)
 

@@ -17,25 +17,26 @@ from msgspec import UNSET
 
 import treadle
 from tests.stores import new_journal
-from treadle import Hook, Tool, ToolContext, events
-from treadle.agent import Agent
+from treadle import Hook, Tool, ToolContext
+from treadle._internal.uninterrupted import uninterrupted
+from treadle.agents.agent import Agent
 from treadle.config import Config
-from treadle.entries import Entry, Record, RunStarted, ToolFinished, ToolStarted
-from treadle.events import Event
-from treadle.journal import RunWriter
-from treadle.journals.memory import MemoryJournal
-from treadle.message import Message
-from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
-from treadle.projection import events_of
-from treadle.result import RunResult
-from treadle.run_queue import Place
-from treadle.runtime import Runtime
-from treadle.session import RunOptions
-from treadle.session_store import ViewMark
+from treadle.journal.entries import Entry, Record, RunStarted, ToolFinished, ToolStarted
+from treadle.journal.journal import RunWriter
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.projection import events_of
+from treadle.journal.queue import Place
+from treadle.journal.sessions import ViewMark
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.message import Message
+from treadle.messages.result import RunResult
+from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
+from treadle.runtime.runtime import Runtime
+from treadle.runtime.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
+from treadle.tools.tool import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
 from treadle.types import Effect, StopReason, Usage
-from treadle.uninterrupted import uninterrupted
 
 USED = {"input_tokens": 10, "output_tokens": 5}
 

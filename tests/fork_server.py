@@ -28,8 +28,8 @@ from typing import Any, cast
 _STREAMS = 3
 _LENGTH = 8
 _PRELOADED = (
-    *("treadle.cli.app", "treadle.cli.run", "treadle.cli.runs", "treadle.runtime", "treadle.config", "treadle.coding", "treadle.journals.sqlite"),
-    *("treadle.providers.scripted", "treadle.providers.tape", "treadle.tools", "treadle.sandboxes.bubblewrap", "treadle.cli.config"),
+    *("treadle.cli.app", "treadle.cli.run", "treadle.cli.runs", "treadle.runtime.runtime", "treadle.config", "treadle.agents.coding", "treadle.journal.sqlite"),
+    *("treadle.models.providers.scripted", "treadle.models.providers.tape", "treadle.tools", "treadle.policy.sandboxes.bubblewrap", "treadle.cli.config"),
     *("treadle.cli.runs.group", "treadle.cli.runs.listing", "difflib", "aiohttp", "anyio._backends._asyncio", "pydantic", "sqlite3"),
     *("mcp", "treadle.tools.mcp.servers"),
 )
@@ -145,7 +145,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     if (wish := os.environ.get("TREADLE_CRASH_AT", "")).isdecimal():
-        cast("Any", import_module("treadle.crash"))._at = int(wish)
+        cast("Any", import_module("treadle._internal.crash"))._at = int(wish)
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8", errors="surrogateescape")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape")
     sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=True)

@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 
 from tests.database.postgres import PostgresServer, postgres_server
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.journals.memory import MemoryJournal
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.memory.journal import MemoryJournal
 
 __all__ = ["new_journal", "postgres_server", "postgres_template", "store"]
 
@@ -45,7 +45,7 @@ def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
     """The name of a database with an empty journal, which others are copied from."""
     import psycopg
 
-    from treadle.journals.postgres.schema import make_ready
+    from treadle.journal.postgres.schema import make_ready
 
     name = f"t{uuid4().hex}"
     postgres_server.sql(f"CREATE DATABASE {name}")

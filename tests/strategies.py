@@ -15,8 +15,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.entries import SCHEMA, RunStarted, ToolStarted
-from treadle.message import MediaPart, Message
+from treadle.journal.entries import SCHEMA, RunStarted, ToolStarted
+from treadle.messages.message import MediaPart, Message
 from treadle.types import Limits, Settings
 
 settings.register_profile("treadle", deadline=None)

@@ -8,7 +8,7 @@ import anyio
 
 from tests.doubles import agent
 from treadle.config import Config
-from treadle.runtime import Runtime
+from treadle.runtime.runtime import Runtime
 
 
 async def main(url: str, run_id: str, session: str) -> None:

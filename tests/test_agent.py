@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.doubles import PlayedModel, gives, open_runtime, wishes
 from tests.strategies import nasty_text
 from treadle import Agent, FunctionTool, Input, Limits, Settings, tool
-from treadle.agent import expand, expand_message
+from treadle.agents.agent import expand, expand_message
 from treadle.errors import AgentError
-from treadle.message import MediaPart, Message, ReasoningPart, TextPart
-from treadle.tooling import InvalidArguments
+from treadle.messages.message import MediaPart, Message, ReasoningPart, TextPart
 from treadle.tools.mcp import McpServer
+from treadle.tools.tool import InvalidArguments
 from treadle.types import SystemBlock
 
 

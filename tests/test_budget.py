@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import values_of
-from treadle.budget import BYTES_PER_TOKEN, Ledger
-from treadle.prices import FREE, Dearest, Rates, Step, flat
+from treadle.budget.ledger import BYTES_PER_TOKEN, Ledger
+from treadle.budget.prices import FREE, Dearest, Rates, Step, flat
 from treadle.types import Limits, Outcome, Usage
 
 

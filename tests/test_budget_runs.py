@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, WatchedJournal, agent, asks, call, end, fails, gives, open_runtime, says, watch, wishes
 from tests.test_loop_costs import priced
-from treadle import events
 from treadle.config import Price
-from treadle.entries import Entry, ModelRequested
 from treadle.errors import AgentError
-from treadle.model import TextDelta
-from treadle.run_state import RunState
+from treadle.journal.entries import Entry, ModelRequested
+from treadle.journal.run_state import RunState
+from treadle.messages import events
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Settings, Usage
 

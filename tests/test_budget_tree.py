@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.budget import LEAST_SAID, BudgetSpent, Ledger, Left
-from treadle.prices import Dearest, Rates, flat
+from treadle.budget.ledger import LEAST_SAID, BudgetSpent, Ledger, Left
+from treadle.budget.prices import Dearest, Rates, flat
 from treadle.types import Limits, Outcome, Reserved, Usage
 
 FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))

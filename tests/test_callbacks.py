@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlayedModel, agent, asks, call, fails, gives, kind_of, open_runtime, says, text
-from treadle.agent import Agent
-from treadle.callbacks import Callbacks
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.model import TextDelta
+from treadle.events.callbacks import Callbacks
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
 
 SCRIPT = [asks(call("look", "c1"), text="Let me look."), says("All is well.")]

@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 
 from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check_events, check_history, gives, kind_of, open_runtime, says, text
-from treadle import ToolContext, events
-from treadle.agent import Agent
-from treadle.events import Event
-from treadle.runtime import Runtime
+from treadle import ToolContext
+from treadle.agents.agent import Agent
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.runtime.runtime import Runtime
 from treadle.types import Effect, Limits
 
 

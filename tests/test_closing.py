@@ -12,14 +12,15 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, agent, asks, call, gives, hook, says
-from treadle import runs, tool
-from treadle.agent import Agent
-from treadle.entries import ToolFinished
+from treadle import tool
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
-from treadle.hooks import HookedRun
-from treadle.model import ModelRequest
-from treadle.runtime import OnClose, Runtime
-from treadle.session_store import SessionView
+from treadle.events.hooks import HookedRun
+from treadle.journal.entries import ToolFinished
+from treadle.journal.sessions import SessionView
+from treadle.models.model import ModelRequest
+from treadle.runtime import runs
+from treadle.runtime.runtime import OnClose, Runtime
 from treadle.testing import ScriptedModel
 
 AGAIN = [says("answered before the runtime was closed"), says("done")]

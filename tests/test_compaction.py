@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from tests.doubles import check_history, fails, says
 from tests.journals.runs import begun, started, steers
-from treadle.compaction import Compactor, Made, Room, Summariser
-from treadle.context import Cleared, Summary, last_turn, read_receipt
-from treadle.entries import Compaction, Entry, Fork, ModelRequested, ModelResponded, ToolFinished
+from treadle.budget.prices import UNKNOWN, Known, Pricing, Rates, flat
+from treadle.context.compaction import Compactor, Made, Room, Summariser
+from treadle.context.summary import CUT_HERE, message_of, transcript
 from treadle.errors import AgentError
-from treadle.history import History
-from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.model import Delta, ModelRequest
-from treadle.prices import UNKNOWN, Known, Pricing, Rates, flat
-from treadle.retry import RetryPolicy
-from treadle.run_state import RunState
-from treadle.size import size_of
-from treadle.summary import CUT_HERE, message_of, transcript
+from treadle.journal.entries import Compaction, Entry, Fork, ModelRequested, ModelResponded, ToolFinished
+from treadle.journal.receipts import Cleared, Summary, last_turn, read_receipt
+from treadle.journal.run_state import RunState
+from treadle.messages.history import History
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
+from treadle.messages.size import size_of
+from treadle.messages.todos import TOOL, Todo, standing
+from treadle.models.model import Delta, ModelRequest
+from treadle.models.retry import RetryPolicy
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.todos import TOOL, Todo, standing
 from treadle.types import Limits, Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)

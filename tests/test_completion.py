@@ -11,12 +11,13 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlayedModel, asks, call, check_history, end, gives, open_runtime, says
-from treadle import Agent, AgentError, Runtime, events
-from treadle.asking import Approve
-from treadle.entries import InputAdded
-from treadle.model import TextDelta
-from treadle.result import RunResult
+from treadle import Agent, AgentError, Runtime
+from treadle.journal.entries import InputAdded
+from treadle.messages import events
+from treadle.messages.result import RunResult
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
+from treadle.tools.approval import Approve
 from treadle.types import Limits
 
 

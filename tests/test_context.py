@@ -17,8 +17,13 @@ from msgspec.structs import replace
 from tests.doubles import check_history
 from tests.journals.runs import answers, asks, finished, gives, started, steers
 from tests.test_run_state import check_state
+from treadle._internal.json_text import encode_json
 from treadle.cli.story import Note, Story
-from treadle.context import (
+from treadle.errors import AgentError
+from treadle.journal import open_journal
+from treadle.journal.entries import Compaction, Entry, Record, RunStarted
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.receipts import (
     AGAIN,
     HEAD_CHARS,
     LINES,
@@ -36,17 +41,12 @@ from treadle.context import (
     old_results,
     read_receipt,
 )
-from treadle.entries import Compaction, Entry, Record, RunStarted
-from treadle.errors import AgentError
-from treadle.journals import open_journal
-from treadle.journals.memory import MemoryJournal
-from treadle.json_text import encode_json
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.run_state import RunState
-from treadle.size import BYTES_PER_TOKEN, MESSAGE_TOKENS, size_of
-from treadle.todos import Todo, in_one_line, standing
+from treadle.journal.run_state import RunState
+from treadle.journal.window import Window, first_words, window
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.size import BYTES_PER_TOKEN, MESSAGE_TOKENS, size_of
+from treadle.messages.todos import Todo, in_one_line, standing
 from treadle.types import Usage
-from treadle.window import Window, first_words, window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 PNG = MediaPart(media_type="image/png", data="iVBORw0KGgo=")

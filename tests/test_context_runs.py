@@ -18,17 +18,18 @@ import treadle
 from tests.doubles import PlayedModel, agent, asks, call, check_events, check_history, fails, gives, hook, label, open_runtime, says, text
 from tests.providers.loopback import Answer, Seen, Server, document, listening, sse
 from tests.providers.speeches.openai_chat import chunk
-from treadle import Agent, Runtime, events, tool
-from treadle.abilities import Abilities
+from treadle import Agent, Runtime, tool
 from treadle.config import Config
 from treadle.config.endpoint import Provider
 from treadle.config.values import Models
-from treadle.context import Cleared, Summary, read_receipt
-from treadle.entries import Compaction, ModelRequested, Record
-from treadle.hooks import Hook, HookedRun, Stop
-from treadle.message import Message
+from treadle.events.hooks import Hook, HookedRun, Stop
+from treadle.journal.entries import Compaction, ModelRequested, Record
+from treadle.journal.receipts import Cleared, Summary, read_receipt
+from treadle.messages import events
+from treadle.messages.message import Message
+from treadle.messages.model_profile import Abilities
 from treadle.testing import ScriptedModel
-from treadle.tools.coding import default_tools
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits, Outcome, Settings
 
 WINDOW = 12_000

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.costs import By, Cost, Spent, Tally
+from treadle.budget.costs import By, Cost, Spent, Tally
 from treadle.types import Spending, Usage
 
 AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.doubles import PlayedModel, agent, asks, call, gives, open_runtime, says, text
-from treadle.difference import RunDiff
-from treadle.model import PartEnd, ReasoningDelta, ResponseEnd, TextDelta
-from treadle.runtime import Runtime
+from treadle.journal.diff import RunDiff
+from treadle.models.model import PartEnd, ReasoningDelta, ResponseEnd, TextDelta
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome, StopReason, Usage
 

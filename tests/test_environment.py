@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.environment import KEY_VARIABLES, child_environment, for_a_shell, path_outside
-from treadle.redaction import names_a_secret
+from treadle._internal.environment import KEY_VARIABLES, child_environment, for_a_shell, path_outside
+from treadle._internal.redaction import names_a_secret
 
 KEY = "sk-ant-0123456789abcdef"
 

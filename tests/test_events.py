@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.strategies import examples_of, values_of
-from treadle import events
-from treadle.events import Event
-from treadle.json_text import decode_json, encode_json
-from treadle.metrics import RunTotals
+from treadle._internal.json_text import decode_json, encode_json
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.metrics import RunTotals
 from treadle.types import Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -14,10 +14,10 @@ from treadle import Agent, AgentError, FallbackModel, Limits, Outcome, Runtime, 
 from treadle.config import Config
 from treadle.config.endpoint import Provider
 from treadle.config.values import Fallback, Price
-from treadle.entries import ModelRequested, ModelSwitched
-from treadle.events import Retry, TextDelta, Warned
-from treadle.model import Model
-from treadle.providers.anthropic import AnthropicModel, connect
+from treadle.journal.entries import ModelRequested, ModelSwitched
+from treadle.messages.events import Retry, TextDelta, Warned
+from treadle.models.model import Model
+from treadle.models.providers.anthropic import AnthropicModel, connect
 from treadle.testing import ScriptedModel
 from treadle.types import Usage
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolProgress, TurnStart
-from treadle.feed import JOINED_CHARS, STREAM_BUFFER, EventStream
+from treadle.events.feed import JOINED_CHARS, STREAM_BUFFER, EventStream
+from treadle.messages.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolProgress, TurnStart
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 SHARED: dict[str, Any] = {"run_id": "r", "session_id": None, "at": AT}

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle import events, model
-from treadle.entries import ModelRequested, ModelResponded
-from treadle.events import Event
-from treadle.feed import EventStream, Feed
-from treadle.hub import Hub
-from treadle.json_text import encode_json
-from treadle.message import Message
-from treadle.redaction import MASK, Redactor
-from treadle.retry import Attempt
+from treadle._internal.json_text import encode_json
+from treadle._internal.redaction import MASK, Redactor
+from treadle.events.feed import EventStream, Feed
+from treadle.events.hub import Hub
+from treadle.journal.entries import ModelRequested, ModelResponded
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.message import Message
+from treadle.models import model
+from treadle.models.retry import Attempt
 from treadle.types import StopReason, Usage, now
 
 KEY = "sk-ant-api03-CANARY-0815-4711"

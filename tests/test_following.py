@@ -20,22 +20,22 @@ from hypothesis import strategies as st
 
 from tests.database.postgres import postgres_server, postgres_url
 from treadle import Agent, AgentError, Runtime, ToolContext, tool
+from treadle._internal.json_text import encode_json
+from treadle._internal.redaction import MASK, Redactor
 from treadle.config import load
-from treadle.entries import Entry, ModelRequested, Record, RunFinished, RunResumed, RunStarted
-from treadle.events import Event, MessageAdded, ReasoningEnd, ReasoningStart, RunEnd, TextDelta, ToolProgress, TurnStart
-from treadle.events import ReasoningDelta as Thought
-from treadle.feed import Feed
-from treadle.following import Follow
-from treadle.hub import Hub
-from treadle.journals.memory import MemoryJournal
-from treadle.json_text import encode_json
-from treadle.message import Message
-from treadle.model import Delta, ModelRequest, ReasoningDelta, ResponseEnd, TextStart
-from treadle.model import TextDelta as Said
-from treadle.notifier import delta_topic
-from treadle.redaction import MASK, Redactor
-from treadle.relay import PAYLOAD_MOST, Heard, Place, Relay
-from treadle.retry import Attempt
+from treadle.events.feed import Feed
+from treadle.events.follow import Follow
+from treadle.events.hub import Hub
+from treadle.events.live_deltas import PAYLOAD_MOST, Heard, Place, Relay
+from treadle.journal.entries import Entry, ModelRequested, Record, RunFinished, RunResumed, RunStarted
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.notifier import delta_topic
+from treadle.messages.events import Event, MessageAdded, ReasoningEnd, ReasoningStart, RunEnd, TextDelta, ToolProgress, TurnStart
+from treadle.messages.events import ReasoningDelta as Thought
+from treadle.messages.message import Message
+from treadle.models.model import Delta, ModelRequest, ReasoningDelta, ResponseEnd, TextStart
+from treadle.models.model import TextDelta as Said
+from treadle.models.retry import Attempt
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome, StopReason, Usage, now
 
@@ -202,7 +202,7 @@ async def test_a_notice_that_is_lost_costs_the_poll_time_and_nothing_else(monkey
 
     def tell(self: object, topic: str, payload: bytes = b"") -> None: ...
 
-    monkeypatch.setattr("treadle.journals.local_notifier.LocalNotifier.tell", tell)
+    monkeypatch.setattr("treadle.journal.memory.notifier.LocalNotifier.tell", tell)
     journal = MemoryJournal()
     journal.notifier._poll_s = 0.01  # pyright: ignore[reportPrivateUsage]  a test need not wait for a second
     writer = await _journaled(journal, [])
@@ -292,8 +292,8 @@ async def _whole(entries: Sequence[Sequence[Entry]]) -> list[Event]:
 DRIVER = """
 import sys, anyio
 from treadle import Agent, Runtime, tool
-from treadle.journals import open_journal
-from treadle.model import ResponseEnd, TextDelta
+from treadle.journal import open_journal
+from treadle.models.model import ResponseEnd, TextDelta
 from treadle.testing import ScriptedModel
 from treadle.types import StopReason, Usage
 url, script, run_id, how = sys.argv[1:]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from treadle import Agent, AgentError, Approve, Runtime, ToolContext, tool
-from treadle.asking import ApprovalRequest, Deny
 from treadle.config import load
 from treadle.testing import ScriptedModel
-from treadle.tools.coding import default_tools
+from treadle.tools.approval import ApprovalRequest, Deny
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Mode
 
 pytestmark = pytest.mark.anyio

@@ -25,17 +25,17 @@ from treadle import (
     ToolContext,
     ToolResult,
     Usage,
-    events,
     tool,
 )
-from treadle.asking import ApprovalRequest
-from treadle.entries import ModelResponded
-from treadle.feed import Feed
-from treadle.hooks import Add, Answer, Ask, HookedRun, Hooks, Stop
-from treadle.hub import Hub
-from treadle.message import ProviderPart, ReasoningPart
-from treadle.model import TextDelta
+from treadle.events.feed import Feed
+from treadle.events.hooks import Add, Answer, Ask, HookedRun, Hooks, Stop
+from treadle.events.hub import Hub
+from treadle.journal.entries import ModelResponded
+from treadle.messages import events
+from treadle.messages.message import ProviderPart, ReasoningPart
+from treadle.models.model import TextDelta
 from treadle.testing import MemoryJournal, ScriptedModel
+from treadle.tools.approval import ApprovalRequest
 from treadle.types import StopReason
 
 

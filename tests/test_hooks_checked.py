@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles import agent, asks, call, gives, hook, open_runtime, says
 from treadle import AgentError, Approve, Hook
-from treadle.hooks import Add, Answer, Ask, Guard, Rule, Stop
+from treadle.events.hooks import Add, Answer, Ask, Guard, Rule, Stop
 
 
 async def of_nothing(self: Any) -> None: ...

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.doubles import Seen, agent, asks, call, gives, hook, open_runtime, says, watch
-from treadle import Agent, AgentError, Approve, Deny, Hook, ModelResponse, TextPart, ToolCall, events, tool
-from treadle.asking import ApprovalRequest
+from treadle import Agent, AgentError, Approve, Deny, Hook, ModelResponse, TextPart, ToolCall, tool
+from treadle._internal.redaction import Secret
 from treadle.config import Config
-from treadle.hooks import Add, Answer, Ask, Hooks, Stop
-from treadle.model import ModelRequest
-from treadle.redaction import Secret
+from treadle.events.hooks import Add, Answer, Ask, Hooks, Stop
+from treadle.messages import events
+from treadle.models.model import ModelRequest
 from treadle.testing import ScriptedModel
+from treadle.tools.approval import ApprovalRequest
 from treadle.types import StopReason, Usage
 
 KEY = "sk-ant-0123456789abcdef0123456789abcdef"

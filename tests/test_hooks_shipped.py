@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from tests.doubles import PlayedModel, Seen, agent, asks, call, end, open_runtime, says, watch
-from treadle import Agent, AgentError, Approve, Deny, Hook, Settings, ToolContext, Usage, events, tool
-from treadle.asking import ApprovalRequest
+from treadle import Agent, AgentError, Approve, Deny, Hook, Settings, ToolContext, Usage, tool
+from treadle._internal.redaction import Secret
 from treadle.config import Config
-from treadle.hooks import Audit, Cache, Guard, Rule
-from treadle.model import TextDelta
-from treadle.redaction import Secret
+from treadle.events.hooks import Audit, Cache, Guard, Rule
+from treadle.messages import events
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
+from treadle.tools.approval import ApprovalRequest
 
 KEY = "sk-ant-0123456789abcdef0123456789abcdef"
 paid: list[int] = []

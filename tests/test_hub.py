@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples_of
 from treadle import Agent, Runtime, tool
-from treadle.events import Event, TurnStart
-from treadle.hub import Broker, Hub, Missed, Subscription
+from treadle.events.hub import Broker, Hub, Missed, Subscription
+from treadle.messages.events import Event, TurnStart
 from treadle.testing import ScriptedModel
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)

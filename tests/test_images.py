@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.doubles import PlayedModel, agent, gives, open_runtime, text, watch, wishes
-from treadle import MediaPart, TextPart, events
+from treadle import MediaPart, TextPart
 from treadle.errors import AgentError
-from treadle.images import PIXELS_MAX, SCALED_BASE64, fits, fitted, size_of
-from treadle.tools.read import Read
+from treadle.messages import events
+from treadle.messages.images import PIXELS_MAX, SCALED_BASE64, fits, fitted, size_of
+from treadle.tools.builtin.read import Read
 from treadle.types import Outcome
 
 

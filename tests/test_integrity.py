@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import values_of
 from treadle import Message, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart, check_history, repair_history
-from treadle.message import Part, Role
+from treadle.messages.message import Part, Role
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LOST = "(lost)"

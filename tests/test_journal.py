@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of
-from treadle import events
-from treadle.entries import (
+from treadle.errors import AgentError
+from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     CancelAsked,
@@ -33,12 +33,12 @@ from treadle.entries import (
     ToolStarted,
     read_entry,
 )
-from treadle.errors import AgentError
-from treadle.events import ErrorInfo
-from treadle.journal import read_run, unknown_run
-from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.projection import events_of, shown_arguments
-from treadle.run_messages import late_message
+from treadle.journal.journal import read_run, unknown_run
+from treadle.journal.projection import events_of, shown_arguments
+from treadle.journal.run_messages import late_message
+from treadle.messages import events
+from treadle.messages.events import ErrorInfo
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.types import Outcome, Settings, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)

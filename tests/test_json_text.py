@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_value, nasty_text
-from treadle.json_text import LEVELS_MAX, decode_json, encode_json, is_deeper, items, members, object_of, parse_json
+from treadle._internal.json_text import LEVELS_MAX, decode_json, encode_json, is_deeper, items, members, object_of, parse_json
 
 DEEP = "[" * 10_000 + "]" * 10_000
 
@@ -55,19 +55,19 @@ print("read")
 
 READS = {
     "a value": """
-    from treadle.json_text import decode_json
+    from treadle._internal.json_text import decode_json
     assert decode_json(b'{"inner":{"a":1},"b":2}', Outer).b == 2
 """,
     "an argument of a tool": """
     from pydantic import TypeAdapter
-    from treadle.shapes.structs import with_structs
+    from treadle.tools.schemas.structs import with_structs
     assert TypeAdapter(with_structs(Outer)).validate_python({"inner": {"a": 1}, "b": 2}).b == 2
 """,
     "a provider's answer": """
     from contextlib import nullcontext
     import anyio
-    from treadle.providers.exchange import asked_once
-    from treadle.providers.refusals import Refusals
+    from treadle.models.providers.exchange import asked_once
+    from treadle.models.providers.refusals import Refusals
 
     class Scripted:
         status = 200

@@ -29,17 +29,18 @@ from tests.doubles import (
     watch,
     wishes,
 )
-from treadle import ToolContext, events
-from treadle.clock import Clock
-from treadle.entries import CancelAsked, Entry, RunStarted, ToolStarted
+from treadle import ToolContext
+from treadle._internal.clock import Clock
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.journal import RunWriter
-from treadle.journals.memory import MemoryJournal
-from treadle.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
-from treadle.run_queue import Place
-from treadle.run_stream import RunStream
-from treadle.runtime import Runtime
+from treadle.journal.entries import CancelAsked, Entry, RunStarted, ToolStarted
+from treadle.journal.journal import RunWriter
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.queue import Place
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.models.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
+from treadle.runtime.run_stream import RunStream
+from treadle.runtime.runtime import Runtime
 from treadle.types import Effect
 
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, asks, call, end, fails, gives, open_runtime, says, watch
-from treadle import FallbackModel, events
-from treadle.budget import BYTES_PER_TOKEN
+from treadle import FallbackModel
+from treadle.budget.ledger import BYTES_PER_TOKEN
 from treadle.config import Config, Price
-from treadle.entries import ModelRequested, ModelResponded, RunFinished
 from treadle.errors import AgentError
-from treadle.model import Delta, ModelRequest, TextDelta
-from treadle.runtime import Runtime
+from treadle.journal.entries import ModelRequested, ModelResponded, RunFinished
+from treadle.messages import events
+from treadle.models.model import Delta, ModelRequest, TextDelta
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Settings, Spending, Usage
 

@@ -8,11 +8,13 @@ import anyio
 import pytest
 
 from tests.doubles import PlainTool, PlayedModel, Seen, agent, asks, call, check_events, end, gives, kind_of, open_runtime, says, watch
-from treadle import ToolContext, events, feed
-from treadle.events import Event
-from treadle.feed import EventStream
-from treadle.hub import Missed, Subscription
-from treadle.model import ArgumentsDelta, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
+from treadle import ToolContext
+from treadle.events import feed
+from treadle.events.feed import EventStream
+from treadle.events.hub import Missed, Subscription
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.models.model import ArgumentsDelta, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
 from treadle.testing import collect
 from treadle.types import Limits
 

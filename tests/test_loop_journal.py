@@ -28,14 +28,16 @@ from tests.doubles import (
     watch,
     wishes,
 )
-from treadle import ToolContext, calls, events, loop
-from treadle.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
+from treadle import ToolContext
+from treadle._internal.uninterrupted import uninterrupted
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import Event
-from treadle.result import RunResult
-from treadle.session import RunOptions
+from treadle.journal.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
+from treadle.loop import calls, loop
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.result import RunResult
+from treadle.runtime.session import RunOptions
 from treadle.types import Limits
-from treadle.uninterrupted import uninterrupted
 
 
 def notes(journal: WatchedJournal, name: str, **more: Any) -> PlainTool:

@@ -16,9 +16,9 @@ from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, a
 from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import ToolContext, ToolFailed
 from treadle.config import load
-from treadle.entries import Entry, ToolLate
 from treadle.errors import AgentError
-from treadle.runtime import Runtime
+from treadle.journal.entries import Entry, ToolLate
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tools.function.threads import abandoned_calls, run_in_thread, wait_for_abandoned
 

@@ -8,12 +8,13 @@ import anyio
 import pytest
 
 from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
-from treadle import ToolContext, events
-from treadle.clock import Clock
+from treadle import ToolContext
+from treadle._internal.clock import Clock
 from treadle.config.values import Config, Price
-from treadle.entries import ToolFinished
 from treadle.errors import AgentError, ErrorKind
-from treadle.model import TextDelta
+from treadle.journal.entries import ToolFinished
+from treadle.messages import events
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Settings
 

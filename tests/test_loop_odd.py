@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.doubles import PlayedModel, Step, asks, call, end, gives, says, text, watch, wishes
-from treadle import events
-from treadle.inbox import NO_ANSWER
-from treadle.message import ProviderPart
-from treadle.model import ArgumentsDelta, Notice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
+from treadle.loop.inbox import NO_ANSWER
+from treadle.messages import events
+from treadle.messages.message import ProviderPart
+from treadle.models.model import ArgumentsDelta, Notice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, StopReason
 

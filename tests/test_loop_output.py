@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.doubles import PlayedModel, agent, asks, call, end, gives, open_runtime, says, text, watch, wishes
 from treadle import Settings
-from treadle.abilities import Abilities
-from treadle.model import ReasoningDelta
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import ReasoningDelta
 from treadle.testing import ScriptedModel
 from treadle.types import StopReason, Usage
 

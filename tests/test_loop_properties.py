@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.doubles import PlainTool, agent, check, label, open_runtime
 from treadle import ToolContext, ToolFailed
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.run_stream import RunStream
+from treadle.messages.events import Event
+from treadle.runtime.run_stream import RunStream
 from treadle.types import Effect, Limits, Mode, Outcome
 
 TOOLS: dict[str, tuple[Effect, bool]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.doubles import PlayedModel, Step, agent, end, gives, open_runtime, says, text, watch, wishes
-from treadle import events
 from treadle.errors import AgentError, ErrorKind
-from treadle.model import ArgumentsDelta, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart
-from treadle.retry import LONGEST_WAIT_S, RetryPolicy
+from treadle.messages import events
+from treadle.models.model import ArgumentsDelta, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart
+from treadle.models.retry import LONGEST_WAIT_S, RetryPolicy
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.types import Settings
 

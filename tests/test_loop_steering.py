@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, open_runtime, says, text, watch
-from treadle import events
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.model import TextDelta
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
 from treadle.types import Limits
 

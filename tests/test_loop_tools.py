@@ -12,10 +12,12 @@ import anyio.to_thread
 import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, Seen, agent, asks, breaks, call, gives, open_runtime, says, watch
-from treadle import DidNotHappen, ToolContext, ToolFailed, calls, events
+from treadle import DidNotHappen, ToolContext, ToolFailed
 from treadle.config import load
 from treadle.errors import AgentError
-from treadle.message import MediaPart, TextPart
+from treadle.loop import calls
+from treadle.messages import events
+from treadle.messages.message import MediaPart, TextPart
 from treadle.testing import FakeClock
 from treadle.tools.function import tool
 from treadle.types import Effect, Limits

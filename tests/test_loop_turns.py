@@ -26,10 +26,10 @@ from tests.doubles import (
     wishes,
 )
 from treadle import ToolContext
-from treadle.entries import Entry, RunFinished
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, ReasoningPart, ToolCall
-from treadle.model import PartEnd, ReasoningDelta, TextDelta
+from treadle.journal.entries import Entry, RunFinished
+from treadle.messages.message import Message, ReasoningPart, ToolCall
+from treadle.models.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.types import Limits, Mode, StopReason
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples_of, json_value, nasty_text, values_of
 from treadle.errors import AgentError
-from treadle.message import (
+from treadle.messages.message import (
     JsonText,
     MediaPart,
     Message,

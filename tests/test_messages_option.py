@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.doubles import agent, says
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.message import Message, ToolCall
-from treadle.runtime import Runtime
+from treadle.messages.message import Message, ToolCall
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 
 

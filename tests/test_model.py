@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import cuts, nasty_text, values_of
 from treadle.errors import AgentError
-from treadle.history import History
-from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import (
+from treadle.messages.history import History
+from treadle.messages.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import (
     ArgumentsDelta,
     Delta,
     Fold,

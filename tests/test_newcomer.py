@@ -19,10 +19,10 @@ import pytest
 import treadle
 from tests.cli.conftest import KEY, Cli
 from treadle import Agent, AgentError, Callbacks, ErrorKind, Limits, MediaPart, Message, Runtime, Settings, ToolContext, tool
-from treadle.assembly import answers_of
+from treadle.runtime.assembly import answers_of
 from treadle.testing import ScriptedModel
-from treadle.tooling import Tool
 from treadle.tools.mcp import McpServer
+from treadle.tools.tool import Tool
 
 HI = {"text": "Hi."}
 made: Any = Agent

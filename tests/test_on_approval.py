@@ -10,10 +10,11 @@ import pytest
 
 from tests.doubles import PlainTool, asks, call, check_history, gives, open_runtime, says, watch
 from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
-from treadle import AgentError, Approve, Deny, TextPart, ToolContext, events, tool
-from treadle.asking import ApprovalRequest, Approver
-from treadle.entries import ApprovalAnswered, ApprovalAsked
-from treadle.tooling import ToolDeferred, ToolFailed
+from treadle import AgentError, Approve, Deny, TextPart, ToolContext, tool
+from treadle.journal.entries import ApprovalAnswered, ApprovalAsked
+from treadle.messages import events
+from treadle.tools.approval import ApprovalRequest, Approver
+from treadle.tools.tool import ToolDeferred, ToolFailed
 from treadle.types import Limits
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -112,7 +113,7 @@ async def test_changed_arguments_are_validated_and_the_model_is_told_whose_they_
 async def test_changed_arguments_are_judged_anew(tmp_path: Any) -> None:
     from treadle.config import Config
     from treadle.config.values import Permissions
-    from treadle.tools.write import Write
+    from treadle.tools.builtin.write import Write
 
     rt = open_runtime(config=Config(permissions=Permissions(deny=("write(secret.txt)",))))
     approver, asked = answering(Approve({"path": "secret.txt", "content": "x"}))

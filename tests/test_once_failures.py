@@ -14,10 +14,11 @@ import pytest
 import treadle
 from tests.doubles import PlainTool, Seen, agent, asks, breaks, call, gives, says, watch
 from tests.tools.function.isolated_functions import loses_the_line, refuses_plainly
-from treadle import ToolContext, ToolFailed, events, tool
-from treadle.calls import NOT_KNOWN
-from treadle.tooling import InvalidArguments
-from treadle.tools.coding import default_tools
+from treadle import ToolContext, ToolFailed, tool
+from treadle.loop.calls import NOT_KNOWN
+from treadle.messages import events
+from treadle.tools.builtin.coding import default_tools
+from treadle.tools.tool import InvalidArguments
 from treadle.types import Effect
 
 pytestmark = pytest.mark.anyio

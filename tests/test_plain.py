@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.plain import columns, cut, one_line, plain, revealed, wrapped
+from treadle._internal.terminal_text import columns, cut, one_line, plain, revealed, wrapped
 
 TEXTS = st.text(alphabet="ab 日é\u200d\U0001f469\n\t", max_size=80)
 ODD = st.text(alphabet=st.sampled_from([*"\x1b[]PX^_\\;(0m?1c\x07\x9b\x9d\x9c\x90\x18\r\n\t\b\x7f\u202e\u2066\ufeff\U000e0041\ud800\u0301ab"]), max_size=40)

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, end, open_runtime
+from treadle.budget.price_list import Prices, listed
+from treadle.budget.prices import UNKNOWN
 from treadle.config import Config, Price, Provider
-from treadle.model import TextDelta
-from treadle.price_list import Prices, listed
-from treadle.prices import UNKNOWN
+from treadle.models.model import TextDelta
 from treadle.types import Limits, Usage
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -202,7 +202,7 @@ async def test_the_price_of_a_model_goes_before_that_of_its_provider() -> None:
 LATE = """
 import anyio, sys, threading
 import treadle
-from treadle.model import ResponseEnd, TextDelta
+from treadle.models.model import ResponseEnd, TextDelta
 from treadle.types import StopReason, Usage
 
 def loads():
@@ -228,7 +228,7 @@ anyio.run(main)
 STOPPED = """
 import anyio
 import treadle
-from treadle.model import ResponseEnd
+from treadle.models.model import ResponseEnd
 from treadle.types import StopReason, Usage
 
 class Model:
@@ -252,7 +252,7 @@ anyio.run(main)
 FORKED = """
 import anyio, os, threading
 import treadle
-from treadle.model import ResponseEnd, TextDelta
+from treadle.models.model import ResponseEnd, TextDelta
 from treadle.types import StopReason, Usage
 
 class Model:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import values_of
+from treadle.budget.prices import UNKNOWN, Dearest, Known, Rates, Step, configured, flat, needed
 from treadle.config import Price
 from treadle.errors import AgentError
-from treadle.prices import UNKNOWN, Dearest, Known, Rates, Step, configured, flat, needed
 from treadle.types import Usage, usd
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)

@@ -53,7 +53,7 @@ def test_there_are_no_other_names() -> None:
 
 
 def test_the_task_assistant_has_its_names_in_a_module_of_its_own() -> None:
-    tasks = importlib.import_module("treadle.tasks")
+    tasks = importlib.import_module("treadle.apps.assistant")
     names = ["AgentContext", "AgentResult", "AgentRunner", "MCPToolServer", "MessageHistory", "ToolCallRecord"]
     assert dir(tasks) == names
     assert [getattr(tasks, name).__name__ for name in names] == names
@@ -76,7 +76,7 @@ def test_checkers_see_the_same_names_from_the_same_modules_as_programs() -> None
 def test_the_decorator_is_not_hidden_by_a_module() -> None:
     """Importing a submodule sets its name on the package."""
     loaded = loaded_after(
-        "import treadle.runtime, treadle.tooling, treadle.tools.function\nfrom treadle import tool\n"
+        "import treadle.runtime.runtime, treadle.tools.tool, treadle.tools.function\nfrom treadle import tool\n"
         "assert callable(tool), tool\nimport treadle\nassert treadle.tool is tool"
     )
     assert "treadle.tool" not in loaded

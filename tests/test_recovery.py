@@ -34,25 +34,37 @@ from tests.doubles import (
     text,
 )
 from tests.stores import close_old_journals, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
-from treadle import ToolContext, ToolFailed, events, tool
-from treadle.agent import Agent
-from treadle.asking import Approve
-from treadle.calls import ASK, NOT_KNOWN, STOPPED
+from treadle import ToolContext, ToolFailed, tool
+from treadle.agents.agent import Agent
 from treadle.config import Config
-from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.inbox import LAST_TURN
-from treadle.journal import RunWriter
-from treadle.journals.memory import MemoryJournal
-from treadle.message import ToolResult
-from treadle.result import RunResult
-from treadle.run_state import RunState
-from treadle.runtime import Runtime
-from treadle.session_store import ViewMark
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Entry,
+    InputAdded,
+    ModelRequested,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from treadle.journal.journal import RunWriter
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.run_state import RunState
+from treadle.journal.sessions import ViewMark
+from treadle.loop.calls import ASK, NOT_KNOWN, STOPPED
+from treadle.loop.inbox import LAST_TURN
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.message import ToolResult
+from treadle.messages.result import RunResult
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolDeferred
-from treadle.tools.read import Read
+from treadle.tools.approval import Approve
+from treadle.tools.builtin.read import Read
+from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ToolDeferred
 from treadle.types import Effect, Limits, now
 
 pytestmark = pytest.mark.usefixtures("store")

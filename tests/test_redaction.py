@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.message import Message, TextPart, ToolCall
-from treadle.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, mask_logs, names_a_secret
+from treadle._internal.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, mask_logs, names_a_secret
+from treadle.messages.message import Message, TextPart, ToolCall
 from treadle.types import Outcome
 
 CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.doubles import PlayedModel, Step, agent, end, gives, open_runtime, text, wishes
-from treadle import MediaPart, Runtime, TextPart, events
-from treadle.context import REFUSED
+from treadle import MediaPart, Runtime, TextPart
 from treadle.errors import AgentError
-from treadle.message import Message
+from treadle.journal.receipts import REFUSED
+from treadle.messages import events
+from treadle.messages.message import Message
 from treadle.types import Outcome, StopReason
 
 PICTURE = MediaPart(media_type="image/png", data="aW1hZ2U=", name="p.png")

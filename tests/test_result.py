@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from treadle.errors import AgentError
-from treadle.metrics import RunMetrics, RunTotals
-from treadle.result import RunResult
+from treadle.messages.metrics import RunMetrics, RunTotals
+from treadle.messages.result import RunResult
 from treadle.types import Outcome, Usage
 
 KIND_OF = {

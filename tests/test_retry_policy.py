@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, text
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, TextPart
-from treadle.model import Delta, ModelRequest, Restart, Switch, TextDelta
-from treadle.retry import LONGEST_WAIT_S, PATIENT, Attempt, RetryPolicy, ask
+from treadle.messages.message import Message, TextPart
+from treadle.models.model import Delta, ModelRequest, Restart, Switch, TextDelta
+from treadle.models.retry import LONGEST_WAIT_S, PATIENT, Attempt, RetryPolicy, ask
 from treadle.testing import FakeClock, ScriptedModel
 
 REQUEST = ModelRequest(messages=[Message.user("hi")])

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from tests.doubles import PlainTool, PlayedModel, agent, check_events, end, gives, open_runtime, watch
-from treadle import ToolContext, events
-from treadle.callbacks import Callbacks
+from treadle import ToolContext
+from treadle._internal.json_text import encode_json
+from treadle._internal.redaction import MASK
 from treadle.config import Config, load
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.json_text import encode_json
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
-from treadle.redaction import MASK
-from treadle.runtime import Runtime
+from treadle.events.callbacks import Callbacks
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
+from treadle.runtime.runtime import Runtime
 from treadle.testing import collect
 from treadle.types import StopReason
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text
 from tests.test_loop_properties import Bench, Case, cases, steps_of
-from treadle.context import Cleared, Summary, read_receipt
-from treadle.entries import (
+from treadle._internal.json_text import encode_json
+from treadle.errors import AgentError
+from treadle.journal.entries import (
     ApprovalAsked,
     Compaction,
     Entry,
@@ -34,17 +35,16 @@ from treadle.entries import (
     ToolStarted,
     read_entry,
 )
-from treadle.errors import AgentError
-from treadle.events import ErrorInfo
-from treadle.json_text import encode_json
-from treadle.loading import NO_RESULT
-from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.result import RunResult
-from treadle.run_state import RunState
-from treadle.runtime import Runtime
+from treadle.journal.load import NO_RESULT
+from treadle.journal.receipts import Cleared, Summary, read_receipt
+from treadle.journal.run_state import RunState
+from treadle.journal.window import Window
+from treadle.messages.events import ErrorInfo
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
+from treadle.messages.result import RunResult
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Outcome, Settings, StopReason, Usage
-from treadle.window import Window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles import Gate, PlayedModel, agent, kind_of, open_runtime, says, text
 from treadle.errors import AgentError
-from treadle.model import TextDelta
+from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel, collect
 
 

@@ -19,15 +19,16 @@ import pytest
 
 import treadle
 from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, open_runtime, says, text, watch
-from treadle import events, runs, runtime
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config import Config, load
 from treadle.config.values import Permissions
 from treadle.errors import AgentError, ErrorKind
-from treadle.journals.memory import MemoryJournal
-from treadle.loop import Run
-from treadle.message import MediaPart
-from treadle.runtime import Runtime
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.loop.loop import Run
+from treadle.messages import events
+from treadle.messages.message import MediaPart
+from treadle.runtime import runs, runtime
+from treadle.runtime.runtime import Runtime
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tools.function import tool
 from treadle.types import Limits, Settings

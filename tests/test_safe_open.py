@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.safe_open import open_in_place
+from treadle._internal.safe_open import open_in_place
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the kernel tells where a file was found on Linux only")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treadle.config.values import Schedule
 from treadle.errors import AgentError
-from treadle.schedules import MISSED_MOST, Timetable
+from treadle.workers.schedules import MISSED_MOST, Timetable
 
 
 def table(cron: str, timezone: str = "UTC") -> Timetable:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 
 from tests.strategies import values_of, without_half_pairs
 from treadle import Agent, Limits, Runtime, ToolContext, tool
-from treadle.events import Event, RunEnd
-from treadle.json_text import encode_json
-from treadle.schemas import json_schema, stream_json_schema, write
+from treadle._internal.json_text import encode_json
+from treadle.cli.stream_schema import json_schema, stream_json_schema, write
+from treadle.messages.events import Event, RunEnd
 from treadle.testing import ScriptedModel, collect
 
 STREAM = jsonschema_rs.Draft202012Validator(stream_json_schema(), validate_formats=True)
@@ -30,7 +30,7 @@ def plain(event: Event) -> Any:
 def test_the_files_in_the_package_are_up_to_date(name: str, tmp_path: Path) -> None:
     """Where this fails: `make docs` writes them."""
     write(tmp_path)
-    shipped = files("treadle.schemas") / f"{name}.schema.json"
+    shipped = files("treadle.cli.stream_schema") / f"{name}.schema.json"
     assert shipped.read_text(encoding="utf-8") == (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text, wishes
 from treadle import ToolContext
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
-from treadle.history import History
-from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
-from treadle.model import PartEnd, ReasoningDelta, TextDelta
-from treadle.runtime import Runtime
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
+from treadle.models.model import PartEnd, ReasoningDelta, TextDelta
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 
 

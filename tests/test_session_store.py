@@ -13,8 +13,8 @@ from hypothesis import given
 from tests.strategies import nasty_text, values_of
 from treadle import MAX_SESSION_MESSAGES, SessionStore
 from treadle.errors import AgentError
-from treadle.message import Message, TextPart, ToolCall, decode_message
-from treadle.session_store import JOINER, check_session_id, title_of
+from treadle.journal.sessions import JOINER, check_session_id, title_of
+from treadle.messages.message import Message, TextPart, ToolCall, decode_message
 
 
 @pytest.fixture

@@ -11,42 +11,42 @@ SOURCE = Path(__file__).parents[1] / "src" / "treadle"
 
 LINES_MOST = 360
 LONG_FILES = {
-    "execution.py": 370,  # one call, from its arguments to its result
-    "budget.py": 366,  # one ledger; its arithmetic stands in account.py
-    "assembly.py": 374,  # where each field of a plan comes from
-    "compaction.py": 372,  # one view of a history, and each way to make it smaller
+    "loop/toolbox.py": 370,  # one call, from its arguments to its result
+    "budget/ledger.py": 366,  # one ledger; its arithmetic stands in budget/tree.py
+    "runtime/assembly.py": 374,  # where each field of a plan comes from
+    "context/compaction.py": 372,  # one view of a history, and each way to make it smaller
     "config/readers.py": 376,  # a function for each kind of value
     "config/keys.py": 420,  # the list of keys
-    "guarded_paths.py": 490,  # one noun: which files are guarded; most of it is the list
-    "output.py": 370,
-    "redaction.py": 440,
-    "run_state.py": 446,  # one fold; its other half is how a fork begins one
-    "runtime.py": 490,  # every way to start, queue, follow and end a run
-    "runs.py": 478,  # one life of a run; each way to begin one needs the same private state
-    "sandboxes/bubblewrap.py": 410,  # one program and its arguments, and one command of it
-    "secret_places.py": 680,  # the list of places
-    "sandboxes/escapes.py": 460,  # the list of escapes that are tried
-    "shell/syntax.py": 425,  # one grammar
-    "journals/sqlite/writer.py": 370,  # one thread and its one connection
+    "policy/guarded_paths.py": 490,  # one noun: which files are guarded; most of it is the list
+    "tools/truncate.py": 370,
+    "_internal/redaction.py": 440,
+    "journal/run_state.py": 446,  # one fold; its other half is how a fork begins one
+    "runtime/runtime.py": 490,  # every way to start, queue, follow and end a run
+    "runtime/runs.py": 478,  # one life of a run; each way to begin one needs the same private state
+    "policy/sandboxes/bubblewrap.py": 410,  # one program and its arguments, and one command of it
+    "policy/secret_places.py": 680,  # the list of places
+    "policy/sandboxes/escapes.py": 460,  # the list of escapes that are tried
+    "policy/shell/syntax.py": 425,  # one grammar
+    "journal/sqlite/writer.py": 370,  # one thread and its one connection
 }
 FUNCTION_LINES_MOST = 46
 LONG_FUNCTIONS = {
-    "assembly.py:_plan": 51,  # a line for each thing that a run is made of
-    "run_state.py:__init__": 94,  # the list of what a run is
+    "runtime/assembly.py:_plan": 51,  # a line for each thing that a run is made of
+    "journal/run_state.py:__init__": 94,  # the list of what a run is
     "tools/function/decorator.py:tool": 55,  # a signature with a docstring for each option
 }
 PARAMETERS_MOST = 7
 WIDE = {
-    "runtime.py:wake": 8,  # all that can be said to a run that waits
+    "runtime/runtime.py:wake": 8,  # all that can be said to a run that waits
     "tools/function/decorator.py:tool": 10,  # the options of a public decorator
     "tools/function/decorator.py:__init__": 10,  # what it hands on
-    "assembly.py:_plan": 8,
-    "compaction.py:__init__": 8,  # what one run's compactor is given, by name
-    "journals/tables/beginning.py:make_run": 8,  # the columns that not every beginning fills alike, by name
-    "toolboxes.py:__init__": 8,
-    "worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
+    "runtime/assembly.py:_plan": 8,
+    "context/compaction.py:__init__": 8,  # what one run's compactor is given, by name
+    "journal/tables/beginning.py:make_run": 8,  # the columns that not every beginning fills alike, by name
+    "runtime/toolbox_factory.py:__init__": 8,
+    "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in
-    "journals/sqlite/driving.py:__init__": 8,  # the columns of a row, by name
+    "journal/sqlite/driving.py:__init__": 8,  # the columns of a row, by name
 }
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.doubles import PlainTool, agent, asks, call, gives, says
 from treadle import RunResult, Runtime, ToolContext
-from treadle.spill import Spill
-from treadle.tools.read import Read
+from treadle.tools.builtin.read import Read
+from treadle.tools.spill import Spill
 
 
 def mode(path: Path) -> int:

@@ -12,16 +12,17 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, asks, call, check_history, fails, gives, kind_of, open_runtime, says, text
-from treadle import Agent, AgentError, Approve, ModelRequest, ToolContext, Usage, events
-from treadle.asking import ApprovalRequest
+from treadle import Agent, AgentError, Approve, ModelRequest, ToolContext, Usage
 from treadle.config import Config
-from treadle.entries import ModelRequested
-from treadle.events import Event
-from treadle.model import Delta, ResponseEnd, TextDelta
-from treadle.result import RunResult
-from treadle.runtime import Runtime
+from treadle.journal.entries import ModelRequested
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.result import RunResult
+from treadle.models.model import Delta, ResponseEnd, TextDelta
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tooling import ToolDeferred
+from treadle.tools.approval import ApprovalRequest
+from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits, StopReason
 
 
@@ -241,7 +242,7 @@ async def test_an_agent_may_be_started_in_every_mode() -> None:
 
 async def test_rules_of_the_user_hold_for_children_too(tmp_path: Path) -> None:
     from treadle.config.values import Permissions
-    from treadle.tools.read import Read
+    from treadle.tools.builtin.read import Read
 
     (tmp_path / "secret.txt").write_text("hush")
     config = Config(permissions=Permissions(deny=("read(secret.txt)",)))

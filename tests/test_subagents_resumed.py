@@ -13,12 +13,12 @@ from tests.doubles import Gate, PlainTool, asks, call, check_history, gives, ope
 from tests.stores import new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from tests.test_subagents import make, told
 from treadle import Agent, AgentError, Runtime, ToolContext
-from treadle.clock import Clock
+from treadle._internal.clock import Clock
 from treadle.config import Config
-from treadle.entries import RunFinished, ToolFinished
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.entries import RunFinished, ToolFinished
+from treadle.journal.sqlite import SqliteJournal
 from treadle.testing import ScriptedModel
-from treadle.tooling import ToolDeferred
+from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits
 
 pytestmark = pytest.mark.usefixtures("store")

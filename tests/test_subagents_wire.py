@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from tests.providers.loopback import GONE, Answer, Server, listening, read_request, sse
 from treadle import Agent, Runtime, tool
+from treadle._internal.redaction import Secret
 from treadle.config import Config
 from treadle.config.endpoint import Provider
-from treadle.redaction import Secret
 from treadle.types import Limits
 
 CHILDREN = 32

@@ -20,19 +20,19 @@ from tests.database.postgres import postgres_urls as postgres_urls
 from tests.doubles import agent, asks, call, label, says
 from tests.journals.runs import finished, resumed, started
 from treadle import Agent, ToolContext, tool
-from treadle.callbacks import Callbacks
 from treadle.config import Config
 from treadle.config.values import Queue
-from treadle.engines.local import LocalEngine
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
-from treadle.journals import open_journal
-from treadle.journals.memory import MemoryJournal
-from treadle.message import Message
-from treadle.run_queue import Place, Ticket
-from treadle.runtime import Runtime
+from treadle.events.callbacks import Callbacks
+from treadle.journal import open_journal
+from treadle.journal.journal import RunWriter
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.queue import Place, Ticket
+from treadle.messages.message import Message
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Settings, now
+from treadle.workers.engines.local import LocalEngine
 
 ROOT = Path(__file__).parents[1]
 
@@ -316,7 +316,7 @@ import sys
 from datetime import datetime
 import anyio
 from treadle.config import Config
-from treadle.runtime import Runtime
+from treadle.runtime.runtime import Runtime
 
 async def wake(url, run_id, at):
     async with Runtime.open(url, config=Config()) as runtime:

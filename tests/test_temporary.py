@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.temporary import TemporaryFolder
+from treadle._internal.temporary import TemporaryFolder
 
-HOLDS_ONE = (
-    "import os, sys, pathlib; from treadle.temporary import TemporaryFolder as T; f = T(pathlib.Path(sys.argv[1])); print(f.path, flush=True); sys.stdin.read()"
-)
+HOLDS_ONE = "import os, sys, pathlib; from treadle._internal.temporary import TemporaryFolder as T; f = T(pathlib.Path(sys.argv[1])); print(f.path, flush=True); sys.stdin.read()"
 
 
 def folders(parent: Path) -> set[Path]:

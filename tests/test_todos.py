@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from treadle import Message, ToolResult
-from treadle.message import TextPart, ToolCall
-from treadle.todos import Todo, progress, standing, written
+from treadle.messages.message import TextPart, ToolCall
+from treadle.messages.todos import Todo, progress, standing, written
 from treadle.types import new_id, now
 
 

@@ -10,10 +10,11 @@ import pytest
 from tests.doubles import Gate, PlainTool, PlayedModel, asks, call, gives, says, text
 from tests.test_loop_costs import priced, used
 from tests.test_subagents import make, seen_of
-from treadle import Agent, AgentError, events
+from treadle import Agent, AgentError
 from treadle.config import Config, Price
-from treadle.result import RunResult
-from treadle.runtime import Runtime
+from treadle.messages import events
+from treadle.messages.result import RunResult
+from treadle.runtime.runtime import Runtime
 from treadle.types import Limits, Outcome, Usage
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles import PlainTool
 from treadle import Agent, Limits, Runtime, ToolContext, check_history
-from treadle.result import RunResult
+from treadle.messages.result import RunResult
 from treadle.testing import ScriptedModel
 
 SHARED = Path(__file__).parents[1] / "../shared/recordings/trajectories"

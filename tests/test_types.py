@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of, without_half_pairs
-from treadle.entries import Entry, Record
 from treadle.errors import AgentError
-from treadle.events import ErrorInfo, Event
-from treadle.message import Message, Part, TextPart
-from treadle.metrics import RunMetrics
-from treadle.model import ModelRequest, ModelResponse, ToolDefinition
+from treadle.journal.entries import Entry, Record
+from treadle.messages.events import ErrorInfo, Event
+from treadle.messages.message import Message, Part, TextPart
+from treadle.messages.metrics import RunMetrics
+from treadle.models.model import ModelRequest, ModelResponse, ToolDefinition
 from treadle.types import Limits, Settings, StopReason, SystemBlock, Usage, Value, new_id, now
 
 PLAIN: list[type[Value]] = [Usage, Settings, Limits, SystemBlock, RunMetrics, ToolDefinition, ErrorInfo, ModelResponse, ModelRequest, Message, Record]

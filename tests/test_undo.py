@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle import undo as undo_module
-from treadle.undo import Before, Undo, content_hash
+from treadle.tools import file_history as undo_module
+from treadle.tools.file_history import Before, Undo, content_hash
 
 
 @pytest.fixture

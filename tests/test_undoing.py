@@ -10,17 +10,18 @@ import anyio
 import pytest
 
 from tests.doubles import asks, call, open_runtime, says
-from treadle import Agent, AgentError, Runtime, events
-from treadle.journal import RunInfo
-from treadle.journals.sqlite import SqliteJournal
-from treadle.run_stream import RunStream
+from treadle import Agent, AgentError, Runtime
+from treadle.journal.journal import RunInfo
+from treadle.journal.sqlite import SqliteJournal
+from treadle.messages import events
+from treadle.runtime.run_stream import RunStream
+from treadle.runtime.undo import changed_files, undone, undone_since
 from treadle.testing import ScriptedModel
-from treadle.tools.bash import Bash
-from treadle.tools.edit import Edit
-from treadle.tools.read import Read
-from treadle.tools.write import Write
-from treadle.undo import UNDO_FOLDER
-from treadle.undoing import changed_files, undone, undone_since
+from treadle.tools.builtin.bash import Bash
+from treadle.tools.builtin.edit import Edit
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.write import Write
+from treadle.tools.file_history import UNDO_FOLDER
 
 TOOLS = (Read(), Write(), Edit(), Bash())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.units import ago, count, lasting, money, size, tokens
+from treadle._internal.units import ago, count, lasting, money, size, tokens
 
 
 @pytest.mark.parametrize(

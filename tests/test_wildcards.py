@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.guarded_paths import is_secret
-from treadle.policy import Permissions, decide_command
-from treadle.rules import Rules, parse_rule
-from treadle.wildcards import wildcards
+from treadle._internal.wildcards import wildcards
+from treadle.config.rules import Rules, parse_rule
+from treadle.policy.guarded_paths import is_secret
+from treadle.policy.policy import Permissions, decide_command
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import treadle
 from tests.doubles import PlayedModel, agent, asks, call, check_history, gives, kind_of, label, open_runtime, says, text
-from treadle import events
-from treadle.message import Message, Part, TextPart, ToolCall, ToolResult
+from treadle.journal.window import MAX_SESSION_MESSAGES, Window, window
+from treadle.messages import events
+from treadle.messages.message import Message, Part, TextPart, ToolCall, ToolResult
 from treadle.testing import ScriptedModel
-from treadle.window import MAX_SESSION_MESSAGES, Window, window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 

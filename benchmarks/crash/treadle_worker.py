@@ -14,8 +14,8 @@ from pathlib import Path
 from shop import DONE, PROMPT, Call, Shop
 
 from treadle import Agent, Message, ModelRequest, Runtime, StopReason, Usage, tool
-from treadle.entries import ToolFinished
-from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.journal.entries import ToolFinished
+from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.types import Effect
 
 

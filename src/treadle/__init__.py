@@ -14,86 +14,86 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from treadle.agent import Agent as Agent
-    from treadle.agent import Input as Input
-    from treadle.agent_registry import AgentRegistry as AgentRegistry
-    from treadle.asking import ApprovalRequest as ApprovalRequest
-    from treadle.asking import Approve as Approve
-    from treadle.asking import Deny as Deny
-    from treadle.callbacks import Callbacks as Callbacks
+    from treadle.agents.agent import Agent as Agent
+    from treadle.agents.agent import Input as Input
+    from treadle.agents.registry import AgentRegistry as AgentRegistry
     from treadle.errors import AgentError as AgentError
     from treadle.errors import ErrorKind as ErrorKind
-    from treadle.events import Event as Event
-    from treadle.hooks import Hook as Hook
-    from treadle.hub import Hub as Hub
-    from treadle.integrity import check_history as check_history
-    from treadle.integrity import repair_history as repair_history
-    from treadle.journal import Journal as Journal
-    from treadle.message import MediaPart as MediaPart
-    from treadle.message import Message as Message
-    from treadle.message import ProviderPart as ProviderPart
-    from treadle.message import ReasoningPart as ReasoningPart
-    from treadle.message import TextPart as TextPart
-    from treadle.message import ToolCall as ToolCall
-    from treadle.message import ToolResult as ToolResult
-    from treadle.message import UnknownPart as UnknownPart
-    from treadle.metrics import RunMetrics as RunMetrics
-    from treadle.metrics import RunTotals as RunTotals
-    from treadle.model import Model as Model
-    from treadle.model import ModelRequest as ModelRequest
-    from treadle.model import ModelResponse as ModelResponse
-    from treadle.providers.fallback import FallbackModel as FallbackModel
-    from treadle.result import RunResult as RunResult
-    from treadle.run_stream import RunStream as RunStream
-    from treadle.runtime import Runtime as Runtime
-    from treadle.session import RunOptions as RunOptions
-    from treadle.session import Session as Session
-    from treadle.session_store import SessionStore as SessionStore
-    from treadle.single import run as run
-    from treadle.single import run_sync as run_sync
-    from treadle.tooling import DidNotHappen as DidNotHappen
-    from treadle.tooling import Happened as Happened
-    from treadle.tooling import Tool as Tool
-    from treadle.tooling import ToolContext as ToolContext
-    from treadle.tooling import ToolDeferred as ToolDeferred
-    from treadle.tooling import ToolFailed as ToolFailed
-    from treadle.tooling import ToolRegistry as ToolRegistry
+    from treadle.events.callbacks import Callbacks as Callbacks
+    from treadle.events.hooks import Hook as Hook
+    from treadle.events.hub import Hub as Hub
+    from treadle.journal.journal import Journal as Journal
+    from treadle.journal.sessions import SessionStore as SessionStore
+    from treadle.journal.window import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
+    from treadle.messages.events import Event as Event
+    from treadle.messages.message import MediaPart as MediaPart
+    from treadle.messages.message import Message as Message
+    from treadle.messages.message import ProviderPart as ProviderPart
+    from treadle.messages.message import ReasoningPart as ReasoningPart
+    from treadle.messages.message import TextPart as TextPart
+    from treadle.messages.message import ToolCall as ToolCall
+    from treadle.messages.message import ToolResult as ToolResult
+    from treadle.messages.message import UnknownPart as UnknownPart
+    from treadle.messages.metrics import RunMetrics as RunMetrics
+    from treadle.messages.metrics import RunTotals as RunTotals
+    from treadle.messages.result import RunResult as RunResult
+    from treadle.messages.validate import check_history as check_history
+    from treadle.messages.validate import repair_history as repair_history
+    from treadle.models.model import Model as Model
+    from treadle.models.model import ModelRequest as ModelRequest
+    from treadle.models.model import ModelResponse as ModelResponse
+    from treadle.models.providers.fallback import FallbackModel as FallbackModel
+    from treadle.runtime.run_stream import RunStream as RunStream
+    from treadle.runtime.runtime import Runtime as Runtime
+    from treadle.runtime.session import RunOptions as RunOptions
+    from treadle.runtime.session import Session as Session
+    from treadle.runtime.single import run as run
+    from treadle.runtime.single import run_sync as run_sync
+    from treadle.tools.approval import ApprovalRequest as ApprovalRequest
+    from treadle.tools.approval import Approve as Approve
+    from treadle.tools.approval import Deny as Deny
     from treadle.tools.function import FunctionTool as FunctionTool
     from treadle.tools.function import tool as tool
+    from treadle.tools.tool import DidNotHappen as DidNotHappen
+    from treadle.tools.tool import Happened as Happened
+    from treadle.tools.tool import Tool as Tool
+    from treadle.tools.tool import ToolContext as ToolContext
+    from treadle.tools.tool import ToolDeferred as ToolDeferred
+    from treadle.tools.tool import ToolFailed as ToolFailed
+    from treadle.tools.tool import ToolRegistry as ToolRegistry
     from treadle.types import Limits as Limits
     from treadle.types import Outcome as Outcome
     from treadle.types import Settings as Settings
     from treadle.types import StopReason as StopReason
     from treadle.types import Usage as Usage
-    from treadle.window import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "agent": ("Agent", "Input"),
-    "agent_registry": ("AgentRegistry",),
-    "asking": ("ApprovalRequest", "Approve", "Deny"),
-    "callbacks": ("Callbacks",),
+    "agents.agent": ("Agent", "Input"),
+    "agents.registry": ("AgentRegistry",),
     "errors": ("AgentError", "ErrorKind"),
-    "events": ("Event",),
-    "hooks": ("Hook",),
-    "hub": ("Hub",),
-    "integrity": ("check_history", "repair_history"),
-    "journal": ("Journal",),
-    "message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
-    "metrics": ("RunMetrics", "RunTotals"),
-    "model": ("Model", "ModelRequest", "ModelResponse"),
-    "providers.fallback": ("FallbackModel",),
-    "result": ("RunResult",),
-    "run_stream": ("RunStream",),
-    "runtime": ("Runtime",),
-    "session": ("RunOptions", "Session"),
-    "session_store": ("SessionStore",),
-    "single": ("run", "run_sync"),
-    "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolDeferred", "ToolFailed", "ToolRegistry"),
+    "events.callbacks": ("Callbacks",),
+    "events.hooks": ("Hook",),
+    "events.hub": ("Hub",),
+    "journal.journal": ("Journal",),
+    "journal.sessions": ("SessionStore",),
+    "journal.window": ("MAX_SESSION_MESSAGES",),
+    "messages.events": ("Event",),
+    "messages.message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
+    "messages.metrics": ("RunMetrics", "RunTotals"),
+    "messages.result": ("RunResult",),
+    "messages.validate": ("check_history", "repair_history"),
+    "models.model": ("Model", "ModelRequest", "ModelResponse"),
+    "models.providers.fallback": ("FallbackModel",),
+    "runtime.run_stream": ("RunStream",),
+    "runtime.runtime": ("Runtime",),
+    "runtime.session": ("RunOptions", "Session"),
+    "runtime.single": ("run", "run_sync"),
+    "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
+    "tools.tool": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolDeferred", "ToolFailed", "ToolRegistry"),
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
-    "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers

@@ -10,10 +10,10 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from treadle import model
-from treadle.clock import Clock
-from treadle.journals.memory import MemoryJournal as MemoryJournal
-from treadle.providers import scripted
+from treadle._internal.clock import Clock
+from treadle.journal.memory.journal import MemoryJournal as MemoryJournal
+from treadle.models import model
+from treadle.models.providers import scripted
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
+from treadle._internal.json_text import decode_json, encode_json
 from treadle.errors import AgentError
-from treadle.json_text import decode_json, encode_json
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler

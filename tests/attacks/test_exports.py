@@ -19,8 +19,8 @@ from tests.attacks.exports import AT, RUN, call_of, hostile, lines, responded, s
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from tests.cli.workers import a_worker
-from treadle.entries import read_entry
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.entries import read_entry
 
 
 def entries(cli: Cli) -> list[dict[str, Any]]:

@@ -17,19 +17,19 @@ from tests.attacks.schemas import KINDS, hostile, value
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from treadle.errors import AgentError
-from treadle.shapes.bounds import Bounds, TooMuch
-from treadle.shapes.checked import CheckedSchema
-from treadle.shapes.patterns import states
-from treadle.shapes.problems import missing
-from treadle.tooling import InvalidArguments
 from treadle.tools.function.given import GivenArguments
+from treadle.tools.schemas.bounds import Bounds, TooMuch
+from treadle.tools.schemas.checked import CheckedSchema
+from treadle.tools.schemas.patterns import states
+from treadle.tools.schemas.problems import missing
+from treadle.tools.tool import InvalidArguments
 
 LIMIT_BYTES = 2 << 30
 PROGRAM = """
 import json, resource, sys
 sys.setrecursionlimit(1000)
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments
+from treadle.tools.tool import InvalidArguments
 from treadle.tools.function.given import GivenArguments
 for line in sys.stdin:
     schema, values = json.loads(line)

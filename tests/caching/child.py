@@ -12,8 +12,8 @@ import anyio
 from tests.caching.conversation import Conversation
 from tests.providers.conftest import SPEECHES
 from treadle.config import Config
-from treadle.result import RunResult
-from treadle.runtime import Runtime
+from treadle.messages.result import RunResult
+from treadle.runtime.runtime import Runtime
 from treadle.types import Settings
 
 EXTRAS = Settings(extra={"metadata": {"team": "post", "area": "north", "5": "six"}})

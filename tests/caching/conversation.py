@@ -12,9 +12,9 @@ from tests.doubles import PlainTool, breaks, gives
 from tests.providers.loopback import Answer, Step, document
 from tests.providers.speech import Said, Speech, call, reasoning, stream, text
 from treadle import ToolContext, tool
-from treadle.agent import Agent
-from treadle.message import MediaPart, TextPart
-from treadle.model import Model
+from treadle.agents.agent import Agent
+from treadle.messages.message import MediaPart, TextPart
+from treadle.models.model import Model
 from treadle.types import StopReason
 
 TURNS = 50

@@ -21,13 +21,13 @@ from tests.doubles import open_runtime
 from tests.providers.conftest import SPEECHES
 from tests.providers.loopback import Answer, document
 from tests.providers.speech import Speech, call, reasoning, stream, text
-from treadle.abilities import Abilities
-from treadle.model import Delta, Model, ModelRequest
-from treadle.providers.fallback import FallbackModel
-from treadle.providers.openai_chat import ChatModel
-from treadle.providers.openai_chat.servers import server_at
-from treadle.result import RunResult
-from treadle.session import Session
+from treadle.messages.model_profile import Abilities
+from treadle.messages.result import RunResult
+from treadle.models.model import Delta, Model, ModelRequest
+from treadle.models.providers.fallback import FallbackModel
+from treadle.models.providers.openai_chat import ChatModel
+from treadle.models.providers.openai_chat.servers import server_at
+from treadle.runtime.session import Session
 from treadle.types import Limits, Settings, StopReason, SystemBlock
 
 ROOT = Path(__file__).resolve().parents[2]

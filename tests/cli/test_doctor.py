@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.test_agents import own
-from treadle.journals.sqlite.schema import VERSION
+from treadle.journal.sqlite.schema import VERSION
 
 
 def journal(cli: Cli, **environment: str) -> dict[str, Any]:

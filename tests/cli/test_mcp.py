@@ -149,8 +149,8 @@ def test_what_the_process_prints_does_not_reach_the_protocol(tmp_path: Any):
     program = """
 import os, subprocess, sys, anyio
 from mcp.types import CallToolResult, TextContent, Tool
-from treadle.mcp_server.server import ToolServer
-from treadle.mcp_server.stdio import serve_stdio
+from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.stdio import serve_stdio
 
 class Loud:
     definition = Tool(name="loud", input_schema={"type": "object"})

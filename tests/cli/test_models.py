@@ -15,10 +15,10 @@ from anyio import to_thread
 from tests.cli.conftest import KEY, Answer, Cli
 from tests.providers import loopback
 from tests.providers.loopback import document, serving, stream
-from treadle import model_catalog
-from treadle.abilities import Abilities
 from treadle.config import load
-from treadle.runtime import Runtime
+from treadle.messages.model_profile import Abilities
+from treadle.runtime import model_catalog
+from treadle.runtime.runtime import Runtime
 
 YES, NO = {"supported": True}, {"supported": False}
 OPUS = {

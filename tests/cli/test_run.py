@@ -74,7 +74,7 @@ def test_stream_json_is_every_event_and_fits_its_schema(cli: Cli):
     assert kinds.count("tool_call") == 2
     assert kinds.count("tool_call_start") == kinds.count("tool_call_end") == 1
     assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
-    from treadle.schemas import stream_json_schema
+    from treadle.cli.stream_schema import stream_json_schema
 
     validator = jsonschema_rs.validator_for(stream_json_schema())
     for event in events:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import KEY, Cli
-from treadle.plain import columns
+from treadle._internal.terminal_text import columns
 
 CHARGE: list[dict[str, Any]] = [
     {"text": "I charge now.", "tool_calls": [{"name": "bash", "arguments": {"command": "echo a1 >> witness"}, "id": "a1"}]},

@@ -19,8 +19,8 @@ from tests.cli.test_runs import CHARGE, crashed, rows
 from tests.cli.test_runs_driven import waiting
 from treadle.cli.exits import Failed
 from treadle.cli.runs.lines import export_lines, read_lines
-from treadle.entries import InputAdded, RunStarted
-from treadle.message import Message
+from treadle.journal.entries import InputAdded, RunStarted
+from treadle.messages.message import Message
 from treadle.types import now
 
 

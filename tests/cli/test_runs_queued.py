@@ -16,13 +16,13 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.test_worker import detached, held
 from tests.cli.workers import a_worker
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import columns
 from treadle.cli.runs.top_frame import Frame, Stuck
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink
-from treadle.journal import RunInfo
-from treadle.plain import columns
-from treadle.redaction import Redactor
-from treadle.run_queue import Backlog, WorkerCard, WorkerInfo
+from treadle.journal.journal import RunInfo
+from treadle.journal.queue import Backlog, WorkerCard, WorkerInfo
 from treadle.types import Usage, now
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import KEY, Cli
-from treadle.redaction import MASK
+from treadle._internal.redaction import MASK
 
 SAYS_IT = {"reasoning": f"Is {KEY} secret?", "text": f"It is {KEY}, I think.", "tool_calls": [{"name": "ls", "arguments": {"path": f"./{KEY}"}}]}
 

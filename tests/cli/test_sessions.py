@@ -6,8 +6,8 @@ from typing import Any
 from tests.cli.conftest import Cli
 from tests.cli.test_runs import CHARGE
 from tests.cli.test_runs_driven import ended, started, waiting
-from treadle.message import Message
-from treadle.plain import columns
+from treadle._internal.terminal_text import columns
+from treadle.messages.message import Message
 
 
 def sessions(cli: Cli) -> list[dict[str, Any]]:

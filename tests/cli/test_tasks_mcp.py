@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
-from treadle.tasks.caller import ToolResponse
+from treadle.apps.assistant.caller import ToolResponse
 
 
 def started(home: Path, *options: str) -> AbstractAsyncContextManager[Client]:

@@ -6,10 +6,11 @@ from typing import get_args
 
 import pytest
 
+from treadle._internal.terminal_text import columns
 from treadle.cli.story import Story
 from treadle.cli.terminal import Ink
 from treadle.cli.timeline import Relations, timeline
-from treadle.entries import (
+from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     CancelAsked,
@@ -27,10 +28,9 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.events import ErrorInfo
-from treadle.journal import RunStatus, info_of
-from treadle.message import Message, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.plain import columns
+from treadle.journal.journal import RunStatus, info_of
+from treadle.messages.events import ErrorInfo
+from treadle.messages.message import Message, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.types import Outcome, StopReason, Usage
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.doubles import says
 from treadle import Agent, Runtime
+from treadle._internal.redaction import Redactor
 from treadle.cli.worker_agents import Agents
 from treadle.cli.worker_lines import Told
-from treadle.events import RunEnd
-from treadle.journal import RunInfo
-from treadle.redaction import Redactor
+from treadle.journal.journal import RunInfo
+from treadle.messages.events import RunEnd
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.projects import ProjectPlace, written
-from treadle.coding import Assistant, coding_agent
+from treadle.agents.coding import Assistant, coding_agent
 from treadle.config import load
 
 

@@ -13,17 +13,17 @@ import msgspec
 from tests.coding.conftest import Place
 from tests.doubles import PlayedModel, open_runtime, wishes
 from treadle import Settings
-from treadle.agent import Agent
-from treadle.coding import coding_agent
-from treadle.message import Message
-from treadle.model import ModelRequest
-from treadle.providers.anthropic.request import RequestEncoder
-from treadle.tools.coding import default_tools
+from treadle.agents.agent import Agent
+from treadle.agents.coding import coding_agent
+from treadle.messages.message import Message
+from treadle.models.model import ModelRequest
+from treadle.models.providers.anthropic.request import RequestEncoder
+from treadle.tools.builtin.coding import default_tools
 
 BODY = """
 import sys; from pathlib import Path
 from tests.coding.test_agent import body_of
-from treadle.coding import coding_agent
+from treadle.agents.coding import coding_agent
 from treadle.config import load
 print(body_of(coding_agent(load({"HOME": sys.argv[1]}, cwd=sys.argv[2]), Path(sys.argv[2])).agent))
 """

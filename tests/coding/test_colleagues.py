@@ -9,7 +9,7 @@ from tests.coding.conftest import Place
 from tests.doubles import asks, call, open_runtime, says
 from treadle import Agent
 from treadle.testing import ScriptedModel
-from treadle.tools.agent import AgentTool
+from treadle.tools.builtin.agent import AgentTool
 
 
 def define(place: Place, name: str, text: str, *, mine: bool = False) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.coding.conftest import Place
-from treadle.coding.guidance import BELOW, FILE_MAX_CHARS, TOTAL_MAX_CHARS
+from treadle.agents.coding.guidance import BELOW, FILE_MAX_CHARS, TOTAL_MAX_CHARS
 
 
 def test_without_a_word_from_anybody_there_is_no_such_block(place: Place) -> None:

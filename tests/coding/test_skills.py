@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.coding.conftest import Place
-from treadle.coding.skills import SKILLS_MAX, SkillReader, find_skills
-from treadle.tooling import ToolContext, ToolFailed
-from treadle.tools.read import Read, ReadArguments
+from treadle.agents.coding.skills import SKILLS_MAX, SkillReader, find_skills
+from treadle.tools.builtin.read import Read, ReadArguments
+from treadle.tools.tool import ToolContext, ToolFailed
 
 RELEASE = "---\nname: release\ndescription: How a release is made.\nlicense: MIT\n---\n\n1. Run the tests.\n"
 

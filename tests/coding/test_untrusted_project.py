@@ -10,9 +10,9 @@ import pytest
 from tests.coding.conftest import Place
 from tests.doubles import asks, call, open_runtime, says
 from tests.projects import written
-from treadle.coding import coding_agent
+from treadle.agents.coding import coding_agent
 from treadle.config import load
-from treadle.model import ModelRequest
+from treadle.models.model import ModelRequest
 from treadle.testing import ScriptedModel
 from treadle.tui.commands.own import own_commands
 from treadle.types import Mode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.coding import coding_agent
+from treadle.agents.coding import coding_agent
 from treadle.config import load
 
 TOOLS = "tools are read, write, edit, apply_patch, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch"

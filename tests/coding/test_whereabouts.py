@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.coding.whereabouts import whereabouts
+from treadle.agents.coding.whereabouts import whereabouts
 from treadle.config import project_of
 
 DAY = datetime.date(2026, 11, 20)

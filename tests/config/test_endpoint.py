@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle._internal.redaction import Secret
 from treadle.config import Config, Endpoint, load
 from treadle.config.endpoint import Provider, needs_no_key
 from treadle.config.values import Defaults, Models, Permissions, Price
 from treadle.errors import AgentError
-from treadle.redaction import Secret
 from treadle.types import Limits
 
 CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"

@@ -14,11 +14,11 @@ import anyio
 import msgspec
 import pytest
 
+from treadle._internal.redaction import Secret
 from treadle.config import FLAGS, PROBLEMS_MAX, Config, Layers, Origin, config_files, home, load
 from treadle.config.file import write_text
 from treadle.config.keys import SCHEMA, find_key
 from treadle.errors import AgentError
-from treadle.redaction import Secret
 from treadle.types import Limits, Settings
 
 CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle import run_queue
 from treadle.config import Config, load
 from treadle.config.readers import split_address
 from treadle.config.values import DEFAULT_QUEUE, Queue, Schedule, Workers
 from treadle.errors import AgentError
+from treadle.journal import queue as run_queue
 
 ALL = """\
 queues:

@@ -18,11 +18,11 @@ from tests.crash.stories import Story, StoryModel, World, honest, tools_of
 from tests.crash.turns import turns_of
 from tests.crash.twice import Twice
 from treadle import Agent, AgentError, Runtime
-from treadle.engine import Engine
-from treadle.journal import Journal, RunInfo
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.engine import Engine
+from treadle.journal.journal import Journal, RunInfo
 from treadle.types import Limits, OnAsk, Settings
-from treadle.worker import Worker
+from treadle.workers.worker import Worker
 
 Harm: TypeAlias = Literal["kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump", "swallow", "lose"]
 OF_FILES: tuple[Harm, ...] = ("kill", "drain")
@@ -190,11 +190,11 @@ async def work(share: Share, number: int) -> int:
 def _engine(share: Share) -> Engine:
     engine: Engine
     if share.plan.engine == "dbos":
-        from treadle.engines.dbos import DbosEngine
+        from treadle.workers.engines.dbos import DbosEngine
 
         engine = DbosEngine.open(share.url)
     else:
-        from treadle.engines.local import LocalEngine
+        from treadle.workers.engines.local import LocalEngine
 
         engine = LocalEngine()
     return Twice(engine) if share.plan.twice else engine

@@ -20,12 +20,12 @@ from tests.crash.faults import fail
 from tests.crash.sabotage import Guard, sabotage
 from tests.crash.stories import STORIES, Story, World, agent_of, honest
 from treadle import Agent, AgentError, RunResult, Runtime
-from treadle.children import open_below
-from treadle.events import Event, ToolCallStart, ToolProgress
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.journals.sqlite import SqliteJournal
-from treadle.run_stream import RunStream
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.sqlite import SqliteJournal
+from treadle.messages.events import Event, ToolCallStart, ToolProgress
+from treadle.runtime.children import open_below
+from treadle.runtime.run_stream import RunStream
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ from tests.crash.accounts import NAME
 from tests.crash.stories import World, account, digest
 from tests.crash.witness import chain
 from treadle import Runtime
-from treadle.entries import ModelRequested, Record, RunStarted
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.loading import load
-from treadle.message import Message
+from treadle.journal import open_journal
+from treadle.journal.entries import ModelRequested, Record, RunStarted
+from treadle.journal.journal import Journal
+from treadle.journal.load import load
+from treadle.messages.message import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -57,7 +57,7 @@ def fail(fault: str) -> None:
 def _lose_answers() -> None:
     import psycopg
 
-    from treadle.journals.postgres import lane
+    from treadle.journal.postgres import lane
 
     append_all, lost = lane.append_all, itertools.count()
 
@@ -72,7 +72,7 @@ def _lose_answers() -> None:
 
 
 def _renew_nothing() -> None:
-    from treadle.journals.postgres.workers import Workers
+    from treadle.journal.postgres.workers import Workers
 
     def live(self: Workers, me: str) -> None:
         pass

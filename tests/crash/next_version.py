@@ -15,11 +15,11 @@ _CHANGES: Mapping[str, Mapping[str, str]] = {
         "\nSCHEMA = 1\n": "\nSCHEMA = 2\n",
         "    run_id: str\n    agent: str\n": '    run_id: str\n    flavour: str = "sweet"\n    agent: str\n',
     },
-    "journals/tables/upcasting.py": {"UPCASTERS: Mapping[int, Upcaster] = {}": "UPCASTERS: Mapping[int, Upcaster] = {1: bytes}"},
-    "journals/postgres/schema.py": {
+    "journal/tables/upcasting.py": {"UPCASTERS: Mapping[int, Upcaster] = {}": "UPCASTERS: Mapping[int, Upcaster] = {1: bytes}"},
+    "journal/postgres/schema.py": {
         "\nVERSION: Final = ": '\nMIGRATIONS = (*MIGRATIONS, Migration("alter table treadle.runs add column flavour text", len(MIGRATIONS)))\nVERSION = ',
     },
-    "journals/sqlite/schema.py": {"\nVERSION = ": '\nMIGRATIONS = (*MIGRATIONS, "alter table runs add column flavour text")\nVERSION = '},
+    "journal/sqlite/schema.py": {"\nVERSION = ": '\nMIGRATIONS = (*MIGRATIONS, "alter table runs add column flavour text")\nVERSION = '},
 }
 
 

@@ -131,7 +131,7 @@ def _work(what: dict[str, Any]) -> int:
 
 def _crash_at(number: int) -> None:
     """As `TREADLE_CRASH_AT=N` does when a process begins."""
-    from treadle import crash
+    from treadle._internal import crash
 
     crash._at = number  # pyright: ignore[reportPrivateUsage]  it was read before this process was there
 
@@ -156,12 +156,12 @@ if __name__ == "__main__":
             "treadle.cli.runs.group",
             "treadle.cli.runs.fork",
             "treadle.cli.runs.resume",
-            "treadle.journals.postgres",
-            "treadle.journals.sqlite",
-            "treadle.providers.anthropic.model",
-            "treadle.providers.http",
-            "treadle.providers.scripted",
-            "treadle.tools.coding",
+            "treadle.journal.postgres",
+            "treadle.journal.sqlite",
+            "treadle.models.providers.anthropic.model",
+            "treadle.models.providers.http",
+            "treadle.models.providers.scripted",
+            "treadle.tools.builtin.coding",
         ]
     )
     _serve()

@@ -16,8 +16,8 @@ import anyio.abc
 from tests.crash.crew_worker import UNREACHED, Share, orphaned
 from tests.crash.stories import World, honest
 from treadle import AgentError, Approve, Deny, Runtime
-from treadle.asking import ApprovalRequest
-from treadle.journal import RunInfo
+from treadle.journal.journal import RunInfo
+from treadle.tools.approval import ApprovalRequest
 
 AT_ONCE = 4
 """Runs that a process drives side by side."""

@@ -106,7 +106,7 @@ class ChaosServer:
         """The URL of an empty journal."""
         import psycopg
 
-        from treadle.journals.postgres.schema import make_ready
+        from treadle.journal.postgres.schema import make_ready
 
         if not self._template:
             name = self.made()

@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from tests.crash.stories import MARK, Story, World
 from treadle import ToolContext
-from treadle.tooling import DidNotHappen, Happened, ProbeAnswer, ToolDeferred
 from treadle.tools.function import FunctionTool
+from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer, ToolDeferred
 from treadle.types import Limits
 
 ODD = 8

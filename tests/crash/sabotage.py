@@ -12,11 +12,11 @@ from typing import Any, Literal
 import apsw
 
 from tests.crash.sabotage_postgres import OF_POSTGRES
-from treadle import pen
-from treadle.entries import Entry, ToolFinished, ToolStarted
-from treadle.journals.sqlite import driving, journal, schema
-from treadle.journals.sqlite.database import cursor_of
-from treadle.journals.tables.driving import Hold
+from treadle.journal.entries import Entry, ToolFinished, ToolStarted
+from treadle.journal.sqlite import driving, journal, schema
+from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.tables.driving import Hold
+from treadle.loop import recorder as pen
 
 Guard = Literal["start", "fence", "index", "barrier", "only fence", "only head", "only owner", "lease"]
 """Those of PostgreSQL alone stand last. `fence` takes all away that says who appends: `only …`, one of the three."""

@@ -13,8 +13,8 @@ _IN_FINISH: Mapping[Check, str] = {"fence": "fence = ?", "head": "head = ?", "ow
 
 def _without_checks(checks: Collection[Check]) -> None:
     """What an append looks at; without the head it goes wherever the run ends by now."""
-    from treadle.journals.postgres import appending
-    from treadle.journals.tables import driving
+    from treadle.journal.postgres import appending
+    from treadle.journal.tables import driving
 
     for name in ("_APPEND", "_APPEND_PIECES"):
         statement: str = getattr(appending, name)
@@ -34,7 +34,7 @@ def _without_checks(checks: Collection[Check]) -> None:
 
 
 def _finish_at_head() -> None:
-    from treadle.journals.postgres import driving
+    from treadle.journal.postgres import driving
 
     finish = driving.finish
 
@@ -52,7 +52,7 @@ def _replaced(text: str, before: str, after: str) -> str:
 
 def _without_index() -> None:
     """The database takes a second start and a second result for a call."""
-    from treadle.journals.postgres import journal
+    from treadle.journal.postgres import journal
 
     make_ready = journal.make_ready
 
@@ -65,7 +65,7 @@ def _without_index() -> None:
 
 def _without_lease() -> None:
     """A once-call begins however long ago this process was last known to live."""
-    from treadle.journals.postgres.driving import PostgresRun
+    from treadle.journal.postgres.driving import PostgresRun
 
     async def sure(self: PostgresRun) -> None:
         pass

@@ -13,7 +13,7 @@ import anyio
 
 from tests.doubles import PlayedModel, agent, check_history, gives, text, wishes
 from treadle import AgentError, Runtime
-from treadle.message import Message
+from treadle.messages.message import Message
 
 SESSION = "shared"
 

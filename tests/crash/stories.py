@@ -23,10 +23,10 @@ import anyio
 
 from tests.crash.witness import chain
 from treadle import Agent, Message, ModelRequest, RunResult, StopReason, ToolContext, Usage
-from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
-from treadle.run_state import RunState
-from treadle.tooling import DidNotHappen, Happened, ProbeAnswer
+from treadle.journal.run_state import RunState
+from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.tools.function import FunctionTool
+from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer
 from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
 
 THE_END = "The end."

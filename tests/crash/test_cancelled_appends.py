@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.journals.runs import begun, started
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 
 
 def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellation_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

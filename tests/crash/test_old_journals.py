@@ -20,8 +20,8 @@ from tests.crash.checker import check
 from tests.crash.nursery import Nursery
 from tests.fixtures.old_journals import LONG, agent_of, reading_of
 from treadle import Outcome, Runtime
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.schema import VERSION
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.schema import VERSION
 from treadle.testing import ScriptedModel
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

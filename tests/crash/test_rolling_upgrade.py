@@ -21,7 +21,7 @@ from tests.crash.nursery import ROOT
 from tests.crash.postgres import ChaosServer
 from tests.crash.turns import turns_of
 from treadle import AgentError, __version__
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 
 PLAN = Plan(runs=4, turns=25, workers=2, seconds=0, lease_s=2, twice=False, pause_s=0.02)
 
@@ -105,7 +105,7 @@ def test_a_sqlite_file_belongs_to_one_version_at_a_time_and_the_older_one_says_s
     """Its processes are on one machine: they are ended, and begin again as the newer version."""
     journal = tmp_path / "journal.db"
     SqliteJournal.open(journal)
-    opening = f"from treadle.journals import open_journal; open_journal('sqlite:///{journal}')"
+    opening = f"from treadle.journal import open_journal; open_journal('sqlite:///{journal}')"
     subprocess.run([sys.executable, "-c", opening], env=os.environ | {"PYTHONPATH": str(next_version(tmp_path / "next"))}, check=True)
     with pytest.raises(AgentError, match=r"was written by a newer Treadle.*upgrade to read it"):
         SqliteJournal.open(journal)

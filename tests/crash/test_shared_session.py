@@ -13,8 +13,8 @@ import pytest
 from tests.crash.session_mate import SESSION
 from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 from tests.doubles import check_history
-from treadle.journal import Journal
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
 
 PROCESSES, RUNS = 3, 25
 ROOT = Path(__file__).parents[2]

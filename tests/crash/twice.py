@@ -10,8 +10,8 @@ from typing import Self
 import anyio
 import anyio.abc
 
-from treadle.engine import Deliver, Engine, Lane
-from treadle.run_queue import Ticket
+from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.queue import Ticket
 from treadle.types import Time
 
 

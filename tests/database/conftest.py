@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.database.postgres import plain_postgres_url, postgres_server, postgres_url
-from treadle.database.database import Database
+from treadle.service.database.database import Database
 
 __all__ = ["database", "database_url", "plain_postgres_url", "postgres_server", "postgres_url"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlmodel import Session
 
-from treadle.database.database import Database
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import ChatMessage, Owned
+from treadle.service.database.database import Database
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import ChatMessage, Owned
 
 ADA = Scope(Identity("ada", "caller"))
 BOB = Scope(Identity("bob", "caller"))

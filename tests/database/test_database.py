@@ -19,12 +19,12 @@ from sqlmodel import Session, col, func, select
 
 from tests.database.people import ADA, AT, BOB, row_of
 from tests.database.postgres import PostgresServer
-from treadle.database import failures
-from treadle.database.database import Database
-from treadle.database.guard import connection_of
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import METADATA, Account, Spent, Task
 from treadle.errors import AgentError
+from treadle.service.database import failures
+from treadle.service.database.database import Database
+from treadle.service.database.guard import connection_of
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import METADATA, Account, Spent, Task
 
 
 def count(session: Session) -> int:

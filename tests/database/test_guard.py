@@ -31,10 +31,10 @@ from sqlalchemy.orm import Session as PlainSession
 from sqlmodel import Session
 
 from tests.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
-from treadle.database.database import Database
-from treadle.database.guard import GuardedSession, scoped
-from treadle.database.statements import OutOfScope
-from treadle.database.tables import METADATA, Account, ChatMessage, Conversation, Owned, Task
+from treadle.service.database.database import Database
+from treadle.service.database.guard import GuardedSession, scoped
+from treadle.service.database.statements import OutOfScope
+from treadle.service.database.tables import METADATA, Account, ChatMessage, Conversation, Owned, Task
 
 T: Any = Task.__table__  # type: ignore[attr-defined]
 OTHER = aliased(Task)

@@ -10,11 +10,11 @@ from sqlalchemy.exc import ProgrammingError
 
 from tests.database.people import ADA, TABLES, furnished, key_of, row_of
 from tests.database.postgres import PostgresServer
-from treadle.database.database import Database
-from treadle.database.guard import connection_of
-from treadle.database.statements import owned_names
-from treadle.database.tables import Owned
 from treadle.errors import AgentError
+from treadle.service.database.database import Database
+from treadle.service.database.guard import connection_of
+from treadle.service.database.statements import owned_names
+from treadle.service.database.tables import Owned
 
 
 @pytest.fixture(params=["postgres_url", "plain_postgres_url"], ids=["superuser", "plain role"])

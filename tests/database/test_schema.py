@@ -13,15 +13,15 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from tests.database.people import ADA
-from treadle.database.database import Database
-from treadle.database.engines import connected
-from treadle.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
-from treadle.database.tables import METADATA, Task
 from treadle.errors import AgentError
+from treadle.service.database.database import Database
+from treadle.service.database.engines import connected
+from treadle.service.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
+from treadle.service.database.tables import METADATA, Task
 
 OPENS = """
 import sys, anyio
-from treadle.database.database import Database
+from treadle.service.database.database import Database
 
 async def main():
     await (await Database.open(sys.argv[1])).aclose()

@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, select, update
 from sqlmodel import Session
 
 from tests.database.people import ADA, BOB, furnished
-from treadle.database.database import Database
-from treadle.database.guard import insert_row
-from treadle.database.scope import Scope
-from treadle.database.statements import OutOfScope
-from treadle.database.tables import Spent, Task
+from treadle.service.database.database import Database
+from treadle.service.database.guard import insert_row
+from treadle.service.database.scope import Scope
+from treadle.service.database.statements import OutOfScope
+from treadle.service.database.tables import Spent, Task
 from treadle.types import now
 
 TITLED = select(Task.user_id).where(Task.title != bindparam("not_this"))

@@ -11,8 +11,8 @@ IDENTITIES = {
     "service/mcp_endpoint.py": 1,  # of the visitor that signed_in.py verified
     "service/signed_in.py": 1,  # a token that was verified
     "service/resuming.py": 2,  # whose run is in the database already, or in the journal, where the service put it
-    "tasks/runner.py": 1,  # as the library's caller says
-    "tasks/terminal_user.py": 1,  # whoever runs the command
+    "apps/assistant/runner.py": 1,  # as the library's caller says
+    "apps/assistant/terminal_user.py": 1,  # whoever runs the command
 }
 STORES = {
     "service/accounts.py",  # accounts and logins, which belong to nobody
@@ -22,9 +22,9 @@ STORES = {
     "service/resuming.py",  # who has an account
     "service/signed_in.py",  # a login
     "service/totals.py",  # sums over all users, in tables that belong to nobody
-    "tasks/changes.py",
-    "tasks/confirmations.py",
-    "tasks/store.py",
+    "apps/assistant/changes.py",
+    "apps/assistant/confirmations.py",
+    "apps/assistant/store.py",
 }
 QUERIES = {"select", "update", "delete", "insert"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.projects import ProjectPlace, written
+from treadle.agents.definitions import Catalog
 from treadle.config import load
-from treadle.definitions import Catalog
 
 HEAD = "---\ndescription: A guide\n"
 """Two lines of a Markdown definition; what is added to `description` stands in line 3."""

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.definitions.format import definition_schema
-from treadle.definitions.keys import INPUT_KEYS, INPUT_TYPES, KEYS, LIMITS, read_keys
-from treadle.definitions.places import DefinitionFile
-from treadle.definitions.text import document_of
+from treadle.agents.definitions.format import definition_schema
+from treadle.agents.definitions.keys import INPUT_KEYS, INPUT_TYPES, KEYS, LIMITS, read_keys
+from treadle.agents.definitions.places import DefinitionFile
+from treadle.agents.definitions.text import document_of
 from treadle.types import Limits
 
 SCHEMA = definition_schema()

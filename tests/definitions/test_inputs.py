@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle import AgentError, Input
-from treadle.definitions.inputs import InputType, misfit, missing, typed
-from treadle.definitions.keys import INPUT_TYPES
+from treadle.agents.definitions.inputs import InputType, misfit, missing, typed
+from treadle.agents.definitions.keys import INPUT_TYPES
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from tests.definitions.defined import HEAD, Defined
 from tests.projects import written
 from treadle import AgentError
+from treadle.agents.definitions import import_modules
 from treadle.config.values import DEFAULT
-from treadle.definitions import import_modules
 
 GOOD = '''
 from treadle import Agent, tool

@@ -101,8 +101,8 @@ def test_two_files_of_one_name_in_one_folder_are_refused_with_both(defined: Defi
 def test_an_own_folder_that_is_also_a_projects_is_the_persons_own(defined: Defined) -> None:
     (defined.home / ".git").mkdir()
     defined.own_says("guide.md", TEXT)
+    from treadle.agents.definitions import Catalog
     from treadle.config import load
-    from treadle.definitions import Catalog
 
     catalog = Catalog(load({"HOME": str(defined.home)}, cwd=defined.home), defined.home)
     assert catalog.found.files["guide"].root is None

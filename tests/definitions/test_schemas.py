@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from treadle.definitions.schemas import fault_of
+from treadle.agents.definitions.schemas import fault_of
 
 
 @pytest.fixture

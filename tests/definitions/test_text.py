@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.definitions.defined import HEAD, Defined
 from tests.projects import written
+from treadle.agents.definitions.text import document_of
 from treadle.config.file import Broken
-from treadle.definitions.text import document_of
 
 
 @pytest.mark.parametrize(

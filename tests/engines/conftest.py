@@ -13,8 +13,8 @@ import pytest
 
 from tests.database.postgres import postgres_server, postgres_url  # noqa: F401  fixtures
 from tests.engines.needs import need_dbos
-from treadle.engine import Engine
-from treadle.engines.local import LocalEngine
+from treadle.journal.engine import Engine
+from treadle.workers.engines.local import LocalEngine
 
 POLL_S = 0.02
 KEEPING = ["dbos on sqlite", "dbos on postgresql"]
@@ -39,7 +39,7 @@ async def engine(kind: str, url: str) -> AsyncGenerator[Engine]:
 
 def opened(url: str) -> Engine:
     need_dbos(url)
-    from treadle.engines.dbos import DbosEngine
+    from treadle.workers.engines.dbos import DbosEngine
 
     return DbosEngine.open(url, poll_s=POLL_S)
 

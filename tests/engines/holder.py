@@ -6,9 +6,9 @@ import sys
 
 import anyio
 
-from treadle.engine import Lane
-from treadle.engines.dbos import DbosEngine
-from treadle.run_queue import Ticket
+from treadle.journal.engine import Lane
+from treadle.journal.queue import Ticket
+from treadle.workers.engines.dbos import DbosEngine
 
 
 async def deliver(ticket: Ticket) -> None:

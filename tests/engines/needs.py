@@ -9,7 +9,7 @@ from treadle.errors import AgentError
 
 def need_dbos(journal_url: str) -> None:
     pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
-    from treadle.engines.dbos.store import database_of
+    from treadle.workers.engines.dbos.store import database_of
 
     if journal_url.startswith("sqlite:///"):
         try:

@@ -14,9 +14,9 @@ import pytest
 from anyio import to_thread
 
 from tests.engines.conftest import KEEPING, kill, opened
-from treadle.engine import Engine, Lane
 from treadle.errors import AgentError
-from treadle.run_queue import Ticket
+from treadle.journal.engine import Engine, Lane
+from treadle.journal.queue import Ticket
 from treadle.types import now
 
 keeping_engines = pytest.mark.parametrize("kind", KEEPING, indirect=True)
@@ -328,7 +328,7 @@ async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
     engine: Engine, holder: Callable[[str], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are those of the worker here, as a server leaves them that dies between a claim and what follows."""
-    monkeypatch.setattr("treadle.engines.dbos.engine.LOST_S", 0.05)
+    monkeypatch.setattr("treadle.workers.engines.dbos.engine.LOST_S", 0.05)
     given = tickets(2)
     async with engine.delivering("worker_a", {"other": Lane()}, Deliveries(), slots=2):
         taker = holder("worker_a")
@@ -362,7 +362,7 @@ async def test_what_a_long_rate_counts_is_not_forgotten_and_all_else_is(engine: 
         await engine.submit([first])
         await deliveries.come(1)
         await settled(engine, [first])
-        monkeypatch.setattr("treadle.engines.dbos.store.KEPT", timedelta(0))
+        monkeypatch.setattr("treadle.workers.engines.dbos.store.KEPT", timedelta(0))
         await engine.rescue(["worker_a"])
     async with engine.delivering("worker_a", {"default": Lane(rate=2, period_s=86_400)}, deliveries, slots=2):
         await engine.submit([second])

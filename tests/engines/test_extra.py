@@ -18,17 +18,19 @@ def _said(program: str) -> str:
 
 
 def test_nothing_but_its_own_folder_imports_it() -> None:
-    program = "import sys, treadle.engines, treadle.engines.local, treadle.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
+    program = (
+        "import sys, treadle.workers.engines, treadle.workers.engines.local, treadle.workers.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
+    )
     assert _said(program).split() == ["False", "False"]
 
 
 def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
     program = ABSENT + "\n".join(
         [
-            "import treadle.worker",
+            "import treadle.workers.worker",
             "from treadle.errors import AgentError",
             "try:",
-            "    from treadle.engines.dbos import DbosEngine",
+            "    from treadle.workers.engines.dbos import DbosEngine",
             "except AgentError as e:",
             "    print(e.kind.value, e.message)",
         ]
@@ -39,7 +41,7 @@ def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
 
 def test_a_sqlite_that_dbos_cannot_use_is_told_before_it_fails_there(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
-    from treadle.engines.dbos import store
+    from treadle.workers.engines.dbos import store
 
     with monkeypatch.context() as patch:
         patch.setattr(sys, "version_info", (3, 12, 1))

@@ -11,11 +11,11 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.engine import Lane
-from treadle.engines.local import HELD_MOST, MORE, LocalEngine
-from treadle.run_queue import Ticket
+from treadle.journal.engine import Lane
+from treadle.journal.queue import Ticket
 from treadle.testing import FakeClock
 from treadle.types import now
+from treadle.workers.engines.local import HELD_MOST, MORE, LocalEngine
 
 limit = st.none() | st.integers(1, 4)
 limited = st.builds(Lane, concurrency=limit, per_tenant=limit)

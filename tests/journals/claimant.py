@@ -12,9 +12,9 @@ import anyio.to_thread
 
 from tests.journals.runs import finished, resumed
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
-from treadle.journals import open_journal
-from treadle.run_queue import WorkerCard
+from treadle.journal import open_journal
+from treadle.journal.journal import RunWriter
+from treadle.journal.queue import WorkerCard
 
 
 class Claimant:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.journals.memory import MemoryJournal
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.sqlite import SqliteJournal
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from treadle.entries import (
+from treadle._internal.json_text import encode_json
+from treadle.errors import AgentError
+from treadle.journal.entries import (
     Compaction,
     Entry,
     Fork,
@@ -24,12 +26,10 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.errors import AgentError
-from treadle.journal import Journal, RunWriter
-from treadle.json_text import encode_json
-from treadle.message import Message, TextPart, ToolCall, ToolResult
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.window import Window
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.types import Effect, Mode, Outcome, Spending, StopReason, Usage
-from treadle.window import Window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 USED = Usage(input_tokens=10, output_tokens=5)

@@ -18,12 +18,12 @@ import pytest
 from tests.journals.conftest import Kind
 from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
-from treadle.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
-from treadle.journal import Holder, Journal, RunWriter
-from treadle.journals.memory import MemoryJournal
-from treadle.json_text import encode_json
-from treadle.message import decode_message
-from treadle.metrics import RunTotals
+from treadle._internal.json_text import encode_json
+from treadle.journal.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal.journal import Holder, Journal, RunWriter
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.messages.message import decode_message
+from treadle.messages.metrics import RunTotals
 from treadle.types import Outcome, Spending, Usage
 
 

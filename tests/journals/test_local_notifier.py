@@ -12,10 +12,10 @@ import pytest
 
 from tests.journals.runs import fact, started
 from treadle.errors import AgentError
-from treadle.journals.local_notifier import KEPT_MAX, LocalNotifier
-from treadle.journals.sqlite import SqliteJournal
-from treadle.notifier import QUEUE, delta_topic, run_topic
-from treadle.run_queue import Place
+from treadle.journal.memory.notifier import KEPT_MAX, LocalNotifier
+from treadle.journal.notifier import QUEUE, delta_topic, run_topic
+from treadle.journal.queue import Place
+from treadle.journal.sqlite import SqliteJournal
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from tests.doubles import agent, gives, says
 from tests.journals.runs import asks, at, entries_of, started
 from tests.journals.runs import gives as result_of
 from treadle import Runtime
-from treadle.budget import Ledger
-from treadle.context import Cleared
-from treadle.entries import Compaction, ModelRequested
-from treadle.journal import Journal
-from treadle.json_text import encode_json
+from treadle._internal.json_text import encode_json
+from treadle.budget.ledger import Ledger
+from treadle.journal.entries import Compaction, ModelRequested
+from treadle.journal.journal import Journal
+from treadle.journal.receipts import Cleared
 from treadle.types import Limits, Reserved
 
 LIMIT, ASKED = 12_000, Reserved(input_tokens=237, output_tokens=8_000)

@@ -12,9 +12,9 @@ from tests.database.postgres import postgres_server as postgres_server
 from tests.database.postgres import postgres_urls as postgres_urls
 from tests.journals.runs import started
 from treadle.errors import AgentError
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.run_queue import Place, WorkerCard
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.queue import Place, WorkerCard
 
 ODD = ("it's", 'a "b"', "a\\b", "50%s ?", "é😀", "two\nlines", "x" * 3000)
 UNHOLDABLE = ("a\0b", "a\ud800b")

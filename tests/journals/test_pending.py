@@ -6,7 +6,7 @@ import asyncio
 
 import anyio
 
-from treadle.journals.pending import Pending, outcome_of
+from treadle.journal.pending import Pending, outcome_of
 
 
 async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_lost() -> None:

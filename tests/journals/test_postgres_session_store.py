@@ -9,8 +9,8 @@ import pytest
 
 from tests.database.postgres import postgres_server, postgres_url  # noqa: F401  fixtures
 from tests.test_session_store import *  # noqa: F403  the same suite over another store
-from treadle.journals import open_journal
-from treadle.session_store import Sessions
+from treadle.journal import open_journal
+from treadle.journal.sessions import Sessions
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.journals.runs import answers, asks, at, finished, says, started
-from treadle.entries import ApprovalAsked, Fork
-from treadle.journal import Journal
+from treadle.journal.entries import ApprovalAsked, Fork
+from treadle.journal.journal import Journal
 
 WEEKS = 60 * 24 * 60
 

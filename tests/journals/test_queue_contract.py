@@ -18,14 +18,14 @@ from tests.database.postgres import postgres_server as postgres_server
 from tests.database.postgres import postgres_urls as postgres_urls
 from tests.journals.processes import Process
 from tests.journals.runs import answers, entries_of, finished, keeps, refuses, resumed, started
-from treadle.entries import SCHEMA, Entry
 from treadle.errors import AgentError
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.journals.tables.database import Work, Writing
-from treadle.journals.tables.queue import TableQueue
-from treadle.notifier import QUEUE, run_topic
-from treadle.run_queue import BEGINNINGS, FRUITLESS_MOST, Backlog, Place, WorkerCard
+from treadle.journal import open_journal
+from treadle.journal.entries import SCHEMA, Entry
+from treadle.journal.journal import Journal
+from treadle.journal.notifier import QUEUE, run_topic
+from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Backlog, Place, WorkerCard
+from treadle.journal.tables.database import Work, Writing
+from treadle.journal.tables.queue import TableQueue
 from treadle.types import now
 
 LEASE_S = 2.0

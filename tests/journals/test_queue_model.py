@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.database.postgres import postgres_server as postgres_server
 from tests.database.postgres import postgres_urls as postgres_urls
 from tests.journals.runs import answers, finished, resumed, started
-from treadle.journal import Journal, RunWriter
-from treadle.journals import open_journal
-from treadle.run_queue import FRUITLESS_MOST, Place
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.queue import FRUITLESS_MOST, Place
 from treadle.types import Time, now
 
 RUNS, QUEUES, ENGINES = range(4), ("a", "b"), ("near", "far")

@@ -15,11 +15,11 @@ from tests.journals.conftest import Kind
 from tests.journals.runs import answers, asks, at, finished, late, message, refuses, started
 from tests.journals.runs import says as said
 from treadle import AgentError, Runtime
-from treadle.entries import RunStarted, ToolFinished
-from treadle.journal import Journal, RunWriter
-from treadle.message import Message, ToolResult
-from treadle.run_queue import Place
-from treadle.session_store import NO_MARK, SessionChanged
+from treadle.journal.entries import RunStarted, ToolFinished
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.queue import Place
+from treadle.journal.sessions import NO_MARK, SessionChanged
+from treadle.messages.message import Message, ToolResult
 
 Change = Callable[[Journal], Awaitable[Any]]
 

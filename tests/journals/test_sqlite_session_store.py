@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from tests.test_session_store import *  # noqa: F403  the same suite over another store
-from treadle.journals.sqlite import SqliteJournal
-from treadle.session_store import Sessions
+from treadle.journal.sessions import Sessions
+from treadle.journal.sqlite import SqliteJournal
 
 
 @pytest.fixture

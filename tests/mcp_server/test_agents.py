@@ -14,11 +14,11 @@ from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextCon
 
 from tests.doubles import asks, call, fails, says
 from treadle import Agent, Limits, Runtime, tool
-from treadle.agent import Input
-from treadle.mcp_server.agents import AgentTool
-from treadle.mcp_server.server import ToolServer
-from treadle.message import ToolResult
-from treadle.session import SessionOptions
+from treadle.agents.agent import Input
+from treadle.apps.mcp_server.agents import AgentTool
+from treadle.apps.mcp_server.server import ToolServer
+from treadle.messages.message import ToolResult
+from treadle.runtime.session import SessionOptions
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome
 

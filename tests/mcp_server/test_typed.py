@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from treadle.mcp_server.typed import structured
-from treadle.outputs import answer_type
+from treadle.apps.mcp_server.typed import structured
+from treadle.tools.structured_output import answer_type
 
 
 class Found(BaseModel):

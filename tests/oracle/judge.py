@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from treadle.policy import Permissions, decide_command
-from treadle.rules import Rules
+from treadle.config.rules import Rules
+from treadle.policy.decision import Verdict
+from treadle.policy.policy import Permissions, decide_command
 from treadle.types import Mode
-from treadle.verdicts import Verdict
 
 DENIED = ("read(private/**)", "write(prod/**)", "rm", "git push")
 Decide: TypeAlias = Callable[[Mode, str, Path, Permissions], Verdict]

@@ -26,7 +26,7 @@ from tests.oracle.judge import DENIED
 from treadle import Agent, Runtime
 from treadle.config import Config, load
 from treadle.testing import ScriptedModel
-from treadle.tools.bash import Bash
+from treadle.tools.builtin.bash import Bash
 from treadle.types import Mode
 
 BASE = "/mnt/treadle-oracle"

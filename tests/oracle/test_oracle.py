@@ -24,9 +24,9 @@ from tests.oracle.sandboxed import BASE as SANDBOXED
 from tests.oracle.sandboxed import Enclosure, Job
 from tests.oracle.shrink import shrunk
 from tests.oracle.trial import Trial
-from treadle.policy import Permissions
+from treadle.policy.decision import Verdict
+from treadle.policy.policy import Permissions
 from treadle.types import Mode
-from treadle.verdicts import Verdict
 
 needs_enclosure = pytest.mark.skipif(not sandboxed.is_possible() or not BWRAP, reason="no user namespaces, or bubblewrap is not installed")
 needs_jail = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")

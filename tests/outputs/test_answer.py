@@ -31,8 +31,8 @@ from tests.outputs.places import (
     TreeStruct,
     WithStruct,
 )
-from treadle.answer import AnswerType, Unfit
-from treadle.outputs import answer_type
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.contract import AnswerType, Unfit
 
 PLAIN = {"city": "Oslo", "score": 1.5, "season": "cold", "tags": ["fjord"], "spot": {"name": "quay", "days": 2}}
 TEXT = json.dumps(PLAIN)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.outputs.places import PLACES, Spot
 from tests.strategies import json_value, nasty_text
-from treadle.outputs import answer_type
-from treadle.outputs.beginning import beginning
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.beginning import beginning
 
 
 def leads_to(before: object, after: object) -> bool:

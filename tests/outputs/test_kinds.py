@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from tests.outputs.places import Odds, PlaceModel, Spot, SpotStruct
-from treadle.answer import AnswerType
 from treadle.errors import AgentError
-from treadle.outputs import answer_type
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.contract import AnswerType
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ PROGRAM = """
 import sys
 from dataclasses import dataclass
 import msgspec
-from treadle.outputs import answer_type
+from treadle.tools.structured_output import answer_type
 
 def loaded():
     return [name for name in ("pydantic", "pydantic_core", "jsonschema_rs") if name in sys.modules]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.outputs.places import PLACE_SCHEMA, PLACES, Season, Tree, TreeStruct
 from tests.strategies import json_value, nasty_text
-from treadle.answer import AnswerType, Unfit
-from treadle.outputs import answer_type
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.contract import AnswerType, Unfit
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 spot = st.fixed_dictionaries({"name": text, "days": st.integers(-(2**63), 2**63 - 1)})

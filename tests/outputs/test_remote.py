@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import AgentError
-from treadle.outputs import answer_type
-from treadle.shapes.checked import CheckedSchema
 from treadle.tools.function.given import GivenArguments
+from treadle.tools.schemas.checked import CheckedSchema
+from treadle.tools.structured_output import answer_type
 
 
 class Counting(ThreadingHTTPServer):

@@ -12,8 +12,8 @@ from tests.peers.weather import SYSTEM, guide
 from tests.peers.wires import PATHS
 from treadle import Outcome, Runtime
 from treadle.errors import ErrorKind
-from treadle.integrity import check_history
-from treadle.message import ReasoningPart
+from treadle.messages.message import ReasoningPart
+from treadle.messages.validate import check_history
 
 
 def messages_of(body: dict[str, Any], wire: str) -> list[dict[str, Any]]:

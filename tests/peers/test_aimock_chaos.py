@@ -12,8 +12,8 @@ from tests.peers.weather import guide
 from tests.peers.wires import configured
 from treadle import Outcome, Runtime
 from treadle.errors import ErrorKind
-from treadle.events import Event, Retry
-from treadle.integrity import check_history
+from treadle.messages.events import Event, Retry
+from treadle.messages.validate import check_history
 from treadle.testing import FakeClock
 
 MOODS = [

@@ -14,10 +14,10 @@ from tests.peers.weather import guide
 from tests.peers.wires import MODEL, configured
 from treadle import Agent, Outcome, Runtime, Settings
 from treadle.errors import ErrorKind
-from treadle.events import Event, ReasoningDelta, TextDelta
-from treadle.integrity import check_history
-from treadle.message import Message, ReasoningPart
-from treadle.model import ModelRequest
+from treadle.messages.events import Event, ReasoningDelta, TextDelta
+from treadle.messages.message import Message, ReasoningPart
+from treadle.messages.validate import check_history
+from treadle.models.model import ModelRequest
 from treadle.testing import FakeClock
 
 talker = Agent(name="talker", model=MODEL)

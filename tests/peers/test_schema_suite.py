@@ -12,11 +12,11 @@ import pytest
 
 from tests.peers.conftest import absent
 from tests.peers.schema_suite import DRAFTS, Group, expected, find_suite, groups
-from treadle.answer import AnswerType, Unfit
 from treadle.errors import AgentError
-from treadle.outputs import answer_type
-from treadle.tooling import InvalidArguments
 from treadle.tools.function.given import GivenArguments
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.contract import AnswerType, Unfit
+from treadle.tools.tool import InvalidArguments
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _REFERS = ('"$ref"', '"$dynamicRef"', '"$recursiveRef"', '"$id"', '"id"')

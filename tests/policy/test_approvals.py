@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.approvals import for_always, for_session
 from treadle.config import load
 from treadle.errors import AgentError
-from treadle.policy import Permissions, decide_command, permissions_of
+from treadle.policy.approvals import for_always, for_session
+from treadle.policy.policy import Permissions, decide_command, permissions_of
 
 NEVER = [
     "python3",

@@ -11,9 +11,9 @@ import pytest
 
 from tests.shell.corpus import cases, is_looser, needs_corpus, workspace
 from treadle.errors import AgentError
-from treadle.policy import Decision, decide, permissions_of
-from treadle.tooling import InvalidArguments, ToolRegistry
-from treadle.tools.coding import default_tools
+from treadle.policy.policy import Decision, decide, permissions_of
+from treadle.tools.builtin.coding import default_tools
+from treadle.tools.tool import InvalidArguments, ToolRegistry
 from treadle.types import Mode
 
 pytestmark = needs_corpus

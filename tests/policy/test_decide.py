@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from treadle.model import ToolDefinition
-from treadle.policy import Decision, Permissions, decide, headless_denial, without_sandbox
-from treadle.rules import Rules
-from treadle.tooling import Tool, Touched
+from treadle.config.rules import Rules
+from treadle.models.model import ToolDefinition
+from treadle.policy.policy import Decision, Permissions, decide, headless_denial, without_sandbox
+from treadle.tools.tool import Tool, Touched
 from treadle.types import Effect, Mode
 
 WHERE = {

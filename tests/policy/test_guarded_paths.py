@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.guarded_paths import Guard, first_guarded, guard_of, is_secret, may_name_a_secret
-from treadle.guarded_tools import INSTRUCTS as INSTRUCTS_TABLE
-from treadle.guarded_tools import REVIEWED as REVIEWED_TABLE
-from treadle.guarded_tools import SEALED as SEALED_TABLE
-from treadle.guarded_tools import patterns_of, sources_of
+from treadle.policy.guarded_paths import Guard, first_guarded, guard_of, is_secret, may_name_a_secret
+from treadle.policy.guarded_tools import INSTRUCTS as INSTRUCTS_TABLE
+from treadle.policy.guarded_tools import REVIEWED as REVIEWED_TABLE
+from treadle.policy.guarded_tools import SEALED as SEALED_TABLE
+from treadle.policy.guarded_tools import patterns_of, sources_of
 
 # As they lie on a disk, and not as the tables spell them. A first slash is the root; all others are tried in more than one folder.
 

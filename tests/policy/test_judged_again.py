@@ -6,9 +6,9 @@ from pathlib import Path
 
 from treadle import Agent, Runtime, tool
 from treadle.config import load
-from treadle.message import ToolResult
+from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
-from treadle.tools.bash import Bash
+from treadle.tools.builtin.bash import Bash
 
 
 async def told(place: Path, command: str) -> list[ToolResult]:

@@ -13,9 +13,9 @@ from tests.policy.test_corpora import arguments_of, in_modes, set_up
 from tests.shell.corpus import needs_corpus, workspace
 from treadle import Agent, Limits, Runtime
 from treadle.config import load
-from treadle.result import RunResult
+from treadle.messages.result import RunResult
 from treadle.testing import ScriptedModel
-from treadle.tools.coding import default_tools
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Mode, Outcome
 
 pytestmark = needs_corpus

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.policy.test_decide import Gated, reading, writing
+from treadle.config.rules import Rules
 from treadle.errors import AgentError
-from treadle.policy import Decision, Permissions, decide, decide_command, headless_denial, permissions_of, withholds, without_sandbox
-from treadle.rules import Rules
-from treadle.tooling import Touched
+from treadle.policy.policy import Decision, Permissions, decide, decide_command, headless_denial, permissions_of, withholds, without_sandbox
+from treadle.tools.tool import Touched
 from treadle.types import Mode
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle import reach as reaching
-from treadle.reach import Reach
-from treadle.rules import Rules
-from treadle.verdicts import Finding, Kind
+from treadle.config.rules import Rules
+from treadle.policy import paths as reaching
+from treadle.policy.decision import Finding, Kind
+from treadle.policy.paths import Reach
 
 HOME = "/home/ada"
 

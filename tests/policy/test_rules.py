@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from treadle.rules import BadRule, Rules, parse_rule
+from treadle.config.rules import BadRule, Rules, parse_rule
 
 HOME, PLACE = "/home/ada", "/shop/place"
 

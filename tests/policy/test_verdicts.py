@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.policy.decision import MODES, STRICTNESS, Finding, Kind, Settled, Verdict, settle
 from treadle.types import Mode
-from treadle.verdicts import MODES, STRICTNESS, Finding, Kind, Settled, Verdict, settle
 
 LETTERS: dict[str, Verdict] = {"a": "allow", "c": "contained", "?": "ask", "d": "deny"}
 TABLE = """

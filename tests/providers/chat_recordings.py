@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.openai_chat.messages import MessageEncoder
-from treadle.providers.openai_chat.servers import server_at
+from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.openai_chat.messages import MessageEncoder
+from treadle.models.providers.openai_chat.servers import server_at
 from treadle.types import Settings, SystemBlock
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings" / "openai"

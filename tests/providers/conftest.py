@@ -12,8 +12,8 @@ from tests.providers.speeches.anthropic import AnthropicSpeech
 from tests.providers.speeches.gemini import GeminiSpeech
 from tests.providers.speeches.openai_chat import ChatSpeech
 from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
-from treadle.model import Model
-from treadle.providers.anthropic import AnthropicModel, connect
+from treadle.models.model import Model
+from treadle.models.providers.anthropic import AnthropicModel, connect
 
 SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), OpenAIResponsesSpeech(), ChatSpeech(), GeminiSpeech())
 
@@ -90,7 +90,7 @@ async def own() -> AsyncIterator[ModelOn]:
 async def sdk() -> AsyncIterator[ModelOn]:
     """The same over a client of the vendor's SDK."""
     anthropic = pytest.importorskip("anthropic")
-    from treadle.providers.anthropic.sdk import SdkConnection
+    from treadle.models.providers.anthropic.sdk import SdkConnection
 
     clients = []
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from treadle.message import Message, Part, TextPart, ToolCall, ToolResult
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.gemini.messages import MessageEncoder
+from treadle.messages.message import Message, Part, TextPart, ToolCall, ToolResult
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.gemini.messages import MessageEncoder
 from treadle.types import Settings, SystemBlock
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings" / "gemini"

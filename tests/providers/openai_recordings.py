@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.openai_responses.messages import MessageEncoder
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.openai_responses.messages import MessageEncoder
 from treadle.types import Settings, SystemBlock
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings" / "openai"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.providers.loopback import Answer
-from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.anthropic.messages import MessageEncoder
+from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.anthropic.messages import MessageEncoder
 from treadle.types import Settings, SystemBlock
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings" / "anthropic"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from tests.providers.loopback import Answer
-from treadle.message import Message
-from treadle.model import Model, ModelRequest
-from treadle.providers.connection import Connection
+from treadle.messages.message import Message
+from treadle.models.model import Model, ModelRequest
+from treadle.models.providers.connection import Connection
 from treadle.types import Settings, StopReason, Usage
 
 KEY = "key-of-the-test"

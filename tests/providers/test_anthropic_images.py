@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from treadle.abilities import UNKNOWN
 from treadle.errors import AgentError
-from treadle.history import History
-from treadle.images import size_of
-from treadle.message import MediaPart, Message, ToolResult
-from treadle.model import ModelRequest
-from treadle.providers.anthropic.request import TOO_MANY_IMAGES, RequestEncoder
+from treadle.messages.history import History
+from treadle.messages.images import size_of
+from treadle.messages.message import MediaPart, Message, ToolResult
+from treadle.messages.model_profile import UNKNOWN
+from treadle.models.model import ModelRequest
+from treadle.models.providers.anthropic.request import TOO_MANY_IMAGES, RequestEncoder
 from treadle.types import Settings
 
 

@@ -9,8 +9,8 @@ from tests.providers.conftest import ModelOn
 from tests.providers.loopback import document, serving, stream
 from tests.providers.speech import HELLO, MODEL
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message
-from treadle.model import Delta, ModelRequest, Notice, ResponseEnd, ToolDefinition, fold_stream
+from treadle.messages.message import Message
+from treadle.models.model import Delta, ModelRequest, Notice, ResponseEnd, ToolDefinition, fold_stream
 from treadle.types import Settings, StopReason, SystemBlock
 
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 from tests.providers.claude import START, STOP, STOP_0, ending  # pyright: ignore[reportUnknownVariableType]  JSON
 from tests.providers.loopback import Answer, Server, serving, stream
 from treadle import Agent, Limits, Outcome, Runtime, Settings, ToolContext, tool
-from treadle.abilities import Abilities
-from treadle.providers.anthropic.model import AnthropicModel, connect
-from treadle.result import RunResult
+from treadle.messages.model_profile import Abilities
+from treadle.messages.result import RunResult
+from treadle.models.providers.anthropic.model import AnthropicModel, connect
 
 Json = dict[str, Any]
 

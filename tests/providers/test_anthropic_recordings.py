@@ -11,12 +11,12 @@ import pytest
 from tests.providers.conftest import ModelOn
 from tests.providers.loopback import Answer, Step, serving
 from tests.providers.recordings import FOLDER, NAMES, answer, blocks_of, exchanges, message_of, request_of, same
-from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message
-from treadle.model import Fold, ModelRequest, ModelResponse, fold_stream
-from treadle.providers.anthropic.stream import MessagesDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import Message
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import Fold, ModelRequest, ModelResponse, fold_stream
+from treadle.models.providers.anthropic.stream import MessagesDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import Settings, StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.history import History
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.anthropic.messages import MessageEncoder
-from treadle.providers.anthropic.request import RequestEncoder
-from treadle.providers.known_models import known
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.anthropic.messages import MessageEncoder
+from treadle.models.providers.anthropic.request import RequestEncoder
+from treadle.models.providers.known_models import known
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100, cache=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from treadle.providers.anthropic.schemas import OPTIONAL_MAX, UNIONS_MAX, fitted
+from treadle.models.providers.anthropic.schemas import OPTIONAL_MAX, UNIONS_MAX, fitted
 
 TEXT = {"type": "string"}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}

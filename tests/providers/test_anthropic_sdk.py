@@ -12,10 +12,10 @@ from tests.providers.claude import START, TEXT, WHOLE, text
 from tests.providers.loopback import Answer, Step, document, serving, stream
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import TextPart
-from treadle.model import Fold, fold_stream
-from treadle.providers.anthropic import AnthropicModel
-from treadle.providers.anthropic.sdk import SdkConnection
+from treadle.messages.message import TextPart
+from treadle.models.model import Fold, fold_stream
+from treadle.models.providers.anthropic import AnthropicModel
+from treadle.models.providers.anthropic.sdk import SdkConnection
 
 anthropic: Any = pytest.importorskip("anthropic")
 

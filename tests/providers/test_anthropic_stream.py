@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import Fold, ModelResponse, Notice, Restart
-from treadle.providers.anthropic.stream import MessagesDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import Fold, ModelResponse, Notice, Restart
+from treadle.models.providers.anthropic.stream import MessagesDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 START = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from treadle.message import Message
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.anthropic.request import RequestEncoder
-from treadle.providers.anthropic.thinking import fit
-from treadle.providers.known_models import known
+from treadle.messages.message import Message
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.anthropic.request import RequestEncoder
+from treadle.models.providers.anthropic.thinking import fit
+from treadle.models.providers.known_models import known
 from treadle.types import Settings
 
 LOOK = ToolDefinition(name="look", description="", parameters={"type": "object"})

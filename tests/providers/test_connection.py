@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers.connection import Silence, read_beginning, read_whole, retry_after_s
+from treadle.models.providers.connection import Silence, read_beginning, read_whole, retry_after_s
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 

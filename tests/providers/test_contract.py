@@ -12,14 +12,14 @@ import pytest
 from tests.providers.conftest import Wire
 from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, HELLO, KEY, MODEL, USAGE, Call, Reasoning, Said, Speech, Text, call, reasoning, stream, text
-from treadle.abilities import UNKNOWN, Abilities
+from treadle._internal.redaction import Secret
 from treadle.config import Endpoint
 from treadle.errors import AgentError, ErrorKind
-from treadle.history import History
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import Fold, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
-from treadle.providers.wires import connect_to, wire_of
-from treadle.redaction import Secret
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Fold, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
+from treadle.models.providers.wires import connect_to, wire_of
 from treadle.types import Settings, StopReason, SystemBlock
 
 GOOD_DAY = text("Good ", "day")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.estimate import estimated_tokens
-from treadle.size import MEDIA_TOKENS, MESSAGE_TOKENS
+from treadle.messages.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.size import MEDIA_TOKENS, MESSAGE_TOKENS
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.estimate import estimated_tokens
 from treadle.types import SystemBlock
 
 

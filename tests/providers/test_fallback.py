@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, TextPart
-from treadle.model import Delta, Fold, ModelRequest, Notice, Switch, TextDelta, fold_stream
-from treadle.providers.fallback import FallbackModel
+from treadle.messages.message import Message, TextPart
+from treadle.models.model import Delta, Fold, ModelRequest, Notice, Switch, TextDelta, fold_stream
+from treadle.models.providers.fallback import FallbackModel
 from treadle.testing import ScriptedModel
 from treadle.types import Settings, StopReason, Usage
 

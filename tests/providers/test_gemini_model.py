@@ -12,15 +12,15 @@ import pytest
 
 from tests.providers.loopback import Answer, Step, document, serving
 from tests.providers.speech import HELLO, KEY
-from treadle.abilities import Abilities
+from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, TextPart
-from treadle.model import ModelRequest, TextDelta, ToolDefinition, fold_stream
-from treadle.providers.gemini import GeminiModel, connect, model_over
-from treadle.providers.gemini.model import RESPONSE_TOKENS_MAX
-from treadle.providers.wires import connect_to
-from treadle.redaction import Secret
+from treadle.messages.message import Message, TextPart
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import ModelRequest, TextDelta, ToolDefinition, fold_stream
+from treadle.models.providers.gemini import GeminiModel, connect, model_over
+from treadle.models.providers.gemini.model import RESPONSE_TOKENS_MAX
+from treadle.models.providers.wires import connect_to
 from treadle.types import Settings, StopReason, Usage
 
 LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object"})

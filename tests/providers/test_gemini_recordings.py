@@ -14,11 +14,11 @@ from tests.providers.loopback import Answer, Server, Step, serving
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import ReasoningPart
-from treadle.model import Delta, Fold, ModelResponse, Notice, fold_stream
-from treadle.providers.gemini import GeminiModel, connect
-from treadle.providers.gemini.stream import ContentDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import ReasoningPart
+from treadle.models.model import Delta, Fold, ModelResponse, Notice, fold_stream
+from treadle.models.providers.gemini import GeminiModel, connect
+from treadle.models.providers.gemini.stream import ContentDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")

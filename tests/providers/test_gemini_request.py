@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import with_images_only
-from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.history import History
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.gemini.naming import generation_of, resource_of
-from treadle.providers.gemini.request import RequestEncoder
-from treadle.providers.gemini.schemas import fitted
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.gemini.naming import generation_of, resource_of
+from treadle.models.providers.gemini.request import RequestEncoder
+from treadle.models.providers.gemini.schemas import fitted
 from treadle.types import Settings, SystemBlock
 
 NEW, OLD = "gemini-3.8-flash", "gemini-2.5-flash"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.providers.gemini_recordings import parts_of, same, told
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
-from treadle.providers.gemini.stream import ContentDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
+from treadle.models.providers.gemini.stream import ContentDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 MODEL = "gemini-3.8-flash"

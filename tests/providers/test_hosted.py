@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from treadle import events
+from treadle._internal.redaction import Redactor
 from treadle.cli.render import Text
 from treadle.errors import AgentError
-from treadle.history import History
-from treadle.message import Message
-from treadle.model import Fold, ModelRequest, ToolDefinition
-from treadle.providers.anthropic.request import RequestEncoder as Claude
-from treadle.providers.anthropic.stream import MessagesDecoder
-from treadle.providers.decoding import Decoder
-from treadle.providers.gemini.request import RequestEncoder as Gemini
-from treadle.providers.gemini.stream import ContentDecoder
-from treadle.providers.known_models import known
-from treadle.providers.openai_chat.request import RequestEncoder as Chat
-from treadle.providers.openai_chat.servers import OTHER
-from treadle.providers.openai_responses.request import RequestEncoder as Responses
-from treadle.providers.openai_responses.stream import ResponsesDecoder
-from treadle.redaction import Redactor
+from treadle.messages import events
+from treadle.messages.history import History
+from treadle.messages.message import Message
+from treadle.models.model import Fold, ModelRequest, ToolDefinition
+from treadle.models.providers.anthropic.request import RequestEncoder as Claude
+from treadle.models.providers.anthropic.stream import MessagesDecoder
+from treadle.models.providers.decoding import Decoder
+from treadle.models.providers.gemini.request import RequestEncoder as Gemini
+from treadle.models.providers.gemini.stream import ContentDecoder
+from treadle.models.providers.known_models import known
+from treadle.models.providers.openai_chat.request import RequestEncoder as Chat
+from treadle.models.providers.openai_chat.servers import OTHER
+from treadle.models.providers.openai_responses.request import RequestEncoder as Responses
+from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.types import Settings, now
 
 ALL = Settings(max_tokens=100, hosted_tools=("web_search", "web_fetch", "code_execution"))

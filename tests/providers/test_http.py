@@ -20,11 +20,11 @@ from tests.providers.conftest import ModelOn
 from tests.providers.loopback import SILENT_CUT, Answer, Server, Step, document, listening, proxying, serving, stream
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message
-from treadle.model import ModelRequest, fold_stream
-from treadle.providers import http
-from treadle.providers.anthropic import AnthropicModel, connect
-from treadle.providers.http import HttpConnection
+from treadle.messages.message import Message
+from treadle.models.model import ModelRequest, fold_stream
+from treadle.models.providers import http
+from treadle.models.providers.anthropic import AnthropicModel, connect
+from treadle.models.providers.http import HttpConnection
 from treadle.types import Settings
 
 
@@ -242,7 +242,7 @@ async def test_an_answer_that_does_not_end_is_left_after_its_last_event(own: Mod
 
 
 async def test_nothing_of_a_request_stays_behind(own: ModelOn) -> None:
-    from treadle.providers.http_exchange import Exchange
+    from treadle.models.providers.http_exchange import Exchange
 
     async with serving(*answers()) as server:
         await ask(own(server))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.providers.json_schema import parameters, strict
+from treadle.models.providers.json_schema import parameters, strict
 
 TEXT = {"type": "string"}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.abilities import EFFORTS, UNKNOWN, Abilities
 from treadle.config import Config
-from treadle.providers import known_models as module
-from treadle.providers.known_models import known, known_ids, known_models
+from treadle.messages.model_profile import EFFORTS, UNKNOWN, Abilities
+from treadle.models.providers import known_models as module
+from treadle.models.providers.known_models import known, known_ids, known_models
 
 FILE = Path(module.__file__).with_suffix(".json")
 MODELS = [(vendor, model_id) for vendor, models in known_models().vendors.items() for model_id in models.models]
@@ -114,7 +114,7 @@ def test_a_play_reads_none_of_it() -> None:
     play = (
         "import sys, treadle\nfrom treadle.testing import ScriptedModel\n"
         "treadle.run_sync(treadle.Agent(name='a', model=ScriptedModel([{'text': 'x'}])), 'hi')\n"
-        "sys.exit('treadle.providers.known_models' in sys.modules or 'treadle.providers.told_models' in sys.modules)"
+        "sys.exit('treadle.models.providers.known_models' in sys.modules or 'treadle.models.providers.told_models' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", play], check=False).returncode == 0
 

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.providers.loopback import Answer, Server, Step, document, serving
-from treadle.abilities import UNKNOWN, Abilities
+from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers import anthropic, gemini
-from treadle.providers.compatible_list import compatible
-from treadle.providers.connection import Connection
-from treadle.providers.http import HttpConnection
-from treadle.providers.listing import Listed, entries
-from treadle.providers.told_models import AGE_MAX, FILE, remember, told
-from treadle.providers.wires import models_at
-from treadle.redaction import Secret
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.providers import anthropic, gemini
+from treadle.models.providers.compatible_list import compatible
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.http import HttpConnection
+from treadle.models.providers.listing import Listed, entries
+from treadle.models.providers.told_models import AGE_MAX, FILE, remember, told
+from treadle.models.providers.wires import models_at
 
 KEY = "key-of-the-test"
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -100,7 +100,7 @@ async def connected(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[S
             opened.append(anthropic.connect(api_key=KEY, base_url=server.url))
             return opened[-1]
         sdk = pytest.importorskip("anthropic")
-        from treadle.providers.anthropic.sdk import SdkConnection
+        from treadle.models.providers.anthropic.sdk import SdkConnection
 
         opened.append(sdk.AsyncAnthropic(api_key=KEY, base_url=server.url))
         return SdkConnection(opened[-1], 10)
@@ -295,7 +295,7 @@ async def test_a_page_of_a_proxy_is_told_as_one():
 
 
 async def test_a_list_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("treadle.providers.listing.PAGE_BYTES_MAX", 1000)
+    monkeypatch.setattr("treadle.models.providers.listing.PAGE_BYTES_MAX", 1000)
     refused = await refused_by("openai-chat", openai_list(*({"id": f"model-{n}"} for n in range(100))))
     assert "larger than 1000 bytes" in refused.message
 

@@ -13,13 +13,13 @@ from tests.providers.loopback import Answer, Server, Step, document, serving
 from tests.providers.speech import HELLO, KEY
 from tests.providers.speeches.openai_chat import ChatSpeech, chunk
 from treadle import Runtime
-from treadle.abilities import Abilities
 from treadle.config import load
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message
-from treadle.model import ModelRequest, ToolDefinition, fold_stream
-from treadle.providers.openai_chat import ChatModel, connect
-from treadle.providers.openai_chat.servers import OTHER, SERVERS
+from treadle.messages.message import Message
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import ModelRequest, ToolDefinition, fold_stream
+from treadle.models.providers.openai_chat import ChatModel, connect
+from treadle.models.providers.openai_chat.servers import OTHER, SERVERS
 from treadle.types import Settings, SystemBlock
 
 ROW = {server.name: server for server in (*SERVERS, OTHER)}

@@ -12,10 +12,10 @@ from tests.providers.loopback import serving
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.model import Fold, ModelRequest, ModelResponse, fold_stream
-from treadle.providers.openai_chat import ChatModel, connect
-from treadle.providers.openai_chat.stream import ChatDecoder
-from treadle.providers.refusals import Refusals
+from treadle.models.model import Fold, ModelRequest, ModelResponse, fold_stream
+from treadle.models.providers.openai_chat import ChatModel, connect
+from treadle.models.providers.openai_chat.stream import ChatDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import nasty_text, values_of, with_images_only
-from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.history import History
-from treadle.integrity import repair_history
-from treadle.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.known_models import known
-from treadle.providers.openai_chat.request import RequestEncoder
-from treadle.providers.openai_chat.servers import NAMES, OTHER, SERVERS, Server, server_at, server_owning
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.messages.validate import repair_history
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.known_models import known
+from treadle.models.providers.openai_chat.request import RequestEncoder
+from treadle.models.providers.openai_chat.servers import NAMES, OTHER, SERVERS, Server, server_at, server_owning
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100)

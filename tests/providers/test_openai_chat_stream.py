@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.strategies import json_value
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import ArgumentsDelta, Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
-from treadle.providers.openai_chat import calls as calls_module
-from treadle.providers.openai_chat.stream import ChatDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import ArgumentsDelta, Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
+from treadle.models.providers.openai_chat import calls as calls_module
+from treadle.models.providers.openai_chat.stream import ChatDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 Json = dict[str, Any]

@@ -9,14 +9,14 @@ import pytest
 from tests.providers.loopback import Server, document, serving
 from tests.providers.speech import HELLO, KEY, call, stream, text
 from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
-from treadle.abilities import UNKNOWN, Abilities
+from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, TextPart
-from treadle.model import ModelRequest, ToolDefinition, fold_stream
-from treadle.providers.openai_responses import OpenAIResponsesModel, connect, model_over
-from treadle.providers.wires import connect_to
-from treadle.redaction import Secret
+from treadle.messages.message import Message, TextPart
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import ModelRequest, ToolDefinition, fold_stream
+from treadle.models.providers.openai_responses import OpenAIResponsesModel, connect, model_over
+from treadle.models.providers.wires import connect_to
 from treadle.types import Settings, StopReason, SystemBlock
 
 SPEECH = OpenAIResponsesSpeech()

@@ -12,11 +12,11 @@ from tests.providers.openai_recordings import FOLDER, NAMES, exchanges, is_refus
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.model import Fold, ModelResponse, fold_stream
-from treadle.providers.known_models import known
-from treadle.providers.openai_responses import OpenAIResponsesModel, connect
-from treadle.providers.openai_responses.stream import ResponsesDecoder
-from treadle.providers.refusals import Refusals
+from treadle.models.model import Fold, ModelResponse, fold_stream
+from treadle.models.providers.known_models import known
+from treadle.models.providers.openai_responses import OpenAIResponsesModel, connect
+from treadle.models.providers.openai_responses.stream import ResponsesDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.providers.loopback import sse
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import Delta, Fold, ModelResponse, Notice, Restart
-from treadle.providers.openai_responses.stream import ResponsesDecoder
-from treadle.providers.refusals import Refusals
+from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import Delta, Fold, ModelResponse, Notice, Restart
+from treadle.models.providers.openai_responses.stream import ResponsesDecoder
+from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 Json = dict[str, Any]

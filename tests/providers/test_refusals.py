@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers.refusals import Refusals
+from treadle.models.providers.refusals import Refusals
 
 CREDENTIAL = "the key: ANTHROPIC_API_KEY"
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from tests.strategies import nasty_text
 from treadle import Agent, Runtime
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, ReasoningPart, TextPart, ToolCall
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, ModelResponse, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart, complete
-from treadle.providers.scripted import ScriptedModel, ScriptEntry
+from treadle.messages.message import Message, ReasoningPart, TextPart, ToolCall
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, ModelResponse, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart, complete
+from treadle.models.providers.scripted import ScriptedModel, ScriptEntry
 from treadle.testing import ScriptedModel as RememberingModel
 from treadle.testing import collect
 from treadle.types import StopReason, Usage

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers import sse
-from treadle.providers.sse import EventSplitter
+from treadle.models.providers import sse
+from treadle.models.providers.sse import EventSplitter
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12).map(str.encode)
 LINE_END = st.sampled_from([b"\n", b"\r\n", b"\r"])

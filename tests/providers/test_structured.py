@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.providers.conftest import Wire
 from tests.providers.loopback import serving
 from tests.providers.speech import call, stream, text
-from treadle.abilities import Abilities, StructuredOutput
 from treadle.errors import AgentError
-from treadle.message import Message, TextPart
-from treadle.model import (
+from treadle.messages.message import Message, TextPart
+from treadle.messages.model_profile import Abilities, StructuredOutput
+from treadle.models.model import (
     ArgumentsDelta,
     Delta,
     Model,
@@ -35,7 +35,7 @@ from treadle.model import (
     complete,
     fold_stream,
 )
-from treadle.providers.structured import ANSWER_TOOL, mode_for, structured
+from treadle.models.providers.structured import ANSWER_TOOL, mode_for, structured
 from treadle.types import Settings, StopReason, SystemBlock, Usage
 
 CITY: dict[str, object] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}

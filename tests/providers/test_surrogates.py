@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.providers.surrogates import mended, mended_json
+from treadle.models.providers.surrogates import mended, mended_json
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 

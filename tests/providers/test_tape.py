@@ -14,12 +14,12 @@ from hypothesis import given
 
 from tests.strategies import values_of
 from treadle import Agent, Limits, Runtime, Settings, tool
+from treadle._internal.redaction import Redactor
 from treadle.errors import AgentError
-from treadle.message import Message, ToolCall, ToolResult
-from treadle.model import Delta, ModelRequest, ModelResponse, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition, complete
-from treadle.providers.scripted import ScriptedModel
-from treadle.providers.tape import RecordingModel, TapeModel
-from treadle.redaction import Redactor
+from treadle.messages.message import Message, ToolCall, ToolResult
+from treadle.models.model import Delta, ModelRequest, ModelResponse, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition, complete
+from treadle.models.providers.scripted import ScriptedModel
+from treadle.models.providers.tape import RecordingModel, TapeModel
 from treadle.testing import collect
 from treadle.types import StopReason, SystemBlock, Usage
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from treadle.sandboxes.bubblewrap import Bubblewrap
-from treadle.sandboxes.escapes import ATTEMPTS, try_escape
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape
 
 
 def main(program: str, base: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.sandbox.planting import Leave
-from treadle.sandbox import Room
-from treadle.sandboxes.bubblewrap import Bubblewrap, Protection
-from treadle.sandboxes.control_files import ControlFiles
-from treadle.sandboxes.mounts import View
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap, Protection
+from treadle.policy.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.mounts import View
+from treadle.tools.confinement import Room
 
 BWRAP = shutil.which("bwrap") or ""
 needs_bubblewrap = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")

@@ -25,9 +25,9 @@ from unittest import mock
 import anyio
 from msgspec import structs
 
-from treadle.sandbox import Room
-from treadle.sandboxes import control_files
-from treadle.sandboxes.bubblewrap import Bubblewrap
+from treadle.policy.sandboxes import control_files
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.tools.confinement import Room
 
 BWRAP = shutil.which("bwrap") or ""
 AT_ONCE = 24

@@ -16,8 +16,8 @@ pytestmark = needs_bubblewrap
 STARTED_AND_DIED = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from treadle.sandbox import Room
-from treadle.sandboxes.bubblewrap import Bubblewrap
+from treadle.tools.confinement import Room
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
 
 place = Path(sys.argv[2])
 room = Room(workspace=place, scratch=lambda: place, quarantine=lambda: place)

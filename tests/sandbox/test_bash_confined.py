@@ -14,13 +14,13 @@ import pytest
 from tests.sandbox.conftest import Weakened, needs_bubblewrap
 from tests.tools.conftest import MakeContext, make_context, spill  # noqa: F401  fixtures
 from tests.tools.test_bash import is_running
-from treadle.sandbox import Confinement, Room
-from treadle.sandboxes import bubblewrap, mounts
-from treadle.tooling import ToolContext, ToolFailed
-from treadle.tools.bash import Bash
-from treadle.tools.bash_kill import BashKill
-from treadle.tools.bash_output import BashOutput
-from treadle.tools.jobs import Jobs
+from treadle.policy.sandboxes import bubblewrap, mounts
+from treadle.tools.builtin.bash import Bash
+from treadle.tools.builtin.bash_kill import BashKill
+from treadle.tools.builtin.bash_output import BashOutput
+from treadle.tools.builtin.jobs import Jobs
+from treadle.tools.confinement import Confinement, Room
+from treadle.tools.tool import ToolContext, ToolFailed
 
 pytestmark = needs_bubblewrap
 MakeConfined = Callable[..., ToolContext[Any]]

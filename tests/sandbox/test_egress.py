@@ -24,11 +24,11 @@ from tests.sandbox.conftest import BWRAP, Weakened, needs_bubblewrap, needs_root
 from tests.sandbox.test_bash_confined import bash
 from tests.tools.conftest import MakeContext, make_context, spill  # noqa: F401  fixtures
 from treadle.config.hosts import HostList
-from treadle.confining import own_python
-from treadle.sandbox import Confinement, Opening, Room
-from treadle.sandboxes import egress as egress_module
-from treadle.sandboxes.egress import Egress, isolated
-from treadle.tools.jobs import Jobs
+from treadle.policy.sandboxes import egress as egress_module
+from treadle.policy.sandboxes.egress import Egress, isolated
+from treadle.runtime.sandboxing import own_python
+from treadle.tools.builtin.jobs import Jobs
+from treadle.tools.confinement import Confinement, Opening, Room
 
 pytestmark = needs_bubblewrap
 PUBLIC = "93.184.216.34"
@@ -235,7 +235,7 @@ async def test_where_it_cannot_be_made_commands_have_no_network(place: Place, mo
         raise OSError("refused")
 
     if why == "refused":
-        monkeypatch.setattr("treadle.sandboxes.bubblewrap.isolated", fail)
+        monkeypatch.setattr("treadle.policy.sandboxes.bubblewrap.isolated", fail)
     elif why == "missing":
         monkeypatch.setattr(egress_module.shutil, "which", lambda *_, **__: None)
     else:
@@ -278,7 +278,7 @@ print(subprocess.run(command, capture_output=True, text=True))
 @needs_root
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="nobody has no Python")
 def test_an_unprivileged_user_has_it_too() -> None:
-    program = f"from treadle.sandboxes.egress import isolated\n{AS_NOBODY}"
+    program = f"from treadle.policy.sandboxes.egress import isolated\n{AS_NOBODY}"
     said = subprocess.run([sys.executable, "-c", program, BWRAP], capture_output=True, text=True, check=False, timeout=30)
     assert "stdout='65534\\n'" in said.stdout, said
 

@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from tests.sandbox.conftest import BWRAP, Weakened, needs_bubblewrap, needs_root
-from treadle.sandboxes import bubblewrap
-from treadle.sandboxes.control_files import ControlFiles
-from treadle.sandboxes.escapes import ATTEMPTS, Attempt, try_escape
-from treadle.sandboxes.limits import Group
-from treadle.sandboxes.mounts import View
-from treadle.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
+from treadle.policy.sandboxes import bubblewrap
+from treadle.policy.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.escapes import ATTEMPTS, Attempt, try_escape
+from treadle.policy.sandboxes.limits import Group
+from treadle.policy.sandboxes.mounts import View
+from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
 
 pytestmark = [needs_bubblewrap, pytest.mark.timeout(120)]
 BY_NAME = {attempt.name: attempt for attempt in ATTEMPTS}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.conftest import BWRAP, Weakened, needs_bubblewrap
-from treadle.guarded_paths import is_secret
-from treadle.sandbox import Room
-from treadle.sandboxes.bubblewrap import Bubblewrap
-from treadle.sandboxes.hidden import HiddenPlaces
-from treadle.secret_places import ONLY_IN_HOME, PLACES
+from treadle.policy.guarded_paths import is_secret
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.policy.sandboxes.hidden import HiddenPlaces
+from treadle.policy.secret_places import ONLY_IN_HOME, PLACES
+from treadle.tools.confinement import Room
 
 _NAMES = """
 credentials .secrets secrets.json my.pem id_rsa id_ed25519 deploy.key wallet.kdbx .env .config/x/auth.json .config/some-tool/credentials.json

@@ -9,7 +9,7 @@ import pytest
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground, jailed
 from tests.sandbox.planting import EVIL, PLAIN, make, moved, repository
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.control_files import ControlFiles
 
 
 def worktree(git: Path, name: str, folder: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.sandbox import leftovers
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.planting import EVIL, PLAIN, Leave, make, moved, repository
-from treadle.sandboxes import control_files
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes import control_files
+from treadle.policy.sandboxes.control_files import ControlFiles
 
 pytestmark = [pytest.mark.timeout(120)]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground, jailed
 from tests.sandbox.planting import EVIL, PLAIN, Leave, make, moved, repository
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.control_files import ControlFiles
 
 PLACES = ["node_modules/p", ".venv/lib/p", "a/target/p", ".git/refs/p", ".git/lfs/x/p", "sub/.git/logs/p", ".git", ".git/modules/s", "node_modules"]
 

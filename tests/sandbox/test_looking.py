@@ -14,9 +14,9 @@ from tests.sandbox.conftest import needs_bubblewrap
 from treadle import Agent, Runtime
 from treadle.config import Config, load
 from treadle.config.values import Permissions
-from treadle.message import ToolResult
+from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
-from treadle.tools.bash import Bash
+from treadle.tools.builtin.bash import Bash
 from treadle.types import Mode
 
 pytestmark = needs_bubblewrap
@@ -85,7 +85,7 @@ async def test_what_only_looks_can_write_nothing_and_reach_nothing(
     work: Path, mode: Mode, line: str, background: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The policy judges a harmless line, and bash is given another: so it would be if the two read a line differently."""
-    from treadle.tools import bash
+    from treadle.tools.builtin import bash
 
     started = bash.start
 
@@ -109,7 +109,7 @@ async def test_what_only_looks_can_write_nothing_and_reach_nothing(
 
 async def _mistaken(monkeypatch: pytest.MonkeyPatch, work: Path, real: str, given: Config | None = None, mode: Mode = "full") -> str:
     """What `real` says where the policy took it for a line that only looks."""
-    from treadle.tools import bash
+    from treadle.tools.builtin import bash
 
     started = bash.start
 
@@ -255,7 +255,7 @@ async def test_without_a_sandbox_what_reads_below_is_denied_or_asks(work: Path, 
 
 
 async def test_rules_that_cover_too_much_to_tell_keep_commands_from_running(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treadle import ruled_files
+    from treadle.policy import ruled_files
 
     rules = config(deny=["read(**/*.pem)"])
     monkeypatch.setattr(ruled_files, "MAX_LOOKED_AT", 3)
@@ -298,7 +298,7 @@ async def test_what_came_up_against_a_denial_is_moved_away(work: Path, path: str
 
 @pytest.mark.parametrize("limit", ["MAX_FOUND", "MAX_LOOKED_AT"])
 async def test_however_many_files_come_up_against_a_denial_none_stays(work: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    from treadle import ruled_files
+    from treadle.policy import ruled_files
 
     monkeypatch.setattr(ruled_files, limit, 30)
     rules = config(deny=["write(**/*.lock)"])

@@ -8,10 +8,10 @@ import pytest
 
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground
-from treadle.sandbox import Ruled
-from treadle.sandboxes import mounts
-from treadle.sandboxes.mounts import guarding
-from treadle.sandboxes.sight import Found
+from treadle.policy.sandboxes import mounts
+from treadle.policy.sandboxes.mounts import guarding
+from treadle.policy.sandboxes.sight import Found
+from treadle.tools.confinement import Ruled
 
 CONTROL = [Found("svc/.vscode/tasks.json", "file", (0, 0, "")), Found("svc/repo/.git", "git", (0, 0, "")), Found("svc/repo/.git/config", "file", (0, 0, ""))]
 RULES = {

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from treadle import stamps
-from treadle.sandbox import Room, Ruled
-from treadle.sandboxes import control_files
-from treadle.sandboxes.control_files import ControlFiles
-from treadle.sandboxes.hidden import HiddenPlaces
-from treadle.sandboxes.limits import Group, Limits
-from treadle.sandboxes.seatbelt import Kept, Seatbelt, profile_of
-from treadle.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_filter
-from treadle.sandboxes.workspace_secrets import WorkspaceSecrets
+from treadle._internal import stamps
+from treadle.policy.sandboxes import control_files
+from treadle.policy.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.hidden import HiddenPlaces
+from treadle.policy.sandboxes.limits import Group, Limits
+from treadle.policy.sandboxes.seatbelt import Kept, Seatbelt, profile_of
+from treadle.policy.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_filter
+from treadle.policy.sandboxes.workspace_secrets import WorkspaceSecrets
+from treadle.tools.confinement import Room, Ruled
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 
@@ -242,7 +242,7 @@ def test_where_there_is_no_group_each_process_is_limited() -> None:
 
 
 def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from treadle.sandboxes import limits
+    from treadle.policy.sandboxes import limits
 
     controllers = [limits._Controller(tmp_path, {}), limits._Controller(tmp_path / "absent", {})]  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(limits, "_controllers", lambda: iter(controllers))
@@ -251,7 +251,7 @@ def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pyt
 
 
 def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from treadle.sandboxes import limits
+    from treadle.policy.sandboxes import limits
 
     for name in ("treadle_old", "treadle_young", "other_old"):
         (tmp_path / name).mkdir()
@@ -264,7 +264,7 @@ def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.
 
 
 def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: Path) -> None:
-    from treadle.sandboxes.limits import _delegated  # pyright: ignore[reportPrivateUsage]
+    from treadle.policy.sandboxes.limits import _delegated  # pyright: ignore[reportPrivateUsage]
 
     for folder, control in (("", "memory pids cpu"), ("user.slice", "memory pids"), ("user.slice/app.slice", ""), ("user.slice/app.slice/me.scope", "")):
         (tmp_path / folder).mkdir(exist_ok=True)

@@ -14,11 +14,11 @@ import pytest
 from anyio.abc import ByteStream, SocketStream
 
 from treadle.config.hosts import HostList
-from treadle.sandboxes import connections as connections_module
-from treadle.sandboxes import lookups
-from treadle.sandboxes import proxy as proxy_module
-from treadle.sandboxes.parent_proxy import ParentProxies
-from treadle.sandboxes.proxy import Proxy
+from treadle.policy.sandboxes import connections as connections_module
+from treadle.policy.sandboxes import lookups
+from treadle.policy.sandboxes import proxy as proxy_module
+from treadle.policy.sandboxes.parent_proxy import ParentProxies
+from treadle.policy.sandboxes.proxy import Proxy
 
 PUBLIC = "93.184.216.34"
 NAMES = {

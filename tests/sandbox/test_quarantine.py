@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.planting import EVIL, Leave, make, moved, repository
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.control_files import ControlFiles
 
 
 @pytest.mark.parametrize("folder", ["n", "日" * 80, "日" * 80 + "/" + "b" * 200])

@@ -13,7 +13,7 @@ import pytest
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground
 from tests.sandbox.planting import Leave, make, moved, repository
-from treadle.sandboxes import replaced as module
+from treadle.policy.sandboxes import replaced as module
 
 GUARDED = {"AGENTS.md": "AGENTS.md", ".vscode/a/b.json": ".vscode", ".git/hooks/pre-commit": ".git/hooks", "svc/r/.git/info/attributes": "svc"}
 

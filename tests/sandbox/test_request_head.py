@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.sandboxes.request_head import BadRequest, Body, Head, read_head
+from treadle.policy.sandboxes.request_head import BadRequest, Body, Head, read_head
 
 
 def lines(*parts: str) -> bytes:

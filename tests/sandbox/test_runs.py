@@ -12,14 +12,14 @@ import pytest
 from tests.sandbox.conftest import BWRAP, needs_bubblewrap
 from treadle import Agent, AgentError, Runtime
 from treadle.config import Config, load
-from treadle.confining import IDLE_KEPT, OPEN
-from treadle.events import Event, Warned
-from treadle.message import ToolResult
-from treadle.sandboxes.bubblewrap import Bubblewrap
+from treadle.messages.events import Event, Warned
+from treadle.messages.message import ToolResult
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.runtime.sandboxing import IDLE_KEPT, OPEN
 from treadle.testing import ScriptedModel
-from treadle.tooling import ToolContext
-from treadle.tools.bash import Bash
+from treadle.tools.builtin.bash import Bash
 from treadle.tools.function import tool
+from treadle.tools.tool import ToolContext
 from treadle.types import Mode
 
 GIT = "git status --short; echo $?"

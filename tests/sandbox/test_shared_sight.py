@@ -15,10 +15,10 @@ from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import BWRAP
 from tests.sandbox.planting import EVIL, make, moved, repository
 from treadle.errors import AgentError
-from treadle.sandbox import Room
-from treadle.sandboxes import control_files
-from treadle.sandboxes.bubblewrap import Bubblewrap
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes import control_files
+from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+from treadle.policy.sandboxes.control_files import ControlFiles
+from treadle.tools.confinement import Room
 
 Process = Callable[[], ControlFiles]
 
@@ -75,7 +75,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.sandbox.test_shared_sight import plant
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.control_files import ControlFiles
 work, own = map(Path, sys.argv[1:])
 ControlFiles(work, own).enter(is_open=True)
 plant(work)

@@ -11,7 +11,7 @@ import pytest
 from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground, jailed
 from tests.sandbox.planting import EVIL, Leave, make, moved, repository
-from treadle.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.control_files import ControlFiles
 
 NESTED = ["worktrees/w/modules/s", "modules/s/worktrees/w", "worktrees/w/modules/a/s/modules/t", "modules/a/s/worktrees/w/modules/t"]
 

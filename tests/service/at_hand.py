@@ -13,10 +13,10 @@ import msgspec
 from fastapi import FastAPI
 
 from tests.service.chatting import KEY, ObedientModel, config_of
-from treadle.database.database import Database
-from treadle.journals import open_journal
-from treadle.runtime import Runtime
+from treadle.journal import open_journal
+from treadle.runtime.runtime import Runtime
 from treadle.service.app import create_app
+from treadle.service.database.database import Database
 from treadle.service.state import Service
 
 URL = "http://localhost"

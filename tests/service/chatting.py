@@ -22,15 +22,15 @@ import msgspec
 import uvicorn
 from sqlmodel import Session
 
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config import Config, Price, load
-from treadle.database.database import Database
-from treadle.database.tables import Account, Login
-from treadle.journals import open_journal
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
-from treadle.runtime import Runtime
+from treadle.journal import open_journal
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.runtime.runtime import Runtime
 from treadle.service import resuming
 from treadle.service.app import create_app
+from treadle.service.database.database import Database
+from treadle.service.database.tables import Account, Login
 from treadle.service.state import Service
 from treadle.types import StopReason, Usage, new_id, now
 

@@ -16,13 +16,13 @@ import msgspec
 import uvicorn
 
 from tests.service.chatting import KEY, ObedientModel, config_of
-from treadle.agent import Agent
-from treadle.database.database import Database
-from treadle.journals import open_journal
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
-from treadle.runtime import Runtime
+from treadle.agents.agent import Agent
+from treadle.journal import open_journal
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.runtime.runtime import Runtime
 from treadle.service import resuming
 from treadle.service.app import create_app
+from treadle.service.database.database import Database
 from treadle.service.state import Service
 from treadle.tools.function import tool
 from treadle.types import StopReason, Usage, new_id

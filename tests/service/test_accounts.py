@@ -11,9 +11,9 @@ import pytest
 from sqlmodel import Session, select
 
 from tests.service.at_hand import PASSWORD, AtHand, bearer, opened, problem
-from treadle.database.tables import Account
 from treadle.service import passwords
 from treadle.service.accounts import HIDDEN, account_name
+from treadle.service.database.tables import Account
 
 COOKIE = "treadle_refresh"
 

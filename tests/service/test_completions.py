@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from tests.service.chatting import ObedientModel, Person, Served, serving
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.service.running import info_of
 from treadle.tools.function import tool
 from treadle.types import Outcome, StopReason, Usage

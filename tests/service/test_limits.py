@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.service.at_hand import opened, problem
 from tests.service.chatting import signed_in
-from treadle.database.scope import Identity, Scope
 from treadle.service import limits, windows
+from treadle.service.database.scope import Identity, Scope
 from treadle.service.limits import Limits, Spending
 from treadle.service.problems import Problem
 from treadle.service.windows import Window, network_of

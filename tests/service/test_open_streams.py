@@ -16,9 +16,9 @@ from sqlmodel import Session, col
 from tests.service.at_hand import PASSWORD
 from tests.service.chatting import Served, serving
 from tests.service.test_mcp_endpoint import ACCEPT, HELLO
-from treadle.database.tables import Login
 from treadle.service import open_streams
 from treadle.service.border import SIGNED_OUT
+from treadle.service.database.tables import Login
 
 pytestmark = pytest.mark.anyio
 LONG = 3600.0

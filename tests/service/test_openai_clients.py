@@ -11,7 +11,7 @@ import pytest
 
 from tests.service.at_hand import opened, problem
 from tests.service.chatting import serving, signed_in
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.testing import ScriptedModel
 
 

@@ -24,13 +24,13 @@ from tests.database.postgres import postgres_server, postgres_urls
 from tests.service.chatting import Event, Person, signed_in
 from tests.service.replica import in_folder, replica
 from tests.service.test_restarts import free_port, up
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import Spent
 from treadle.errors import AgentError
-from treadle.events import ToolCallEnd
-from treadle.notifier import run_topic
-from treadle.runtime import Runtime
+from treadle.journal.notifier import run_topic
+from treadle.messages.events import ToolCallEnd
+from treadle.runtime.runtime import Runtime
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import Spent
 from treadle.service.fan_out import Reader
 from treadle.service.following import events_so_far, follow
 from treadle.service.problems import Problem

@@ -20,8 +20,8 @@ import pytest
 from sqlmodel import Session
 
 from tests.service.chatting import Person, service_in, serving, signed_in
-from treadle.database.scope import Identity, Scope
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Identity, Scope
 from treadle.types import Limits, new_id
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.service.chatting import Event, ObedientModel, Person, serving
-from treadle.agent import Agent, Input
+from treadle.agents.agent import Agent, Input
 from treadle.tools.function import tool
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from tests.service.chatting import Event, Person, Served, serving
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
 from treadle.service import following
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.fan_out import BEHIND, OLD, QUEUE_MOST, Channels, Frame, Reader
 from treadle.service.following import events_so_far
 from treadle.service.state import Service

@@ -19,19 +19,19 @@ from tests.database.postgres import postgres_server, postgres_urls
 from tests.service.at_hand import PASSWORD, AtHand, opened, problem
 from tests.service.chatting import ObedientModel, Person, Served, said, serving, signed_in
 from tests.service.test_replicas import Places, at_hand, in_folder, work
-from treadle.agent import Agent
-from treadle.asking import Approve
+from treadle.agents.agent import Agent
 from treadle.config import Price
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import Reserved, Spent, SpentByAll
 from treadle.service import shares, totals
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import Reserved, Spent, SpentByAll
 from treadle.service.limits import Spending
 from treadle.service.problems import Problem
 from treadle.service.queueing import account
 from treadle.service.running import decide, open_calls, start_run
 from treadle.service.shares import look
 from treadle.service.state import Service
+from treadle.tools.approval import Approve
 from treadle.types import Limits, new_id
 
 pytestmark = pytest.mark.anyio

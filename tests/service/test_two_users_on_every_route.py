@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from tests.service.at_hand import AtHand, opened
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.testing import ScriptedModel
 from treadle.tools.function import tool
 

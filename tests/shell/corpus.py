@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from treadle.verdicts import STRICTNESS, Verdict
+from treadle.policy.decision import STRICTNESS, Verdict
 
 FOLDER = Path(__file__).parents[2] / "../shared/attacks"
 needs_corpus = pytest.mark.skipif(not FOLDER.is_dir(), reason="the attack corpora lie beside the checkout, and are not there")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.shell.lexical import SPLICED, invisible_in
-from treadle.shell.syntax import Script, parse
+from treadle.policy.shell.lexical import SPLICED, invisible_in
+from treadle.policy.shell.syntax import Script, parse
 
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(BASH is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")

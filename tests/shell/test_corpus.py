@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.shell.corpus import cases, is_looser, needs_corpus, workspace
-from treadle.policy import Decision, decide_command, permissions_of
+from treadle.policy.policy import Decision, decide_command, permissions_of
 from treadle.types import Mode
 
 pytestmark = needs_corpus

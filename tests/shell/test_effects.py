@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.policy import decide_command, permissions_of
-from treadle.shell.effects import effect_of
+from treadle.policy.policy import decide_command, permissions_of
+from treadle.policy.shell.effects import effect_of
 
 
 @pytest.mark.parametrize(

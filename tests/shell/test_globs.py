@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.shell.globs import MAX_NAMES, TooMany, expand
+from treadle.policy.shell.globs import MAX_NAMES, TooMany, expand
 
 BASH = shutil.which("bash")
 NAMES = [

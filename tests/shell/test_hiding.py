@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell.corpus import workspace
-from treadle.policy import decide_command, permissions_of
+from treadle.policy.policy import decide_command, permissions_of
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.shell.corpus import workspace
-from treadle.policy import Decision, Permissions, decide_command, without_sandbox
-from treadle.rules import Rules
+from treadle.config.rules import Rules
+from treadle.policy.decision import STRICTNESS
+from treadle.policy.policy import Decision, Permissions, decide_command, without_sandbox
 from treadle.types import Mode
-from treadle.verdicts import STRICTNESS
 
 HOME = "/home/ada"
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.shell.test_against_bash import run_by_bash
-from treadle.shell.agreement import Differ, agreed
-from treadle.shell.globs import expand
-from treadle.shell.language import MAX_CHARS, MAX_COMMANDS, Outside, read_line
-from treadle.shell.syntax import Command, parse
+from treadle.policy.shell.agreement import Differ, agreed
+from treadle.policy.shell.globs import expand
+from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, Outside, read_line
+from treadle.policy.shell.syntax import Command, parse
 
 HOME = "/home/ada"
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")

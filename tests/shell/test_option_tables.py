@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle.shell.filters import SED
-from treadle.shell.options import Options
-from treadle.shell.programs import PROGRAMS
-from treadle.shell.wrappers import WRAPPERS
-from treadle.verdicts import Kind
+from treadle.policy.decision import Kind
+from treadle.policy.shell.filters import SED
+from treadle.policy.shell.options import Options
+from treadle.policy.shell.programs import PROGRAMS
+from treadle.policy.shell.wrappers import WRAPPERS
 
 SOURCE = Path(__file__).parent / "getopt_noted.c"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs Linux and a C compiler")

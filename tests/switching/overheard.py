@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
-from treadle.model import Model, ModelRequest
-from treadle.providers.connection import Reply
+from treadle.models.model import Model, ModelRequest
+from treadle.models.providers.connection import Reply
 
 
 class Overheard(Exception):

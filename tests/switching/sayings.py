@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from treadle.history import History
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.history import History
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 
 MODEL = "model-of-the-test"
 WIDE = 100

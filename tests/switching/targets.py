@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.switching.overheard import Listening
 from tests.switching.rules import anthropic, gemini, openai_chat, openai_responses
-from treadle.abilities import UNKNOWN, Abilities
-from treadle.model import Model
-from treadle.providers.anthropic import AnthropicModel
-from treadle.providers.gemini import GeminiModel
-from treadle.providers.openai_chat import ChatModel
-from treadle.providers.openai_chat.servers import OTHER, server_at
-from treadle.providers.openai_responses import OpenAIResponsesModel
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Model
+from treadle.models.providers.anthropic import AnthropicModel
+from treadle.models.providers.gemini import GeminiModel
+from treadle.models.providers.openai_chat import ChatModel
+from treadle.models.providers.openai_chat.servers import OTHER, server_at
+from treadle.models.providers.openai_responses import OpenAIResponsesModel
 
 MODEL = "model-of-the-test"
 

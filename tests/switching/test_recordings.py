@@ -13,14 +13,14 @@ import pytest
 from tests.switching.overheard import body_for
 from tests.switching.targets import TARGETS, Target
 from treadle.errors import AgentError
-from treadle.history import History
-from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolResult
-from treadle.model import Fold, ModelRequest
-from treadle.providers.anthropic.stream import MessagesDecoder
-from treadle.providers.decoding import Decoder
-from treadle.providers.gemini.stream import ContentDecoder
-from treadle.providers.openai_chat.stream import ChatDecoder
-from treadle.providers.openai_responses.stream import ResponsesDecoder
+from treadle.messages.history import History
+from treadle.messages.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolResult
+from treadle.models.model import Fold, ModelRequest
+from treadle.models.providers.anthropic.stream import MessagesDecoder
+from treadle.models.providers.decoding import Decoder
+from treadle.models.providers.gemini.stream import ContentDecoder
+from treadle.models.providers.openai_chat.stream import ChatDecoder
+from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.types import Settings
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings"

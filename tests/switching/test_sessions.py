@@ -16,10 +16,10 @@ from tests.providers.conftest import SPEECHES
 from tests.providers.loopback import Answer, Server, document, serving
 from tests.providers.speech import Speech, call, reasoning, stream, text
 from tests.switching.targets import TARGETS
-from treadle.abilities import UNKNOWN, Abilities
-from treadle.message import MediaPart, TextPart
-from treadle.model import Model
-from treadle.providers.fallback import FallbackModel
+from treadle.messages.message import MediaPart, TextPart
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Model
+from treadle.models.providers.fallback import FallbackModel
 from treadle.types import Outcome, StopReason
 
 WIRES = [speech.wire for speech in SPEECHES]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.switching.overheard import body_for
 from tests.switching.sayings import MAKES, Talk, conversations, history_of
 from tests.switching.targets import TARGETS, Target
-from treadle.abilities import UNKNOWN, Abilities
-from treadle.history import History
-from treadle.model import ModelRequest, ToolDefinition
+from treadle.messages.history import History
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.types import Settings, SystemBlock
 
 LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object", "properties": {"n": {"type": "string"}}})

@@ -11,7 +11,7 @@ import pytest
 
 from tests.database.postgres import postgres_server, postgres_url
 from tests.tasks.people import People, Person
-from treadle.database.database import Database
+from treadle.service.database.database import Database
 
 __all__ = ["ada", "client", "people", "postgres_server", "postgres_url"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlmodel import Session
 
-from treadle.database.database import Database
-from treadle.database.scope import Identity, Scope
-from treadle.tasks import confirmations
-from treadle.tasks.caller import Caller, Grant, ToolResponse
-from treadle.tasks.confirmations import Answered
-from treadle.tasks.server import MCPToolServer
-from treadle.tasks.store import TaskStore
+from treadle.apps.assistant import confirmations
+from treadle.apps.assistant.caller import Caller, Grant, ToolResponse
+from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.server import MCPToolServer
+from treadle.apps.assistant.store import TaskStore
+from treadle.service.database.database import Database
+from treadle.service.database.scope import Identity, Scope
 
 
 @dataclass

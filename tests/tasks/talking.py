@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.tasks.people import People
-from treadle.events import Event
-from treadle.model import Model
-from treadle.runtime import Runtime
-from treadle.tasks.context import AgentContext, AgentResult, MessageHistory
-from treadle.tasks.runner import AgentRunner
+from treadle.apps.assistant.context import AgentContext, AgentResult, MessageHistory
+from treadle.apps.assistant.runner import AgentRunner
+from treadle.messages.events import Event
+from treadle.models.model import Model
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 
 FAILURE = "I'm having a bit of trouble right now. Please try again."

@@ -11,9 +11,9 @@ import pytest
 from sqlmodel import Session, create_engine, select
 
 from tests.tasks.people import People, Person, code, message, phrase
-from treadle.database.tables import METADATA, Confirmation
-from treadle.tasks.caller import Grant, ToolResponse
-from treadle.tasks.confirmations import Answered
+from treadle.apps.assistant.caller import Grant, ToolResponse
+from treadle.apps.assistant.confirmations import Answered
+from treadle.service.database.tables import METADATA, Confirmation
 
 BULK = "That's a big action. Confirm with '{}'."
 

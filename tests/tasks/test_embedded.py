@@ -8,7 +8,7 @@ import pytest
 
 from tests.tasks.people import People
 from tests.tasks.talking import Talking
-from treadle.tasks.embedded import EmbeddedModel
+from treadle.apps.assistant.embedded import EmbeddedModel
 
 
 @pytest.mark.parametrize(("tasks", "told"), [(12, "12 tasks"), (100, "100 or more tasks")])

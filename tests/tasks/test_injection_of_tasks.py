@@ -12,8 +12,8 @@ from tests.doubles import asks, says
 from tests.doubles import call as wish
 from tests.tasks.people import People
 from treadle import Agent, Runtime
-from treadle.message import ToolResult
-from treadle.tasks.caller import Caller
+from treadle.apps.assistant.caller import Caller
+from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "attacks" / "injection.jsonl"

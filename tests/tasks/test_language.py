@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.tasks.language import understood
-from treadle.tasks.language.acting import Call, Known, TooMany, calls_of, looks
-from treadle.tasks.language.conversation import Conversation, Speech
-from treadle.tasks.language.dates import day_at
-from treadle.tasks.language.periods import period_at
-from treadle.tasks.language.phrases import Phrases, known
-from treadle.tasks.language.spelling import distance, near
-from treadle.tasks.language.wishes import Add, Change, Every, Filter, Say, Show
-from treadle.tasks.language.wording import keys_of, words_of
+from treadle.apps.assistant.language import understood
+from treadle.apps.assistant.language.acting import Call, Known, TooMany, calls_of, looks
+from treadle.apps.assistant.language.conversation import Conversation, Speech
+from treadle.apps.assistant.language.dates import day_at
+from treadle.apps.assistant.language.periods import period_at
+from treadle.apps.assistant.language.phrases import Phrases, known
+from treadle.apps.assistant.language.spelling import distance, near
+from treadle.apps.assistant.language.wishes import Add, Change, Every, Filter, Say, Show
+from treadle.apps.assistant.language.wording import keys_of, words_of
 
 TODAY = date(2026, 11, 20)
 WORDS = sorted(

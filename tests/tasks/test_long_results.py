@@ -6,7 +6,7 @@ import pytest
 
 from tests.tasks.people import People
 from tests.tasks.talking import Talking
-from treadle.tasks.embedded import EmbeddedModel
+from treadle.apps.assistant.embedded import EmbeddedModel
 
 LONGEST = '\\"é漢' * 500
 

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.tasks.matching import _distance, folded, holding, meant  # pyright: ignore[reportPrivateUsage]  what all guessing rests on
+from treadle.apps.assistant.matching import _distance, folded, holding, meant  # pyright: ignore[reportPrivateUsage]  what all guessing rests on
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=10)
 TEXT = st.text(max_size=30)

@@ -14,12 +14,12 @@ from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent
 
 from tests.tasks.people import People, Person
-from treadle.database.scope import Identity
+from treadle.apps.assistant.caller import ToolResponse
+from treadle.apps.assistant.over_mcp import SAID_NO, tasks_over_mcp
+from treadle.apps.assistant.schemas import TOOLS
+from treadle.apps.mcp_server.server import Context
 from treadle.errors import AgentError
-from treadle.mcp_server.server import Context
-from treadle.tasks.caller import ToolResponse
-from treadle.tasks.over_mcp import SAID_NO, tasks_over_mcp
-from treadle.tasks.schemas import TOOLS
+from treadle.service.database.scope import Identity
 
 ERAS = ["legacy", "2026-07-28"]
 Asked = Callable[[ClientRequestContext, ElicitRequestParams], Awaitable[ElicitResult]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from treadle.tasks.caller import Failure, ToolResponse
-from treadle.tasks.replies import FAILURE, Called, compose, reply_of, response_of
+from treadle.apps.assistant.caller import Failure, ToolResponse
+from treadle.apps.assistant.replies import FAILURE, Called, compose, reply_of, response_of
 
 ID = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 

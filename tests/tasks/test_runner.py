@@ -15,14 +15,14 @@ from sqlmodel import Session, create_engine
 
 from tests.tasks.people import People
 from tests.tasks.talking import FAILURE, Talking, call, calls
-from treadle import events
+from treadle.apps.assistant import agent
+from treadle.apps.assistant.context import AgentContext, MessageHistory
+from treadle.apps.assistant.runner import HISTORY_CHARS, HISTORY_MOST, AgentRunner, TimedOut, earlier
 from treadle.errors import AgentError
-from treadle.journals.memory import MemoryJournal
-from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
-from treadle.runtime import Runtime
-from treadle.tasks import agent
-from treadle.tasks.context import AgentContext, MessageHistory
-from treadle.tasks.runner import HISTORY_CHARS, HISTORY_MOST, AgentRunner, TimedOut, earlier
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.messages import events
+from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, StopReason, Usage
 

@@ -19,12 +19,12 @@ from tests.doubles import asks, says
 from tests.doubles import call as wish
 from tests.tasks.people import People, Person, code, message
 from treadle import Agent, Runtime
-from treadle.database.scope import Scope
-from treadle.database.tables import METADATA
-from treadle.message import ToolResult
-from treadle.tasks.caller import Caller, ToolResponse
-from treadle.tasks.schemas import TOOLS
-from treadle.tasks.server import TROUBLE, MCPToolServer, as_text
+from treadle.apps.assistant.caller import Caller, ToolResponse
+from treadle.apps.assistant.schemas import TOOLS
+from treadle.apps.assistant.server import TROUBLE, MCPToolServer, as_text
+from treadle.messages.message import ToolResult
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import METADATA
 from treadle.testing import ScriptedModel
 
 CONTRACT = {

@@ -9,10 +9,10 @@ import pytest
 from sqlmodel import select
 
 from tests.tasks.people import People, Person, code, message
-from treadle.database.tables import Change, Confirmation, Task
+from treadle.apps.assistant.fields import description_of, due_of, priority_of, title_of
+from treadle.apps.assistant.store import OPEN_MOST, TASKS_MOST
 from treadle.errors import AgentError
-from treadle.tasks.fields import description_of, due_of, priority_of, title_of
-from treadle.tasks.store import OPEN_MOST, TASKS_MOST
+from treadle.service.database.tables import Change, Confirmation, Task
 
 NOTHING = {"description": None, "completed": False, "priority": "Medium", "due": None}
 

@@ -11,11 +11,11 @@ from sqlalchemy.pool import StaticPool
 from sqlmodel import Session, create_engine
 
 from tests.tasks.people import Noon
-from treadle.database.guard import scoped
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import METADATA
-from treadle.tasks.fields import as_data
-from treadle.tasks.store import TaskStore
+from treadle.apps.assistant.fields import as_data
+from treadle.apps.assistant.store import TaskStore
+from treadle.service.database.guard import scoped
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import METADATA
 
 TITLE = st.sampled_from(["Buy milk", "Call mum", "Pay rent", "Read"])
 AT = st.integers(0, 9)

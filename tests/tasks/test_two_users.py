@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from tests.tasks.people import People, Person, code
-from treadle.tasks.caller import ToolResponse
-from treadle.tasks.schemas import TOOLS
-from treadle.tasks.server import as_text
+from treadle.apps.assistant.caller import ToolResponse
+from treadle.apps.assistant.schemas import TOOLS
+from treadle.apps.assistant.server import as_text
 
 SECRET = "Canary of Anna"
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.tasks.people import People
 from tests.tasks.talking import Talking
-from treadle.tasks.context import AgentResult, MessageHistory
-from treadle.tasks.runner import AgentRunner
-from treadle.tasks.store import TaskStore
+from treadle.apps.assistant.context import AgentResult, MessageHistory
+from treadle.apps.assistant.runner import AgentRunner
+from treadle.apps.assistant.store import TaskStore
 
 HERE = Path(__file__).with_name("utterances")
 HELD_LEAST = 0.87

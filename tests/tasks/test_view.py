@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.tasks.people import People
 from tests.tasks.talking import FAILURE, Talking, call, calls
-from treadle import events
-from treadle.events import Event
-from treadle.metrics import RunTotals
-from treadle.runtime import Runtime
-from treadle.tasks.view import ReplyView
+from treadle.apps.assistant.view import ReplyView
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.metrics import RunTotals
+from treadle.runtime.runtime import Runtime
 from treadle.types import Outcome, Usage
 
 _SEEN = (

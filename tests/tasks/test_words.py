@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.tasks.words import Words, cleaned
+from treadle.apps.assistant.words import Words, cleaned
 
 ID = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.tasks.people import People
 from tests.tasks.talking import Talking
-from treadle.tasks.context import AgentResult
-from treadle.tasks.embedded import EmbeddedModel
-from treadle.tasks.store import TaskStore
+from treadle.apps.assistant.context import AgentResult
+from treadle.apps.assistant.embedded import EmbeddedModel
+from treadle.apps.assistant.store import TaskStore
 
 TODAY = date(2026, 11, 20)
 _SOUND = {

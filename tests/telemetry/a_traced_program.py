@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
 from treadle import Agent, Runtime, ToolContext, tool
-from treadle.telemetry import otel_tracer
+from treadle.events.telemetry import otel_tracer
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 

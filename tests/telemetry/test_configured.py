@@ -56,7 +56,7 @@ async def main():
     async with treadle.Runtime.open() as rt:
         assert (await rt.run(treadle.Agent(name="a", model=ScriptedModel([{"text": "hi"}])), "go")).success
 anyio.run(main)
-heavy = ("opentelemetry", "structlog", "treadle.telemetry.logs", "treadle.telemetry.tracer", "treadle.telemetry.spans")
+heavy = ("opentelemetry", "structlog", "treadle.events.telemetry.logs", "treadle.events.telemetry.tracer", "treadle.events.telemetry.spans")
 print([name for name in sys.modules if name in heavy])
 """
     done = python(code, tmp_path)

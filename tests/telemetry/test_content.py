@@ -11,11 +11,11 @@ from tests.doubles import PlainTool, PlayedModel, agent, asks, call, end, gives,
 from tests.telemetry.traces import Watched, told
 from treadle import ToolContext
 from treadle.config import load
-from treadle.message import MediaPart, Message, TextPart
-from treadle.model import TextDelta, ToolDefinition
-from treadle.telemetry import content, names
-from treadle.telemetry.content import Content
-from treadle.telemetry.tracer import CAPTURE
+from treadle.events.telemetry import content, names
+from treadle.events.telemetry.content import Content
+from treadle.events.telemetry.tracer import CAPTURE
+from treadle.messages.message import MediaPart, Message, TextPart
+from treadle.models.model import TextDelta, ToolDefinition
 
 SAID = (names.INPUT_MESSAGES, names.OUTPUT_MESSAGES, names.SYSTEM_INSTRUCTIONS, names.TOOL_DEFINITIONS, names.TOOL_ARGUMENTS, names.TOOL_RESULT)
 SCRIPT = [asks(call("look", "k1", at="the door")), says("A cat.")]

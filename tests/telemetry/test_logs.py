@@ -20,11 +20,11 @@ from tests.doubles import PlayedModel, agent, asks, call, fails, gives, open_run
 from tests.telemetry.traces import Watched
 from treadle.config import load
 from treadle.errors import AgentError
-from treadle.events import Warned
-from treadle.hub import Hub
-from treadle.telemetry import log_events
-from treadle.telemetry.files import LogFile
-from treadle.telemetry.logs import EventLog, structured
+from treadle.events.hub import Hub
+from treadle.events.telemetry import log_events
+from treadle.events.telemetry.files import LogFile
+from treadle.events.telemetry.logs import EventLog, structured
+from treadle.messages.events import Warned
 from treadle.types import now
 
 SCRIPT = [fails("rate_limit"), asks(call("look", "k1", at="the door"), reasoning="I should look."), says("A cat.")]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from treadle.telemetry import names
+from treadle.events.telemetry import names
 
 PROGRAM = Path(__file__).with_name("a_traced_program.py")
 

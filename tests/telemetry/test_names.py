@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles import asks, call, fails, gives, open_runtime, says, watch
 from tests.telemetry.traces import Watched, told
-from treadle.telemetry import names
+from treadle.events.telemetry import names
 from treadle.types import StopReason
 
 INCUBATING = "opentelemetry.semconv._incubating"

@@ -18,14 +18,14 @@ from typing_extensions import override
 from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, breaks, call, end, fails, gives, open_runtime, says, watch, wishes
 from tests.telemetry.traces import Watched, told
 from treadle import ToolContext
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config import Config
 from treadle.config.values import Models
-from treadle.model import ModelRequest, ModelResponse, Switch, TextDelta
-from treadle.retry import Attempt, at_first
-from treadle.telemetry import names
-from treadle.tooling import ToolDeferred
-from treadle.tracing import TracedRun
+from treadle.events.telemetry import names
+from treadle.events.tracing import TracedRun
+from treadle.models.model import ModelRequest, ModelResponse, Switch, TextDelta
+from treadle.models.retry import Attempt, at_first
+from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits, StopReason, Usage
 
 

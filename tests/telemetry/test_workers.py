@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from treadle.events import RunEnd
-from treadle.journals.memory import MemoryJournal
-from treadle.metrics import RunTotals
-from treadle.runtime import Runtime
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.messages.events import RunEnd
+from treadle.messages.metrics import RunTotals
+from treadle.runtime.runtime import Runtime
 from treadle.types import Outcome, Usage, now
-from treadle.worker import Worker
+from treadle.workers.worker import Worker
 
 pytest.importorskip("prometheus_client", reason="needs metrics: pip install 'treadle[metrics]'")
 
 
 async def test_an_end_that_is_in_no_journal_is_not_counted() -> None:
-    from treadle.telemetry.workers import QueueDepths, WorkerMetrics
+    from treadle.events.telemetry.workers import QueueDepths, WorkerMetrics
 
     metrics = WorkerMetrics(Worker(Runtime()), QueueDepths(MemoryJournal().queue), lambda: 0)
     nothing = {"output": None, "validated": False, "usage": Usage(), "turns": 1, "tool_calls": 0, "text": "", "duration_s": 1.0, "total": RunTotals()}

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from treadle.telemetry import otel_tracer
-from treadle.telemetry.spans import OtelTracer
+from treadle.events.telemetry import otel_tracer
+from treadle.events.telemetry.spans import OtelTracer
 
 
 @dataclass

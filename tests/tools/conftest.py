@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from treadle.guarded_paths import is_secret
-from treadle.spill import Spill
-from treadle.tooling import ToolContext
+from treadle.policy.guarded_paths import is_secret
+from treadle.tools.spill import Spill
+from treadle.tools.tool import ToolContext
 
 MakeContext = Callable[..., ToolContext[Any]]
 Use = Callable[..., Awaitable[Any]]

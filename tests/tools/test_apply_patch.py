@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, open_runtime, text, watch, wishes
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolFailed
-from treadle.tools import files
-from treadle.tools.apply_patch import ApplyPatch
-from treadle.tools.patches import FileChange, Hunk, parse_diff, parse_patch, patch
-from treadle.tools.read import Read
-from treadle.tools.text import Document
+from treadle.tools.builtin import files
+from treadle.tools.builtin.apply_patch import ApplyPatch
+from treadle.tools.builtin.patches import FileChange, Hunk, parse_diff, parse_patch, patch
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.text import Document
+from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ToolFailed
 
 PATCH, READ = ApplyPatch(), Read()
 THREE = """*** Begin Patch
@@ -371,7 +371,7 @@ async def test_a_rule_that_denies_edits_denies_patches(tree: Path, tool: str) ->
 
 async def test_undo_puts_back_every_file_of_a_patch(tree: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     from treadle import Runtime
-    from treadle.undoing import undone
+    from treadle.runtime.undo import undone
 
     own = tmp_path_factory.mktemp("own")
     monkeypatch.setenv("TREADLE_HOME", os.fspath(own))

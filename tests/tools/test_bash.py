@@ -16,12 +16,12 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.environment import find_shell
-from treadle.output import Capture
-from treadle.policy import decide_command, permissions_of
-from treadle.tooling import InvalidArguments, ToolFailed, Touched
-from treadle.tools import bash, commands, processes
-from treadle.tools.bash import Bash, BashArguments
+from treadle._internal.environment import find_shell
+from treadle.policy.policy import decide_command, permissions_of
+from treadle.tools.builtin import bash, commands, processes
+from treadle.tools.builtin.bash import Bash, BashArguments
+from treadle.tools.tool import InvalidArguments, ToolFailed, Touched
+from treadle.tools.truncate import Capture
 
 BASH = Bash()
 

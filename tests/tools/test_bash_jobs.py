@@ -16,12 +16,12 @@ from tests.tools.conftest import MakeContext
 from tests.tools.test_bash import is_running, needs_proc, pids_in
 from treadle import Agent, Runtime, tool
 from treadle.testing import ScriptedModel
-from treadle.tooling import Happened, InvalidArguments, ToolContext, ToolFailed
-from treadle.tools import jobs as jobs_module
-from treadle.tools.bash import Bash
-from treadle.tools.bash_kill import BashKill
-from treadle.tools.bash_output import BashOutput
-from treadle.tools.jobs import Jobs
+from treadle.tools.builtin import jobs as jobs_module
+from treadle.tools.builtin.bash import Bash
+from treadle.tools.builtin.bash_kill import BashKill
+from treadle.tools.builtin.bash_output import BashOutput
+from treadle.tools.builtin.jobs import Jobs
+from treadle.tools.tool import Happened, InvalidArguments, ToolContext, ToolFailed
 from treadle.types import Limits, Outcome
 
 BASH, OUTPUT, KILL = Bash(), BashOutput(), BashKill()

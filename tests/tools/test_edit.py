@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
-from treadle.tools import files, matching
-from treadle.tools.difference import short_difference
-from treadle.tools.edit import Edit, EditArguments, Replacement
-from treadle.tools.read import Read
-from treadle.tools.text import Document
-from treadle.tools.write import Write
+from treadle.tools.builtin import files, matching
+from treadle.tools.builtin.difference import short_difference
+from treadle.tools.builtin.edit import Edit, EditArguments, Replacement
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.text import Document
+from treadle.tools.builtin.write import Write
+from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
 
 READ, EDIT, WRITE = Read(), Edit(), Write()
 

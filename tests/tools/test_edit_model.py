@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from treadle.tooling import ToolContext, ToolFailed
-from treadle.tools import files
-from treadle.tools.edit import Edit, EditArguments, Replacement
+from treadle.tools.builtin import files
+from treadle.tools.builtin.edit import Edit, EditArguments, Replacement
+from treadle.tools.tool import ToolContext, ToolFailed
 
 EDIT = Edit()
 

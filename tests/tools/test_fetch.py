@@ -15,11 +15,11 @@ import trustme
 from aiohttp import web as server
 
 from tests.tools.conftest import MakeContext
-from treadle.addresses import why_private
-from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools import fetch as fetch_module
-from treadle.tools import web
-from treadle.tools.fetch import Fetch
+from treadle._internal.addresses import why_private
+from treadle.tools.builtin import fetch as fetch_module
+from treadle.tools.builtin import web
+from treadle.tools.builtin.fetch import Fetch
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 PUBLIC = "93.184.216.34"
 Answering = Callable[[server.Request], Awaitable[server.StreamResponse]]

@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext
-from treadle.tooling import InvalidArguments, Tool, ToolFailed
-from treadle.tools import files, folder
-from treadle.tools.builtin import Builtin
-from treadle.tools.coding import default_tools
-from treadle.tools.folder import Folder, NotARegularFile
-from treadle.tools.text import Encoding, binary_kind
+from treadle.tools.builtin import files, folder
+from treadle.tools.builtin.catalog import Builtin
+from treadle.tools.builtin.coding import default_tools
+from treadle.tools.builtin.folder import Folder, NotARegularFile
+from treadle.tools.builtin.text import Encoding, binary_kind
+from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 
 
 def read_all(fd: int) -> bytes:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools import glob
-from treadle.tools.glob import Glob, GlobArguments
-from treadle.tools.patterns import GlobPattern
-from treadle.tools.walk import walk
+from treadle.tools.builtin import glob
+from treadle.tools.builtin.glob import Glob, GlobArguments
+from treadle.tools.builtin.patterns import GlobPattern
+from treadle.tools.builtin.walk import walk
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 GLOB = Glob()
 

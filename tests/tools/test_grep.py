@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
 from treadle import Agent, Runtime
-from treadle.message import ToolResult
-from treadle.policy import Permissions, withholds
-from treadle.rules import Rules
+from treadle.config.rules import Rules
+from treadle.messages.message import ToolResult
+from treadle.policy.policy import Permissions, withholds
 from treadle.testing import ScriptedModel
-from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools import grep, ripgrep, search
-from treadle.tools.grep import Grep, GrepArguments
+from treadle.tools.builtin import grep, ripgrep, search
+from treadle.tools.builtin.grep import Grep, GrepArguments
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 GREP = Grep()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.conftest import Use
-from treadle.tooling import ToolFailed
-from treadle.tools.ls import Ls
+from treadle.tools.builtin.ls import Ls
+from treadle.tools.tool import ToolFailed
 
 LS = Ls()
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle import output
-from treadle.output import Capture, cap_output, plain_text
-from treadle.spill import Spill
-from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_LINES
+from treadle.tools import truncate as output
+from treadle.tools.spill import Spill
+from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_LINES
+from treadle.tools.truncate import Capture, cap_output, plain_text
 
 
 def nowhere(text: str) -> Path:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.tools import page
-from treadle.tools.page import readable
+from treadle.tools.builtin import page
+from treadle.tools.builtin.page import readable
 
 URL = "https://x.org/base/"
 

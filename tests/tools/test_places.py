@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.tools.conftest import MakeContext
-from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools import files
-from treadle.tools import folder as folders
-from treadle.tools.folder import Folder, NotARegularFile, kind_of
-from treadle.undo import Before, content_hash
+from treadle.tools.builtin import files
+from treadle.tools.builtin import folder as folders
+from treadle.tools.builtin.folder import Folder, NotARegularFile, kind_of
+from treadle.tools.file_history import Before, content_hash
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc is Linux's")
 

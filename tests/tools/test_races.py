@@ -18,14 +18,14 @@ from tests.doubles import PlainTool, asks, call, says
 from tests.tools.conftest import MakeContext
 from treadle import Agent, ToolContext
 from treadle.testing import ScriptedModel
-from treadle.tooling import ToolFailed
-from treadle.tools import ripgrep
-from treadle.tools.edit import Edit
-from treadle.tools.glob import Glob
-from treadle.tools.grep import Grep
-from treadle.tools.ls import Ls
-from treadle.tools.read import Read
-from treadle.tools.write import Write
+from treadle.tools.builtin import ripgrep
+from treadle.tools.builtin.edit import Edit
+from treadle.tools.builtin.glob import Glob
+from treadle.tools.builtin.grep import Grep
+from treadle.tools.builtin.ls import Ls
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.write import Write
+from treadle.tools.tool import ToolFailed
 
 READS = 5_000
 FLIPPER = """

@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import InvalidArguments, ToolFailed, Touched
-from treadle.tools.files import digest_of
-from treadle.tools.read import Read, ReadArguments
+from treadle.messages.message import MediaPart, TextPart
+from treadle.tools.builtin.files import digest_of
+from treadle.tools.builtin.read import Read, ReadArguments
+from treadle.tools.tool import InvalidArguments, ToolFailed, Touched
 
 READ = Read()
 IS_ROOT = os.geteuid() == 0

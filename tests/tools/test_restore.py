@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
-from treadle.tooling import ToolFailed
-from treadle.tools.edit import Edit
-from treadle.tools.read import Read
-from treadle.tools.restore import Restored, restore
-from treadle.tools.write import Write
-from treadle.undo import Before, Undo, content_hash
+from treadle.tools.builtin.edit import Edit
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.restore import Restored, restore
+from treadle.tools.builtin.write import Write
+from treadle.tools.file_history import Before, Undo, content_hash
+from treadle.tools.tool import ToolFailed
 
 READ, WRITE, EDIT = Read(), Write(), Edit()
 

@@ -9,10 +9,10 @@ import pytest
 from tests.doubles import asks, call, says
 from tests.tools.conftest import Use
 from treadle import Agent, Runtime
+from treadle.messages.todos import standing
 from treadle.testing import ScriptedModel
-from treadle.todos import standing
-from treadle.tooling import InvalidArguments
-from treadle.tools.todo_write import MAX_TODOS, TodoWrite
+from treadle.tools.builtin.todo_write import MAX_TODOS, TodoWrite
+from treadle.tools.tool import InvalidArguments
 
 TODO_WRITE = TodoWrite()
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.tools.conftest import MakeContext
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments, Tool, ToolFailed, ToolRegistry, unknown_tool
-from treadle.tools.coding import default_tools
+from treadle.tools.builtin.coding import default_tools
 from treadle.tools.function import FunctionTool, tool
+from treadle.tools.tool import InvalidArguments, Tool, ToolFailed, ToolRegistry, unknown_tool
 from treadle.types import Limits
 
 

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import InvalidArguments, ToolFailed, Touched
-from treadle.tools import files
-from treadle.tools.edit import Edit
-from treadle.tools.folder import Folder
-from treadle.tools.read import Read
-from treadle.tools.write import Write, WriteArguments
+from treadle.tools.builtin import files
+from treadle.tools.builtin.edit import Edit
+from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.read import Read
+from treadle.tools.builtin.write import Write, WriteArguments
+from treadle.tools.tool import InvalidArguments, ToolFailed, Touched
 
 READ, WRITE, EDIT = Read(), Write(), Edit()
 IS_ROOT = os.geteuid() == 0

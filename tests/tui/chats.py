@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 
 from tests.tui.standing import THEME, Stage, standing
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config import Config, load
-from treadle.runtime import Runtime
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tools.coding import default_tools
+from treadle.tools.builtin.coding import default_tools
 from treadle.tui.chat import Chat, Open
 from treadle.tui.commands.registry import Commands
 from treadle.tui.conversation import Setting

@@ -12,13 +12,13 @@ import anyio
 from rich.console import RenderableType
 
 from tests.tui.standing import THEME, Stage, standing
-from treadle.agent import Agent
-from treadle.asking import ApprovalRequest, Approve
+from treadle.agents.agent import Agent
 from treadle.config import Config, load
-from treadle.events import Event
-from treadle.runtime import Runtime
+from treadle.messages.events import Event
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tools.coding import default_tools
+from treadle.tools.approval import ApprovalRequest, Approve
+from treadle.tools.builtin.coding import default_tools
 from treadle.tui.commands.registry import Commands, Unknown
 from treadle.tui.conversation import Conversation, Setting
 from treadle.tui.drawing import Drawing

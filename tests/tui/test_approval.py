@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.tui.standing import ESCAPE, THEME, standing
-from treadle.asking import ApprovalRequest
+from treadle.tools.approval import ApprovalRequest
 from treadle.tui.approval import DEAF_S, Approval, Around, Said
 from treadle.tui.preview import Difference, Patch, Preview, Words, preview_of
 

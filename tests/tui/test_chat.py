@@ -11,10 +11,10 @@ import pytest
 from tests.doubles import asks, call, says
 from tests.tui.chats import Chatting, a_chat
 from treadle import tool
-from treadle.asking import ApprovalRequest
 from treadle.config import load
 from treadle.errors import AgentError
-from treadle.events import Event, UsageReported
+from treadle.messages.events import Event, UsageReported
+from treadle.tools.approval import ApprovalRequest
 from treadle.tui.approving import Approving
 from treadle.tui.blocks import Block
 

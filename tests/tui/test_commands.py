@@ -14,7 +14,7 @@ from tests.tui.desks import FakeDesk, a_desk
 from treadle.config import Project, load
 from treadle.config.trust import survey, trust
 from treadle.errors import AgentError
-from treadle.message import Message, decode_message
+from treadle.messages.message import Message, decode_message
 from treadle.tui import confirm
 from treadle.tui.commands.conversation import find_session
 from treadle.tui.commands.files import code_blocks

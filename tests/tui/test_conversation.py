@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles import agent
 from tests.test_recovery import ONE, Effects, lost_call
-from treadle.asking import ApprovalRequest, Deny
+from treadle.tools.approval import ApprovalRequest, Deny
 from treadle.tui.conversation import Conversation, Setting
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from treadle.tools.difference import short_difference
+from treadle.tools.builtin.difference import short_difference
 from treadle.tui import differences
 from treadle.tui.drawing import Drawing
 from treadle.tui.theme import Theme

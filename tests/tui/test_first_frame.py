@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 
 FOREIGN = {"rich", "pygments", "markdown_it", "aiohttp", "sqlite3", "apsw", "anthropic", "mcp", "pydantic"}
-HEART = {"treadle.runtime", "treadle.runs", "treadle.session", "treadle.loop", "treadle.sandboxes", "treadle.providers.anthropic", "treadle.tools.coding"}
+HEART = {
+    "treadle.runtime.runtime",
+    "treadle.runs",
+    "treadle.session",
+    "treadle.loop",
+    "treadle.policy.sandboxes",
+    "treadle.models.providers.anthropic",
+    "treadle.tools.builtin.coding",
+}
 LATER = {f"treadle.tui.{name}" for name in ("chat", "transcript", "blocks", "drawing", "markdown", "growing", "viewer", "picker", "wizard")}
 FRAME = """
 import sys

@@ -11,9 +11,9 @@ from types import FrameType
 import pytest
 
 from tests.tui.standing import Stage, standing
-from treadle import events
-from treadle.agent import Agent
-from treadle.runtime import Runtime
+from treadle.agents.agent import Agent
+from treadle.messages import events
+from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tui.transcript import Transcript
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.message import MediaPart, TextPart
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tui.mentions import parts_of
 
 

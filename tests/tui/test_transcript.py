@@ -17,9 +17,9 @@ from tests.test_loop_costs import priced, used
 from tests.test_loop_properties import Bench, Case, cases, steps_of
 from tests.test_subagents import make, seen_of
 from tests.tui.standing import THEME
-from treadle import events
-from treadle.events import Event
-from treadle.metrics import RunTotals
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.metrics import RunTotals
 from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
 from treadle.tui.calling import calling
 from treadle.tui.drawing import Drawing

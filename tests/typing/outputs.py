@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict, Unpack
 
 from treadle import Agent, RunOptions, RunResult, Runtime
-from treadle.answer import AnswerType
-from treadle.outputs import answer_type
+from treadle.tools.structured_output import answer_type
+from treadle.tools.structured_output.contract import AnswerType
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.switching.rules import gemini
 from tests.vendors.rules import Asked, Json, Rules, images_too_large
-from treadle.providers.gemini.messages import ANY_SIGNATURE
+from treadle.models.providers.gemini.messages import ANY_SIGNATURE
 
 GEMINI = Rules()
 KINDS = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})

@@ -22,15 +22,15 @@ from tests.providers.speeches import openai_responses as responses_words
 from tests.vendors import claude, gpt
 from tests.vendors import gemini as google
 from tests.vendors.rules import Asked, Json, Rules
-from treadle.abilities import Abilities
-from treadle.model import Model
-from treadle.providers.anthropic.model import AnthropicModel
-from treadle.providers.connection import Connection
-from treadle.providers.gemini import GeminiModel
-from treadle.providers.known_models import known
-from treadle.providers.openai_chat import ChatModel
-from treadle.providers.openai_chat.servers import server_at
-from treadle.providers.openai_responses import OpenAIResponsesModel
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import Model
+from treadle.models.providers.anthropic.model import AnthropicModel
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.gemini import GeminiModel
+from treadle.models.providers.known_models import known
+from treadle.models.providers.openai_chat import ChatModel
+from treadle.models.providers.openai_chat.servers import server_at
+from treadle.models.providers.openai_responses import OpenAIResponsesModel
 from treadle.types import StopReason
 
 RULES: dict[str, Rules] = {"anthropic": claude.CLAUDE, "openai": gpt.RESPONSES, "openai-chat": gpt.CHAT, "gemini": google.GEMINI}

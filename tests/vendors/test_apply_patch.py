@@ -12,11 +12,11 @@ import pytest
 from tests.doubles import agent, open_runtime
 from tests.providers.loopback import Answer, stream
 from tests.vendors.server import Vendor, call
-from treadle.abilities import Abilities
-from treadle.model import ModelRequest
-from treadle.providers.known_models import known
-from treadle.providers.openai_responses.request import RequestEncoder
-from treadle.tools.coding import default_tools
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import ModelRequest
+from treadle.models.providers.known_models import known
+from treadle.models.providers.openai_responses.request import RequestEncoder
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Outcome, Settings
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+1\n*** Add File: b.py\n+x\n*** End Patch"
@@ -113,7 +113,7 @@ def test_every_gpt_from_5_1_on_is_known_to_be_trained_on_patches() -> None:
 
 def test_a_choice_of_the_tool_names_the_built_in_one() -> None:
     tools = tuple(tool.definition for tool in default_tools() if tool.name == "apply_patch")
-    from treadle.message import Message
+    from treadle.messages.message import Message
 
     request = ModelRequest(messages=[Message.user("Go.")], tools=tools, settings=Settings(max_tokens=99, tool_choice="apply_patch"))
     encoder = RequestEncoder("gpt-5.4", known("openai", None, "gpt-5.4"), cache_keys=True)

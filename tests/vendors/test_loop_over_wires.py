@@ -40,10 +40,10 @@ from tests.switching.overheard import Listening, body_for
 from tests.vendors.rules import Asked
 from tests.vendors.server import RULES, SPEECHES, Refused, Reply, Vendor, model_of
 from treadle.errors import AgentError
-from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart
-from treadle.providers.connection import Connection
-from treadle.providers.connection import Reply as Received
-from treadle.providers.scripted import ScriptedModel
+from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.connection import Reply as Received
+from treadle.models.providers.scripted import ScriptedModel
 
 MODELS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-astra", "openai-chat": "gpt-5.6", "gemini": "gemini-3.8-flash"}
 SUITE: Sequence[ModuleType] = (

@@ -10,9 +10,9 @@ from tests.providers.speech import Text
 from tests.vendors.rules import every
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
-from treadle.abilities import Abilities
-from treadle.events import Warned
-from treadle.providers.known_models import known
+from treadle.messages.events import Warned
+from treadle.messages.model_profile import Abilities
+from treadle.models.providers.known_models import known
 
 BINDS = known("anthropic", None, "claude-opus-5-5")
 

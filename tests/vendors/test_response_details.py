@@ -15,20 +15,20 @@ from tests.providers.speeches.gemini import GeminiSpeech
 from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
 from tests.telemetry.traces import Watched
 from treadle import Agent, Runtime, Settings
+from treadle.budget.price_list import Prices
 from treadle.cli.response_notes import response_notes
 from treadle.cli.story import Story
 from treadle.config import Config
-from treadle.entries import ModelResponded
-from treadle.events import UsageReported
-from treadle.message import Message
-from treadle.model import Model, ModelRequest, complete
-from treadle.price_list import Prices
-from treadle.providers.anthropic.model import AnthropicModel, connect
-from treadle.providers.gemini.model import GeminiModel
-from treadle.providers.openai_chat.model import ChatModel
-from treadle.providers.openai_chat.servers import server_at
-from treadle.providers.openai_responses.model import OpenAIResponsesModel
-from treadle.response_details import CacheMiss, RateLimit, ResponseDetails
+from treadle.journal.entries import ModelResponded
+from treadle.messages.events import UsageReported
+from treadle.messages.message import Message
+from treadle.messages.response_details import CacheMiss, RateLimit, ResponseDetails
+from treadle.models.model import Model, ModelRequest, complete
+from treadle.models.providers.anthropic.model import AnthropicModel, connect
+from treadle.models.providers.gemini.model import GeminiModel
+from treadle.models.providers.openai_chat.model import ChatModel
+from treadle.models.providers.openai_chat.servers import server_at
+from treadle.models.providers.openai_responses.model import OpenAIResponsesModel
 from treadle.types import Usage
 
 LIMITED = {"request-id": "req_1", "anthropic-ratelimit-requests-remaining": "49", "anthropic-ratelimit-requests-limit": "50"}

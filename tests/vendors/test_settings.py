@@ -14,9 +14,9 @@ from tests.vendors import claude, gemini, gpt
 from tests.vendors.rules import Asked
 from tests.vendors.server import RULES, model_of
 from treadle.errors import AgentError
-from treadle.message import Message
-from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.known_models import known_ids
+from treadle.messages.message import Message
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.known_models import known_ids
 from treadle.types import Settings
 
 LOOK = ToolDefinition(name="look", description="Look.", parameters={"type": "object", "properties": {}})

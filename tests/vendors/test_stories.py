@@ -14,10 +14,10 @@ from tests.providers.speech import Call
 from tests.vendors.rules import Json
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
-from treadle.abilities import Abilities
-from treadle.message import MediaPart, TextPart
-from treadle.providers.known_models import known
-from treadle.providers.structured import ANSWER_TOOL
+from treadle.messages.message import MediaPart, TextPart
+from treadle.messages.model_profile import Abilities
+from treadle.models.providers.known_models import known
+from treadle.models.providers.structured import ANSWER_TOOL
 from treadle.types import Effort
 
 MODELS = [

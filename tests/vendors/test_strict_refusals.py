@@ -11,7 +11,7 @@ from tests.providers.loopback import document
 from tests.vendors.rules import Json
 from tests.vendors.server import SPEECHES, Reply, call, vendor
 from treadle import Agent, Outcome, Runtime, Settings, tool
-from treadle.events import Warned
+from treadle.messages.events import Warned
 
 MODELS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-sol"}
 

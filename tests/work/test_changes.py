@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.work.conftest import git, repository
-from treadle.work.changes import UNTRACKED_BYTES_MAX, Changes
-from treadle.work.git import Git, GitFailed
-from treadle.work.report import Diff
+from treadle.apps.batch.changes import UNTRACKED_BYTES_MAX, Changes
+from treadle.apps.batch.git import Git, GitFailed
+from treadle.apps.batch.report import Diff
 
 
 @pytest.fixture

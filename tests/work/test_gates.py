@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from tests.work.conftest import lives
-from treadle.redaction import Redactor
-from treadle.sandboxes import find_sandbox
-from treadle.work.gates import TAIL_CHARS, TAIL_LINES, Gates
-from treadle.work.leftovers import LEFT_BY, end_leftovers
-from treadle.work.report import Gate
+from treadle._internal.redaction import Redactor
+from treadle.apps.batch.gates import TAIL_CHARS, TAIL_LINES, Gates
+from treadle.apps.batch.leftovers import LEFT_BY, end_leftovers
+from treadle.apps.batch.report import Gate
+from treadle.policy.sandboxes import find_sandbox
 
 
 class Judge:
@@ -60,7 +60,7 @@ async def test_all_that_one_says_is_kept_and_its_end_is_told(judge: Judge) -> No
 
 
 async def test_an_endless_one_is_ended_at_its_time_and_its_log_is_bounded(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.work.gates.LOG_BYTES_MAX", 100_000)
+    monkeypatch.setattr("treadle.apps.batch.gates.LOG_BYTES_MAX", 100_000)
     (gate,) = await judge.judged("yes", timeout_s=0.5)
     assert (gate.passed, gate.exit_code) == (False, None)
     assert gate.output.endswith("[it was still running after 0.5 s, and was ended]")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.apps.batch.batch import Batch, Terms
+from treadle.apps.batch.logbook import ENTRIES, Logbook, Place, batches, find_batch
+from treadle.apps.batch.report import Diff, Gate, Row
 from treadle.errors import AgentError
 from treadle.types import Limits
-from treadle.work.batch import Batch, Terms
-from treadle.work.logbook import ENTRIES, Logbook, Place, batches, find_batch
-from treadle.work.report import Diff, Gate, Row
 
 TERMS = Terms(model="script:x", cwd="/", mode="full", limits=Limits(turns=3), gates=("make test",))
 BATCH = Batch(id="work_01", prompts=("one", "two\udce9", "three"), terms=TERMS, base="abc")

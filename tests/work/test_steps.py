@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from treadle.apps.batch.batch import Terms
+from treadle.apps.batch.report import Gate
+from treadle.apps.batch.steps import GO_ON, Past, attempts_of, left_of, next_step
 from treadle.errors import AgentError
-from treadle.journal import RunInfo, RunStatus
-from treadle.metrics import RunMetrics, RunTotals
-from treadle.result import RunResult
+from treadle.journal.journal import RunInfo, RunStatus
+from treadle.messages.metrics import RunMetrics, RunTotals
+from treadle.messages.result import RunResult
 from treadle.types import Limits, Outcome, Usage, now
-from treadle.work.batch import Terms
-from treadle.work.report import Gate
-from treadle.work.steps import GO_ON, Past, attempts_of, left_of, next_step
 
 
 def past(

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from tests.work.conftest import git, repository
+from treadle.apps.batch.batch import Batch, Terms
+from treadle.apps.batch.changes import Changes
+from treadle.apps.batch.git import Git
+from treadle.apps.batch.logbook import Place
+from treadle.apps.batch.worktrees import Repository, Worktrees, worktree_shelf
 from treadle.errors import AgentError
-from treadle.work.batch import Batch, Terms
-from treadle.work.changes import Changes
-from treadle.work.git import Git
-from treadle.work.logbook import Place
-from treadle.work.worktrees import Repository, Worktrees, worktree_shelf
 
 TERMS = Terms(model="script:x", cwd="/", mode="full", worktree=True)
 
@@ -158,7 +158,7 @@ async def test_they_lie_where_tools_may_write(tmp_path: Path) -> None:
     assert worktree_shelf({"HOME": "/home/ada"}) == Path("/home/ada/.local/share/treadle/worktrees")
     assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path("/data/treadle/worktrees")
     assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "relative"}) == Path("/home/ada/.local/share/treadle/worktrees")
-    from treadle.guarded_paths import guard_of
+    from treadle.policy.guarded_paths import guard_of
 
     assert guard_of("/home/ada/.local/share/treadle/worktrees/work_01-1/repo/cart.py") is None
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.doubles import says
 from treadle import Agent, Runtime
-from treadle.journal import RunInfo
+from treadle.journal.journal import RunInfo
 from treadle.testing import ScriptedModel
-from treadle.worker import Worker
+from treadle.workers.worker import Worker
 
 
 @pytest.fixture(params=["memory", "sqlite"])

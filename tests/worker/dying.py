@@ -11,7 +11,7 @@ import anyio
 from tests.doubles import asks, call
 from treadle import Agent, Runtime, tool
 from treadle.testing import ScriptedModel
-from treadle.worker import Worker
+from treadle.workers.worker import Worker
 
 
 def caller(file: Path, script: list[Any]) -> Agent[Any, Any]:

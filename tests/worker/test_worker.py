@@ -22,14 +22,14 @@ from tests.engines.needs import need_dbos
 from tests.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, ToolContext, tool
 from treadle.config.values import Schedule
-from treadle.engine import Deliver, Lane
-from treadle.engines.local import LocalEngine
-from treadle.entries import ToolFinished, ToolStarted
 from treadle.errors import AgentError
-from treadle.run_queue import FRUITLESS_MOST, WorkerCard, WorkerInfo
+from treadle.journal.engine import Deliver, Lane
+from treadle.journal.entries import ToolFinished, ToolStarted
+from treadle.journal.queue import FRUITLESS_MOST, WorkerCard, WorkerInfo
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome, now
-from treadle.worker import Worker, driving
+from treadle.workers.engines.local import LocalEngine
+from treadle.workers.worker import Worker, driving
 
 
 async def test_a_hundred_runs_are_driven_each_once(url: str) -> None:
@@ -363,7 +363,7 @@ async def test_a_journal_that_is_away_is_waited_for_and_told_once(url: str, capl
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered_all_the_same(url: str) -> None:
     need_dbos(url)
-    from treadle.engines.dbos import DbosEngine
+    from treadle.workers.engines.dbos import DbosEngine
 
     async with Runtime.open(url) as runtime, DbosEngine.open(url, poll_s=0.02) as engine:
         runtime.agents.register(greeter())

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from treadle.agent import Agent
+from treadle._internal.json_text import decode_json
+from treadle.agents.agent import Agent
 from treadle.cli.agent_option import ASSISTANT, defined_agent
 from treadle.cli.exits import Failed
 from treadle.config import Config
-from treadle.json_text import decode_json
 
 if TYPE_CHECKING:
-    from treadle.entries import RunStarted
-    from treadle.journal import Journal, RunInfo
+    from treadle.journal.entries import RunStarted
+    from treadle.journal.journal import Journal, RunInfo
 
 ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
 
@@ -41,14 +41,14 @@ def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, 
 
 
 def _assistant(info: RunInfo, config: Config, cwd: Path) -> Found:
-    from treadle.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
+    from treadle.agents.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
 
     made = coding_agent(config, cwd, moved=cwd.resolve() != Path(info.cwd))
     return Found(made.agent, warnings=made.warnings)
 
 
 def _defined(info: RunInfo, config: Config, cwd: Path) -> Found:
-    from treadle.definitions import Catalog  # noqa: PLC0415  likewise
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  likewise
 
     name, catalog = info.agent, Catalog(config, cwd)
     catalog.name(name)  # as the command line did when the run began

@@ -1,6 +1,6 @@
 """Which agent a command runs: `--agent`, its inputs, and where it is looked for. Entry: `agent_options`, `chosen_agent`, `defined_agent`.
 
-What a definition may say is treadle.definitions'; the coding assistant is treadle.coding's.
+What a definition may say is treadle.agents.definitions'; the coding assistant is treadle.agents.coding's.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 import click
 import msgspec
 
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.cli.exits import Failed
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.hooks import Hook
+from treadle.events.hooks import Hook
 from treadle.types import Limits
 
 if TYPE_CHECKING:
-    from treadle.definitions import Catalog
+    from treadle.agents.definitions import Catalog
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,13 +62,13 @@ def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any], *, atten
 def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool) -> Chosen:
     name, given = options["agent"] or ASSISTANT, options["inputs"]
     if name == ASSISTANT:
-        from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
+        from treadle.agents.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
 
         if given:
             raise Failed(f"--input {given[0]} belongs to an agent: name it with --agent")
         assistant = coding_agent(config, cwd, attended=attended)
         return Chosen(assistant.agent, config.limits, {}, warnings=assistant.warnings)
-    from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     chosen = defined_agent(config, Catalog(config, cwd), name)
     agent = replace(chosen.agent, model=options["model"]) if options["model"] else chosen.agent
@@ -92,7 +92,7 @@ def module_hooks(config: Config) -> tuple[Hook, ...]:
     """Of the configured modules, for every run. Raises AgentError(invalid) where one cannot be imported: what guards runs is not left out in silence."""
     if not config.agents:
         return ()
-    from treadle.definitions import import_modules  # noqa: PLC0415  it brings the library for YAML
+    from treadle.agents.definitions import import_modules  # noqa: PLC0415  it brings the library for YAML
 
     modules = import_modules(config.agents, config.origin("agents"))
     if modules.problems:
@@ -132,8 +132,8 @@ def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
 
 
 def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
+    from treadle.agents.definitions import missing, typed  # noqa: PLC0415  likewise
     from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
-    from treadle.definitions import missing, typed  # noqa: PLC0415  likewise
 
     values: dict[str, Any] = {}
     for each in given:

@@ -1,6 +1,6 @@
 """`treadle agents`: the agents that files and modules define: which there are, what each is, what is wrong with them. Entry: `agents`.
 
-How a definition is read stands in treadle.definitions.
+How a definition is read stands in treadle.agents.definitions.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain, wrapped
+from treadle._internal.units import count
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
 from treadle.errors import AgentError
-from treadle.plain import plain, wrapped
-from treadle.redaction import Redactor
-from treadle.units import count
 
 if TYPE_CHECKING:
-    from treadle.agent import Agent
-    from treadle.definitions import Catalog
-    from treadle.definitions.keys import Definition
+    from treadle.agents.agent import Agent
+    from treadle.agents.definitions import Catalog
+    from treadle.agents.definitions.keys import Definition
 
 NONE = "no agents are defined here: `treadle init` writes an example"
 folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where they are looked for.")
@@ -123,7 +123,7 @@ def check(which: str | None, cwd: Path) -> None:
 @agents.command(context_settings=HELP, short_help="Print the format of a definition as a JSON Schema, for editors.")
 def schema() -> None:
     """Print the format of a definition as a JSON Schema, with which editors complete and check what is typed."""
-    from treadle.definitions.format import definition_schema  # noqa: PLC0415  only here
+    from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  only here
 
     put_json(definition_schema(), Redactor(()))
 
@@ -132,7 +132,7 @@ def schema() -> None:
 
 
 def _opened(cwd: Path) -> tuple[Config, Catalog]:
-    from treadle.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  --help needs none of it
 
     check_directory(cwd)
     with failing():

@@ -20,7 +20,7 @@ from treadle.config import Config, home
 from treadle.types import Limits
 
 if TYPE_CHECKING:
-    from treadle.runtime import Runtime
+    from treadle.runtime.runtime import Runtime
     from treadle.tui.conversation import Setting
 
 LAST = "last"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from treadle._internal.redaction import Redactor, Secret
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
@@ -20,7 +21,6 @@ from treadle.config.changing import change
 from treadle.config.file import SIZE_MAX_BYTES, Broken
 from treadle.config.keys import Key, find_key, read_value, refusal
 from treadle.config.readers import Wrong
-from treadle.redaction import Redactor, Secret
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain

@@ -1,6 +1,6 @@
 """Which database of users' rows a command works on: the option, the variable, or the one in Treadle's own folder.
 
-What stands in it is treadle.database's. Entry: `database_option`, `database_url`, `require_database`.
+What stands in it is treadle.service.database's. Entry: `database_option`, `database_url`, `require_database`.
 """
 
 from __future__ import annotations

@@ -16,17 +16,17 @@ from typing import Any
 import anyio
 import click
 
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.cli.demo_crash import crash
 from treadle.cli.demo_view import View
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.run import follow
 from treadle.config import load
-from treadle.providers.scripted import ScriptedModel
-from treadle.result import RunResult
-from treadle.runtime import Runtime
-from treadle.tools.coding import default_tools
+from treadle.messages.result import RunResult
+from treadle.models.providers.scripted import ScriptedModel
+from treadle.runtime.runtime import Runtime
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits, Outcome
 
 PROMPT = "The tests of this project fail. Find out why, fix it, and prove that it is fixed."

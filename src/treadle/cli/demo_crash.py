@@ -27,9 +27,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from treadle.cli.demo_view import View
 from treadle.cli.exits import Failed
-from treadle.entries import RunFinished, ToolFinished, ToolStarted
-from treadle.events import Event, ToolCallStart
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.entries import RunFinished, ToolFinished, ToolStarted
+from treadle.messages.events import Event, ToolCallStart
 from treadle.types import Outcome
 
 PROMPT = "Charge order 17, then write a receipt."

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import click
 
-from treadle import events
+from treadle._internal.terminal_text import one_line, plain
 from treadle.cli.render import summary
-from treadle.events import Event
-from treadle.plain import one_line, plain
+from treadle.messages import events
+from treadle.messages.events import Event
 
 OUTPUT_LINES = 12
 LINE_CHARS = 110

@@ -17,17 +17,17 @@ import anyio
 import click
 
 from treadle import __version__
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
 from treadle.cli.doctor_journal import journal_findings
 from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.doctor_servers import server_findings
 from treadle.cli.help import HELP
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message
-from treadle.model import ModelRequest, fold_stream
-from treadle.plain import plain
-from treadle.redaction import Redactor
-from treadle.runtime import Runtime
+from treadle.messages.message import Message
+from treadle.models.model import ModelRequest, fold_stream
+from treadle.runtime.runtime import Runtime
 from treadle.types import Settings
 
 CONNECT_WITHIN_S = 15.0

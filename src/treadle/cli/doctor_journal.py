@@ -10,14 +10,14 @@ from typing import Literal, NamedTuple
 
 import anyio
 
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import ago, count, size
 from treadle.cli.journal_option import journal_file, journal_url, opened_journal
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.journal import Journal, RunInfo
-from treadle.plain import one_line
-from treadle.run_queue import WorkerInfo
+from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.queue import WorkerInfo
 from treadle.types import now
-from treadle.units import ago, count, size
 
 CLOCK_S = 5.0
 """Another clock than that is worth a word: times of entries are the processes', leases the server's alone."""
@@ -48,7 +48,7 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
         except AgentError as e:
             yield "journal", "bad", e.message
             return
-        from treadle.journals.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
+        from treadle.journal.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
 
         yield "journal", "ok", f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *seen.counts])}"
         yield from _workers(seen.workers)
@@ -56,7 +56,7 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
 
 def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
     try:
-        from treadle.journals.postgres.checkup import checked  # noqa: PLC0415  an extra
+        from treadle.journal.postgres.checkup import checked  # noqa: PLC0415  an extra
 
         found = checked(url)
         seen = anyio.run(_seen, config, url) if found.tables else _Seen([], [])
@@ -122,7 +122,7 @@ async def _seen(config: Config, url: str) -> _Seen:
 
 def _place(file: Path) -> tuple[State, str]:
     """Whether a journal could be made there."""
-    from treadle.journals.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  likewise
+    from treadle.journal.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  likewise
 
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):

@@ -1,6 +1,6 @@
 """What `treadle doctor` says of the sandbox: whether it works, and with `--full` whether each way out of it that we know is held.
 
-The ways out are in treadle.sandboxes.escapes. Entry: `sandbox_findings`.
+The ways out are in treadle.policy.sandboxes.escapes. Entry: `sandbox_findings`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias
 import anyio
 
 from treadle.config import Config, home
-from treadle.confining import OPEN, egress_to
-from treadle.sandbox import Sandbox, Standing
-from treadle.sandboxes import find_sandbox
-from treadle.sandboxes.egress import isolated
+from treadle.policy.sandboxes import find_sandbox
+from treadle.policy.sandboxes.egress import isolated
+from treadle.runtime.sandboxing import OPEN, egress_to
+from treadle.tools.confinement import Sandbox, Standing
 
 State: TypeAlias = Literal["ok", "note", "bad"]
 
@@ -51,7 +51,7 @@ def _standing(standing: Standing, wanted: str) -> tuple[State, str]:
 
 async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
     """What commands of mode full reach. The network of their own is made once, where there is one."""
-    from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
+    from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
     listed = config.permissions.network
     if listed == "none":
@@ -72,9 +72,9 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
 
 
 def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
-    from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only for --full, as what follows
-    from treadle.sandboxes.escapes import ATTEMPTS, try_escape  # noqa: PLC0415  likewise
-    from treadle.sandboxes.limits import Group  # noqa: PLC0415  likewise
+    from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only for --full, as what follows
+    from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape  # noqa: PLC0415  likewise
+    from treadle.policy.sandboxes.limits import Group  # noqa: PLC0415  likewise
 
     if not isinstance(sandbox, Bubblewrap):
         yield "note", f"the ways out are known for bubblewrap only: what {sandbox.name} holds is unproven"

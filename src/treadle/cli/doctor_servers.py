@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from treadle._internal.environment import child_environment
+from treadle._internal.units import count
 from treadle.config import Config
-from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.units import count
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import McpServer

@@ -11,8 +11,8 @@ from typing import IO, Any
 import click
 from typing_extensions import override
 
+from treadle._internal.redaction import Redactor
 from treadle.errors import AgentError, ErrorKind
-from treadle.redaction import Redactor
 from treadle.types import Outcome
 
 _LIMITS = frozenset({Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, Outcome.COST_LIMIT, Outcome.TIMEOUT, Outcome.TRUNCATED, Outcome.LOOPING})

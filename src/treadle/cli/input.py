@@ -7,9 +7,9 @@ import stat
 import sys
 from pathlib import Path
 
-from treadle.attaching import attachment as attached_file
 from treadle.cli.exits import Failed, failing
-from treadle.message import Part, TextPart
+from treadle.messages.attachments import attachment as attached_file
+from treadle.messages.message import Part, TextPart
 
 STDIN_BYTES_MAX = 10 * 1024 * 1024
 

@@ -1,6 +1,6 @@
 """Which journal a command works on: the option, the variable, the user's file, or the one in Treadle's own folder.
 
-What a journal is stands in treadle.journal, where they are kept in treadle.journals. Entry: `journal_option`, `journal_url`, `open_runtime`, `on_journal`.
+What a journal is stands in treadle.journal, where they are kept in treadle.journal. Entry: `journal_option`, `journal_url`, `open_runtime`, `on_journal`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
+from treadle._internal.redaction import Redactor
 from treadle.cli.exits import failing
 from treadle.config import Config, home, load
 from treadle.errors import AgentError
-from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
-    from treadle.hooks import Hook
-    from treadle.journal import Journal
-    from treadle.runtime import Runtime
+    from treadle.events.hooks import Hook
+    from treadle.journal.journal import Journal
+    from treadle.runtime.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def shown_url(url: str) -> str:
 
 def opened_journal(config: Config, url: str) -> Journal:
     """Raises AgentError(invalid) for one that cannot be opened."""
-    from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs it not
+    from treadle.journal import open_journal  # noqa: PLC0415  the help of a command needs it not
 
     return open_journal(url, lease_s=config.workers.lease_s)
 
@@ -75,7 +75,7 @@ def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequen
     `otherwise`: what a person could do without that journal. `hooks`: of all its runs. `unattended`: overloads of providers are
     waited out for minutes.
     """
-    from treadle.runtime import PATIENT, Runtime  # noqa: PLC0415  the help of a command needs it not
+    from treadle.runtime.runtime import PATIENT, Runtime  # noqa: PLC0415  the help of a command needs it not
 
     with failing():
         try:

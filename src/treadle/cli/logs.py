@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from treadle.redaction import Redactor
+from treadle._internal.redaction import Redactor
 
 
 def log_to_stderr(redactor: Redactor, levels: Mapping[str, int]) -> None:

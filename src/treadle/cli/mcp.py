@@ -1,6 +1,6 @@
 """`treadle mcp`: agents as tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
 
-What a tool of it is and how it is carried stands in treadle.mcp_server.
+What a tool of it is and how it is carried stands in treadle.apps.mcp_server.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
 from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent, made_agent, module_hooks
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
@@ -21,12 +23,10 @@ from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.run_options import check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.plain import plain
-from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
-    from treadle.definitions import Catalog
-    from treadle.session import SessionOptions
+    from treadle.agents.definitions import Catalog
+    from treadle.runtime.session import SessionOptions
 
 INSTRUCTIONS = "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its own, and gives its answer."
 
@@ -44,7 +44,7 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
 
     Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped. Runs that are open then are closed.
     """
-    from treadle.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
+    from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
     check_directory(options["cwd"])
     with failing():
@@ -62,9 +62,9 @@ mcp.params[:] = [one for one in mcp.params if one.name != "attached"]  # there i
 
 async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, Any]) -> bool:
     """Whether a signal ended it."""
-    from treadle.mcp_server.agents import AgentTool  # noqa: PLC0415  it brings the SDK
-    from treadle.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
-    from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
+    from treadle.apps.mcp_server.agents import AgentTool  # noqa: PLC0415  it brings the SDK
+    from treadle.apps.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
+    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
     stopped = Stopped()
     async with open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime:
@@ -101,7 +101,7 @@ class Stopped:
 
 def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[Chosen]:
     """Those that were named; without names all that are defined, or the coding assistant where none is. Raises AgentError(invalid), and Failed."""
-    from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, options["cwd"].resolve())
     found: list[Chosen] = []

@@ -14,14 +14,14 @@ import anyio
 import click
 import msgspec
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.units import count, tokens
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
 from treadle.errors import AgentError, ErrorKind
-from treadle.model_catalog import Answer, Row, looked_up
-from treadle.redaction import Redactor
-from treadle.units import count, tokens
+from treadle.runtime.model_catalog import Answer, Row, looked_up
 
 ROWS = 20
 """Of each provider, where nobody asked for more."""

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.entries import ApprovalAsked
-from treadle.journal import Journal
-from treadle.plain import one_line, revealed
-from treadle.run_state import RunState
+from treadle._internal.terminal_text import one_line, revealed
+from treadle.journal.entries import ApprovalAsked
+from treadle.journal.journal import Journal
+from treadle.journal.run_state import RunState
 
 
 class _Waiting(NamedTuple):
@@ -61,7 +61,7 @@ async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
     """A call that waits only for the run that it started is left out: that one's calls are there."""
     if not state.asked:
         return []
-    from treadle.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
+    from treadle.runtime.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
 
     below = await open_below(runs, state) if any(asked.deferred for asked in state.asked.values()) else []
     parents = {one.started.parent_call_id for one in below if one.started is not None and one.asked}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from treadle._internal.safe_open import open_in_place
 from treadle.cli.exits import Failed
 from treadle.cli.terminal import put_bytes
-from treadle.safe_open import open_in_place
 
 _PRIVATE = partial(os.open, mode=0o600)
 """Makes a new file for its owner alone, whatever the umask is: it holds a conversation. A file that is there keeps its mode."""

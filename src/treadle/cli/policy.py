@@ -16,16 +16,16 @@ from typing import Any, BinaryIO, NamedTuple, cast, get_args
 import click
 from typing_extensions import override
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import one_line, revealed
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, table
 from treadle.config import load
-from treadle.plain import one_line, revealed
-from treadle.policy import Decision, Permissions, decide_command, permissions_of
-from treadle.redaction import Redactor
+from treadle.policy.decision import Verdict
+from treadle.policy.policy import Decision, Permissions, decide_command, permissions_of
 from treadle.types import Mode
-from treadle.verdicts import Verdict
 
 MAX_LINE_BYTES = 1024 * 1024
 """Bytes of one line of `--from`: what is longer than any command that can be started is not kept in memory."""

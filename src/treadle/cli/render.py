@@ -9,17 +9,17 @@ from typing import IO, Protocol
 from msgspec import UNSET
 from typing_extensions import override
 
-from treadle import events
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import LINE_CHARS, cut, one_line, plain
+from treadle._internal.units import count, money
 from treadle.cli.exits import silence
-from treadle.events import Event
-from treadle.message import encode_json
-from treadle.metrics import totalled
-from treadle.plain import LINE_CHARS, cut, one_line, plain
-from treadle.redaction import Redactor
-from treadle.todos import TOOL, progress, written
-from treadle.tools.patches import PATCH, named_paths
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.message import encode_json
+from treadle.messages.metrics import totalled
+from treadle.messages.todos import TOOL, progress, written
+from treadle.tools.builtin.patches import PATCH, named_paths
 from treadle.types import Outcome
-from treadle.units import count, money
 
 NAME_CHARS = 64
 RESULT_LINES = 6

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from treadle._internal.units import lasting, money, tokens
 from treadle.cli.story import Note, Story, Turn
 from treadle.cli.terminal import Style
-from treadle.entries import ModelResponded
-from treadle.events import ErrorInfo
-from treadle.response_details import ResponseDetails
+from treadle.journal.entries import ModelResponded
+from treadle.messages.events import ErrorInfo
+from treadle.messages.response_details import ResponseDetails
 from treadle.types import Usage
-from treadle.units import lasting, money, tokens
 
 Notes = dict[str, list[tuple[str, Style]]]
 

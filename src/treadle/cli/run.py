@@ -16,6 +16,8 @@ from typing import IO, Any
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
 from treadle.cli.agent_option import Chosen, agent_options, chosen_agent, module_hooks
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
@@ -28,15 +30,13 @@ from treadle.cli.run_detached import check_detached, detached
 from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.message import Part
-from treadle.model_choice import from_anywhere
-from treadle.plain import plain
-from treadle.redaction import Redactor
-from treadle.result import RunResult
-from treadle.run_queue import DEFAULT_QUEUE
-from treadle.run_stream import RunStream
-from treadle.runtime import Runtime
+from treadle.journal.queue import DEFAULT_QUEUE
+from treadle.messages.events import Event
+from treadle.messages.message import Part
+from treadle.messages.result import RunResult
+from treadle.runtime.model_choice import from_anywhere
+from treadle.runtime.run_stream import RunStream
+from treadle.runtime.runtime import Runtime
 from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
 
 MEMORY = "memory:"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
 from treadle.cli.agent_option import Chosen, module_hooks
 from treadle.cli.exits import Failed
 from treadle.cli.journal_option import open_runtime
 from treadle.cli.next_steps import follow_command
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config
-from treadle.redaction import Redactor
 from treadle.types import new_id
 
 if TYPE_CHECKING:

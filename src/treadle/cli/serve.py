@@ -14,18 +14,18 @@ from urllib.parse import urlsplit
 
 import click
 
+from treadle._internal.terminal_text import plain
 from treadle.cli.database_option import database_option
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
 from treadle.cli.logs import log_to_stderr
-from treadle.plain import plain
 
 if TYPE_CHECKING:
     import socket
 
     from treadle.config import Config
-    from treadle.runtime import Runtime
+    from treadle.runtime.runtime import Runtime
 
 HOST, PORT = "127.0.0.1", 8000
 
@@ -59,7 +59,7 @@ def serve(host: str, port: int, model: str | None, journal: str | None, database
 
         from treadle.cli.task_model import model_flags, task_model  # noqa: PLC0415  likewise
         from treadle.config import load  # noqa: PLC0415  likewise
-        from treadle.submission import check_queue  # noqa: PLC0415  likewise
+        from treadle.runtime.submit import check_queue  # noqa: PLC0415  likewise
 
         config = load(flags=model_flags(model))
         if queue is not None:
@@ -73,13 +73,13 @@ def _serve(config: Config, model: str | None, address: tuple[str, int], places: 
     """`model`: that of the task assistant, None for the rules; `places`: of the journal and the database."""
     import anyio  # noqa: PLC0415  --help needs none of it
 
+    from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  likewise
     from treadle.config import home  # noqa: PLC0415  likewise
-    from treadle.database.database import Database  # noqa: PLC0415  likewise
-    from treadle.redaction import Redactor  # noqa: PLC0415  likewise
     from treadle.service.app import create_app  # noqa: PLC0415  likewise
+    from treadle.service.database.database import Database  # noqa: PLC0415  likewise
     from treadle.service.hosts import is_loopback  # noqa: PLC0415  likewise
     from treadle.service.serving import bound, serve_app  # noqa: PLC0415  likewise
     from treadle.service.state import Service  # noqa: PLC0415  likewise
@@ -126,8 +126,8 @@ def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
     """With everything that they call by name. Raises AgentError(invalid)."""
     if not names:
         return
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  likewise
     from treadle.cli.agent_option import defined_agent, made_agent  # noqa: PLC0415  it brings the library for YAML
-    from treadle.definitions import Catalog  # noqa: PLC0415  likewise
 
     catalog = Catalog(config, Path.cwd())
     for name in names:

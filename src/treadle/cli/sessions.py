@@ -1,4 +1,4 @@
-"""`treadle sessions …`: conversations, as the journal holds them. What a session can do is session_store.py's. Entry: `sessions`."""
+"""`treadle sessions …`: conversations, as the journal holds them. What a session can do is sessions.py's. Entry: `sessions`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NoReturn
 
 import click
 
+from treadle._internal.json_text import parse_json
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import cut, one_line, plain, wrapped
+from treadle._internal.units import ago, count, local
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
-from treadle.json_text import parse_json
-from treadle.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
-from treadle.plain import cut, one_line, plain, wrapped
-from treadle.redaction import Redactor
-from treadle.session_store import Found, SessionInfo, Sessions
-from treadle.units import ago, count, local
+from treadle.journal.sessions import Found, SessionInfo, Sessions
+from treadle.messages.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
 
 LAST = "last"
 PREFIX = "session_"

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from treadle.context import Cleared, Summary, Withdrawn, read_receipt
-from treadle.entries import (
+from treadle._internal.json_text import JsonText
+from treadle.errors import AgentError
+from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     CancelAsked,
@@ -28,8 +29,7 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.errors import AgentError
-from treadle.json_text import JsonText
+from treadle.journal.receipts import Cleared, Summary, Withdrawn, read_receipt
 from treadle.types import Time
 
 

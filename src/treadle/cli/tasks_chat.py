@@ -17,19 +17,19 @@ from typing import Final
 import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from treadle._internal.terminal_text import encodable, plain, wrapped
+from treadle.apps.assistant.context import AgentContext, MessageHistory
+from treadle.apps.assistant.runner import HISTORY_MOST, AgentRunner, ReplyStream, TimedOut
+from treadle.apps.assistant.server import MCPToolServer
+from treadle.apps.assistant.terminal_user import LOCAL
 from treadle.cli.database_option import database_url
 from treadle.cli.exits import Failed, failing
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.task_model import model_flags, task_model
 from treadle.cli.terminal import put_bytes, width
 from treadle.config import Config, home, load
-from treadle.database.database import Database
 from treadle.errors import AgentError
-from treadle.plain import encodable, plain, wrapped
-from treadle.tasks.context import AgentContext, MessageHistory
-from treadle.tasks.runner import HISTORY_MOST, AgentRunner, ReplyStream, TimedOut
-from treadle.tasks.server import MCPToolServer
-from treadle.tasks.terminal_user import LOCAL
+from treadle.service.database.database import Database
 from treadle.types import Outcome, new_id, now
 
 PROMPT: Final = "> "

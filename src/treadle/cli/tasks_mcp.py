@@ -1,6 +1,6 @@
 """`treadle tasks mcp`: the task tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
 
-What the tools do stands in treadle.tasks.
+What the tools do stands in treadle.apps.assistant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
 
     Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
     """
-    from treadle.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
+    from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
     with failing():
         require_database()
@@ -39,11 +39,11 @@ def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
 
 async def _serve(url: str) -> bool:
     """Whether a signal ended it."""
-    from treadle.database.database import Database  # noqa: PLC0415  it brings SQLAlchemy
-    from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  it brings the SDK
-    from treadle.tasks.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
-    from treadle.tasks.server import MCPToolServer  # noqa: PLC0415  likewise
-    from treadle.tasks.terminal_user import terminal_user  # noqa: PLC0415  likewise
+    from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
+    from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  likewise
+    from treadle.apps.assistant.terminal_user import terminal_user  # noqa: PLC0415  likewise
+    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  it brings the SDK
+    from treadle.service.database.database import Database  # noqa: PLC0415  it brings SQLAlchemy
 
     stopped = Stopped()
     async with Database.open(url) as database:

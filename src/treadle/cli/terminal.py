@@ -1,6 +1,6 @@
 """Text on stdout that is no answer of a model: its colours, tables, and values as JSON.
 
-What stands in it is each command's business; what of it may be shown is plain.py's. Entry: `put`, `put_json`, `confirm`, `Ink`, `table`.
+What stands in it is each command's business; what of it may be shown is terminal_text.py's. Entry: `put`, `put_json`, `confirm`, `Ink`, `table`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias
 import click
 import msgspec
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import columns, cut
 from treadle.cli.exits import Failed, unwritable
-from treadle.plain import columns, cut
-from treadle.redaction import Redactor
 
 WIDTH = 100
 """Columns that are used at most, and where nobody can tell how many there are."""

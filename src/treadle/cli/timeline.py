@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from treadle._internal.json_text import JsonText, encode_json
+from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
+from treadle._internal.units import count, lasting, local, money, tokens
 from treadle.cli.response_notes import counted, request_of, response_notes
 from treadle.cli.runs.row import status_of, style_of
 from treadle.cli.story import Break, Call, Item, Note, Story, Turn
 from treadle.cli.terminal import Ink, Style, width
-from treadle.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
-from treadle.journal import RunInfo
-from treadle.json_text import JsonText, encode_json
-from treadle.metrics import totalled
-from treadle.plain import columns, cut, one_line, plain, wrapped
-from treadle.projection import shown_arguments
+from treadle.journal.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
+from treadle.journal.journal import RunInfo
+from treadle.journal.projection import shown_arguments
+from treadle.messages.metrics import totalled
 from treadle.types import Time, Usage
-from treadle.units import count, lasting, local, money, tokens
 
 CLOCK = 9
 """Columns of the time since the run began."""

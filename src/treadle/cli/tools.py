@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.cli.tools_accept import accept
 from treadle.config import Config, load
-from treadle.plain import plain
-from treadle.redaction import Redactor
-from treadle.tooling import Tool
+from treadle.tools.tool import Tool
 
 
 @click.group(context_settings=HELP)
@@ -58,8 +58,8 @@ def _style(column: int, text: str) -> Style:
 
 def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """And what could not be imported."""
-    from treadle.definitions import Catalog  # noqa: PLC0415  --help needs none of it
-    from treadle.tools.complete import Complete  # noqa: PLC0415  likewise
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+    from treadle.tools.builtin.complete import Complete  # noqa: PLC0415  likewise
 
     catalog = Catalog(config, cwd)
     rows = [_row(tool, "coding", "treadle") for tool in catalog.tool_names.coding.values()]

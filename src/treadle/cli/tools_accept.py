@@ -9,14 +9,14 @@ from pathlib import Path
 
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
+from treadle._internal.units import count
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
 from treadle.config import load
-from treadle.plain import plain
-from treadle.redaction import Redactor
 from treadle.tools.mcp import ChangedTool, Pins
-from treadle.units import count
 
 
 @click.command("accept", context_settings=HELP, short_help="Look at tools of MCP servers that have changed, and use them again.")

@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 
 import click
 
+from treadle._internal.terminal_text import plain, revealed
+from treadle._internal.units import count, size
 from treadle.cli.exits import Failed, clean, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
@@ -23,8 +25,6 @@ from treadle.config import trust as store
 from treadle.config.file import Broken
 from treadle.config.places import Project, project_of
 from treadle.errors import AgentError
-from treadle.plain import plain, revealed
-from treadle.units import count, size
 
 _ALSO_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
 """Fillers and selectors, which are letters and marks to Unicode. Not U+FE0F, which makes a picture of the character before it."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from treadle._internal.terminal_text import revealed
 from treadle.config.file import Broken
 from treadle.config.trust import SKILL_NAME, Kind, kind_of
-from treadle.plain import revealed
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
@@ -29,7 +29,7 @@ def described(name: str, data: bytes) -> Iterator[str]:
     kind = kind_of(PurePosixPath(name))
     if kind not in _WITH_KEYS or (kind is Kind.SKILL and not name.endswith(f"/{SKILL_NAME}")):
         return
-    from treadle.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML
+    from treadle.agents.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML
 
     try:
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")

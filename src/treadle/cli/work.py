@@ -11,14 +11,14 @@ import anyio
 import click
 from click.core import ParameterSource
 
+from treadle._internal.units import count
+from treadle.apps.batch.batch import GATE_TIMEOUT_S
 from treadle.cli.agent_option import agent_options
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
 from treadle.cli.run_options import check_directory, finite, run_options
 from treadle.cli.terminal import put
-from treadle.units import count
-from treadle.work.batch import GATE_TIMEOUT_S
 
 OF_A_BATCH = {
     "prompts": "PROMPT",

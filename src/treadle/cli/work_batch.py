@@ -15,6 +15,15 @@ import anyio
 import click
 import msgspec
 
+from treadle._internal.json_text import encode_json
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
+from treadle.apps.batch.batch import Terms
+from treadle.apps.batch.crew import Crew, begin
+from treadle.apps.batch.logbook import Logbook, find_batch
+from treadle.apps.batch.markdown import markdown
+from treadle.apps.batch.prompts import lines_of, prompts_of
+from treadle.apps.batch.report import Report
 from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
 from treadle.cli.exits import Failed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
@@ -25,19 +34,10 @@ from treadle.cli.terminal import put_bytes
 from treadle.cli.work_table import as_text, display
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.json_text import encode_json
-from treadle.model_choice import from_anywhere
-from treadle.plain import plain
-from treadle.redaction import Redactor
-from treadle.run_queue import DEFAULT_QUEUE
-from treadle.runtime import Runtime
+from treadle.journal.queue import DEFAULT_QUEUE
+from treadle.runtime.model_choice import from_anywhere
+from treadle.runtime.runtime import Runtime
 from treadle.types import Limits, Settings
-from treadle.work.batch import Terms
-from treadle.work.crew import Crew, begin
-from treadle.work.logbook import Logbook, find_batch
-from treadle.work.markdown import markdown
-from treadle.work.prompts import lines_of, prompts_of
-from treadle.work.report import Report
 
 LIMITS = {"max_turns": "turns", "max_tool_calls": "tool_calls", "max_tokens": "tokens", "max_cost": "cost_usd", "timeout": "seconds"}
 

@@ -16,17 +16,17 @@ from typing import Protocol
 import anyio
 from typing_extensions import override
 
-from treadle import events
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import cut, one_line
+from treadle._internal.units import count, lasting, money, tokens
+from treadle.apps.batch.batch import Batch
+from treadle.apps.batch.markdown import changes, gates_passed, verdict
+from treadle.apps.batch.report import Report, Row
 from treadle.cli.exits import silence
 from treadle.cli.terminal import Ink, Style, table, width
-from treadle.events import Event
-from treadle.plain import cut, one_line
-from treadle.redaction import Redactor
+from treadle.messages import events
+from treadle.messages.events import Event
 from treadle.types import Outcome
-from treadle.units import count, lasting, money, tokens
-from treadle.work.batch import Batch
-from treadle.work.markdown import changes, gates_passed, verdict
-from treadle.work.report import Report, Row
 
 FRAME_S = 0.1
 LINES_MOST = 12

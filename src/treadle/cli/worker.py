@@ -1,4 +1,4 @@
-"""`treadle worker`: drives runs that wait in queues. What a worker does with them is treadle.worker's, what delivers them an engine's. Entry: `worker`."""
+"""`treadle worker`: drives runs that wait in queues. What a worker does with them is treadle.workers.worker's, what delivers them an engine's. Entry: `worker`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import count, lasting
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
@@ -21,16 +23,14 @@ from treadle.cli.run_options import permission_options
 from treadle.cli.worker_lines import Told
 from treadle.config.readers import split_address
 from treadle.errors import AgentError, ErrorKind
-from treadle.plain import one_line
 from treadle.types import SLOTS_MAX
-from treadle.units import count, lasting
 
 if TYPE_CHECKING:
     from treadle.config import Config
-    from treadle.engine import Engine
-    from treadle.journal import Journal
-    from treadle.runtime import Runtime
-    from treadle.worker import Worker
+    from treadle.journal.engine import Engine
+    from treadle.journal.journal import Journal
+    from treadle.runtime.runtime import Runtime
+    from treadle.workers.worker import Worker
 
 ENGINES: Final = ("local", "dbos")
 HOST_MOST: Final = 80
@@ -68,10 +68,10 @@ def worker(**options: Any) -> None:
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
+    from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import journal_url  # noqa: PLC0415  likewise
     from treadle.cli.logs import log_to_stderr  # noqa: PLC0415  likewise
     from treadle.config import load  # noqa: PLC0415  likewise
-    from treadle.redaction import Redactor  # noqa: PLC0415  likewise
 
     flags = {"--allow": options["allow"] or None, "--network": options["network"], "--no-sandbox": options["no_sandbox"]}
     with failing():
@@ -134,7 +134,7 @@ async def _work(config: Config, wish: _Wish, tell: Told) -> None:
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import open_runtime, shown_url  # noqa: PLC0415  likewise
     from treadle.cli.worker_agents import Agents  # noqa: PLC0415  likewise
-    from treadle.worker import Worker  # noqa: PLC0415  likewise
+    from treadle.workers.worker import Worker  # noqa: PLC0415  likewise
 
     async with _engine(wish) as engine, open_runtime(config, wish.url, hooks=module_hooks(config), unattended=True) as runtime:
         agents = Agents(config, runtime, wish.flags)
@@ -186,7 +186,7 @@ def _metrics(wish: _Wish, working: Worker, runtime: Runtime, tell: Told) -> Gene
     if wish.metrics is None:
         yield None
         return
-    from treadle.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only where somebody asks for it
+    from treadle.events.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only where somebody asks for it
 
     tell.metrics = WorkerMetrics(working, QueueDepths(runtime.journal.queue), lambda: getattr(runtime.journal, "renewals_missed", 0))
     with served(tell.metrics, *wish.metrics) as address:
@@ -199,7 +199,7 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
     if wish.engine == "local":
         yield None
         return
-    from treadle.engines.dbos import DbosEngine  # noqa: PLC0415  it needs an extra
+    from treadle.workers.engines.dbos import DbosEngine  # noqa: PLC0415  it needs an extra
 
     async with DbosEngine.open(wish.url) as engine:
         yield engine

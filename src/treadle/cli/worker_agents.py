@@ -17,11 +17,11 @@ from treadle.config.workspace import narrower
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
-    from treadle.agent import Agent
+    from treadle.agents.agent import Agent
+    from treadle.agents.definitions import Catalog
     from treadle.config.values import Schedule
-    from treadle.definitions import Catalog
-    from treadle.journal import RunInfo
-    from treadle.runtime import Runtime
+    from treadle.journal.journal import RunInfo
+    from treadle.runtime.runtime import Runtime
 
 
 class Agents:
@@ -54,11 +54,11 @@ class Agents:
         if name in self._runtime.agents:
             return
         if name == ASSISTANT:
-            from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools
+            from treadle.agents.coding import coding_agent  # noqa: PLC0415  it brings the tools
 
             self._runtime.agents.register(replace(coding_agent(self._config, Path.cwd()).agent, limits=self._config.limits))
             return
-        from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
+        from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
         chosen = make(self._config, Catalog(self._config, Path.cwd()), name)
         for agent in (*chosen.others, replace(chosen.agent, limits=chosen.limits)):

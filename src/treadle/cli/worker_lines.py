@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treadle._internal.terminal_text import one_line, plain
 from treadle.errors import AgentError
-from treadle.plain import one_line, plain
 
 if TYPE_CHECKING:
-    from treadle.agent import Agent
+    from treadle._internal.redaction import Redactor
+    from treadle.agents.agent import Agent
     from treadle.cli.worker_agents import Agents
-    from treadle.events import Event
-    from treadle.journal import RunInfo
-    from treadle.redaction import Redactor
-    from treadle.runtime import Runtime
-    from treadle.telemetry.workers import WorkerMetrics
+    from treadle.events.telemetry.workers import WorkerMetrics
+    from treadle.journal.journal import RunInfo
+    from treadle.messages.events import Event
+    from treadle.runtime.runtime import Runtime
 
 
 class Told:
@@ -60,7 +60,7 @@ class Told:
     def put(self, event: Event) -> None:
         """Of the hub."""
         from treadle.cli.render import summary  # noqa: PLC0415  as in worker.py
-        from treadle.events import RunEnd  # noqa: PLC0415  likewise
+        from treadle.messages.events import RunEnd  # noqa: PLC0415  likewise
         from treadle.types import Outcome  # noqa: PLC0415  likewise
 
         if isinstance(event, RunEnd) and (agent := self._under_way.pop(event.run_id, None)) is not None:

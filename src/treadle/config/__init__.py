@@ -5,6 +5,7 @@ which source wins (layers.py), and a program's own (given.py). Nothing here prin
 
 from __future__ import annotations
 
+from treadle._internal.redaction import Secret as Secret
 from treadle.config.endpoint import Endpoint as Endpoint
 from treadle.config.given import completed as completed
 from treadle.config.layers import FLAGS as FLAGS
@@ -24,4 +25,3 @@ from treadle.config.values import Models as Models
 from treadle.config.values import Origin as Origin
 from treadle.config.values import Price as Price
 from treadle.config.values import Provider as Provider
-from treadle.redaction import Secret as Secret

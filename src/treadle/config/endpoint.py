@@ -1,6 +1,6 @@
 """How a provider is reached: address, key, headers. Which of several keys counts, and what to do where there is none.
 
-Connections are providers/http.py's; the settings come from layers.py. Entry: `reach`.
+Connections are models/providers/http.py's; the settings come from layers.py. Entry: `reach`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias
 import msgspec
 from typing_extensions import override
 
-from treadle.abilities import Abilities
+from treadle._internal.redaction import Redactor, Secret
 from treadle.config.keys import VENDORS
 from treadle.config.readers import Wrong, base_url, credential
 from treadle.errors import AgentError
-from treadle.redaction import Redactor, Secret
+from treadle.messages.model_profile import Abilities
 
 CredentialField: TypeAlias = Literal["api_key", "auth_token"]
 

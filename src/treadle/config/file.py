@@ -11,7 +11,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from treadle import held_files
+from treadle._internal import held_files
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Hosts that commands may reach: how `permissions.network` writes them, which ones `default` stands for, and what they match.
 
-Addresses are checked after resolution, by the proxy (sandboxes/proxy.py). Entry: `HostList`, `host_entry`.
+Addresses are checked after resolution, by the proxy (policy/sandboxes/proxy.py). Entry: `HostList`, `host_entry`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from treadle._internal.wildcards import wildcards
 from treadle.config.readers import Wrong
-from treadle.wildcards import wildcards
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from treadle._internal.redaction import Secret
 from treadle.config.hosts import network
 from treadle.config.readers import (
     Reader,
@@ -56,7 +57,6 @@ from treadle.config.readers import (
     yes_or_no,
 )
 from treadle.config.workspace import CLOSED, TIGHT_TO_LOOSE, UNKNOWN_YET, Rule, free, lower, narrower, own_provider, tighter
-from treadle.redaction import Secret
 from treadle.types import Effort, ServiceTier
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ ABILITIES: dict[str, Schema] = {
     "structured_output": Key(one_of("native", "tool", "prompt")),
     "structured_with_tools": Key(yes_or_no),
 }
-"""Of a model, as abilities.py has them."""
+"""Of a model, as model_profile.py has them."""
 
 SCHEMA: dict[str, Schema] = {
     "provider": Key(text, free),

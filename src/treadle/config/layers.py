@@ -14,6 +14,7 @@ from typing import cast
 
 import msgspec
 
+from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.keys import VENDORS, Found, KeyPath, dotted, find_key, read_settings, read_value, refusal, shown
@@ -22,7 +23,6 @@ from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import DEFAULT, DEFAULT_QUEUE, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError
-from treadle.redaction import Redactor, Secret, in_url, names_a_secret
 
 PROBLEMS_MAX = 20
 """Told at once; the rest is counted."""

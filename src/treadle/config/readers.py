@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from treadle.config.rules import BadRule, parse_rule
 from treadle.errors import ErrorKind
-from treadle.rules import BadRule, parse_rule
 from treadle.types import SLOTS_MAX, Effort, HostedTool
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from enum import Enum, StrEnum
 from pathlib import Path, PurePosixPath
 from typing import cast
 
+from treadle._internal.file_lock import take
 from treadle.config.file import Broken, read_text, write_text
 from treadle.config.places import CONFIG_NAME, FOLDER, Project
 from treadle.errors import AgentError
-from treadle.file_lock import take
 
 STORE_NAME = "trust.json"
 VERSION = 1

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 from typing_extensions import override
 
+from treadle._internal.json_text import met
+from treadle._internal.redaction import Redactor, Secret
 from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
 from treadle.config.keys import STAND_INS, VENDORS, KeyPath, dotted
 from treadle.config.readers import ALIASES, likely_name, nearest
 from treadle.errors import AgentError
-from treadle.json_text import met
-from treadle.redaction import Redactor, Secret
 from treadle.types import CacheLife, Effort, HostedTool, Limits, Mode, ServiceTier, Settings, Thinking
 
 

@@ -18,8 +18,8 @@ from sqlalchemy import delete, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from treadle.database.database import Database
-from treadle.database.tables import Account, Login, new_row_id
+from treadle.service.database.database import Database
+from treadle.service.database.tables import Account, Login, new_row_id
 from treadle.service.passwords import Passwords
 from treadle.service.tokens import REFRESH_DAYS, Tokens
 from treadle.service.totals import Totals

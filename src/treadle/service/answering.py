@@ -1,6 +1,6 @@
 """A message of a person, driven to its stored reply. Whoever asked may be gone by then.
 
-Not here: routes (chat.py), what the task assistant does (tasks/runner.py). Entry: `ask`, `answer`.
+Not here: routes (chat.py), what the task assistant does (apps/assistant/runner.py). Entry: `ask`, `answer`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final
 import anyio
 from sqlmodel import Session
 
-from treadle.database.scope import Scope
+from treadle._internal.terminal_text import plain
+from treadle.apps.assistant.agent import NAME
+from treadle.apps.assistant.context import AgentContext
+from treadle.apps.assistant.replies import UNCLEAR
+from treadle.apps.assistant.runner import TimedOut
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import RunEnd
-from treadle.plain import plain
+from treadle.messages.events import RunEnd
 from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.database.scope import Scope
 from treadle.service.limits import Spending, measurable
 from treadle.service.live import LiveRun, Reply
 from treadle.service.problems import TROUBLE, Problem, not_found
 from treadle.service.running import is_elsewhere
 from treadle.service.sse import said
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
-from treadle.tasks.context import AgentContext
-from treadle.tasks.replies import UNCLEAR
-from treadle.tasks.runner import TimedOut
 from treadle.types import Outcome, new_id
 
 logger = logging.getLogger("treadle.service")

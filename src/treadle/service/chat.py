@@ -16,12 +16,12 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import LATE, ask, busy, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import Asked, ConversationStore, Unsettled
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.following import follow
 from treadle.service.forms import Id, Words, problems
 from treadle.service.limits import Spending

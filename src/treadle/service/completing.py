@@ -18,16 +18,19 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive
 
-from treadle.agent import Agent
-from treadle.database.scope import Scope
+from treadle._internal.terminal_text import plain
+from treadle.agents.agent import Agent
+from treadle.apps.assistant.agent import NAME
+from treadle.apps.assistant.context import AgentContext
+from treadle.apps.assistant.runner import ReplyStream
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import RunEnd
-from treadle.message import Message
-from treadle.metrics import RunMetrics
-from treadle.plain import plain
-from treadle.run_stream import RunStream
+from treadle.messages.events import RunEnd
+from treadle.messages.message import Message
+from treadle.messages.metrics import RunMetrics
+from treadle.runtime.run_stream import RunStream
 from treadle.service.answering import LATE
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
 from treadle.service.fan_out import BEAT, HEARTBEAT_S
 from treadle.service.limits import Spending, measurable
 from treadle.service.live import LiveRun
@@ -35,9 +38,6 @@ from treadle.service.problems import Problem, unavailable
 from treadle.service.running import CANNOT_RUN, finish, info_of, served_agent
 from treadle.service.sse import EventStream, until_gone
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
-from treadle.tasks.context import AgentContext
-from treadle.tasks.runner import ReplyStream
 from treadle.types import Limits, Outcome, new_id
 
 Running: TypeAlias = RunStream[Any] | ReplyStream

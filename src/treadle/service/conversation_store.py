@@ -13,12 +13,12 @@ from typing import Any, Final, cast
 from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
-from treadle.database.guard import insert_row
-from treadle.database.scope import Scope
-from treadle.database.tables import ChatMessage, Confirmation, Conversation, ServedRun, new_row_id
-from treadle.tasks import confirmations
-from treadle.tasks.confirmations import Answered
-from treadle.tasks.context import MessageHistory
+from treadle.apps.assistant import confirmations
+from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.context import MessageHistory
+from treadle.service.database.guard import insert_row
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ChatMessage, Confirmation, Conversation, ServedRun, new_row_id
 from treadle.types import now
 
 HISTORY_MOST: Final = 20

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
-from treadle.database.tables import ChatMessage, Conversation
 from treadle.service.chat import CallOfReply
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.tables import ChatMessage, Conversation
 from treadle.service.forgetting import forget
 from treadle.service.forms import InPath, Moment, problems
 from treadle.service.problems import not_found

@@ -20,16 +20,16 @@ from anyio import lowlevel
 from anyio.abc import TaskGroup
 from sqlmodel import Session
 
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
+from treadle.apps.assistant.agent import NAME
+from treadle.apps.assistant.view import ReplyView
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ChildStart, Event, ToolCallEnd
+from treadle.messages.events import ChildStart, Event, ToolCallEnd
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.fan_out import Frame, Position
 from treadle.service.live import LiveRun, Reply
 from treadle.service.sse import frame_of, position_of, said
-from treadle.tasks.agent import NAME
-from treadle.tasks.view import ReplyView
 
 if TYPE_CHECKING:
     from treadle.service.state import Service

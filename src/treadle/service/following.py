@@ -13,17 +13,17 @@ import anyio
 import msgspec
 from starlette.responses import Response
 
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
+from treadle.apps.assistant.agent import NAME
+from treadle.apps.assistant.view import ReplyView
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import Event, RunEnd, ToolCallStart
+from treadle.messages.events import Event, RunEnd, ToolCallStart
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import DEPTH_MOST, reply_of
 from treadle.service.fan_out import Frame, Position, Reader
 from treadle.service.live import Reply
 from treadle.service.sse import EventStream, frame_of, position_of, said
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
-from treadle.tasks.view import ReplyView
 
 
 class Subscribed(NamedTuple):

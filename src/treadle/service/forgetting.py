@@ -13,11 +13,11 @@ from typing import Final
 import anyio
 from sqlmodel import Session
 
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
 from treadle.errors import AgentError
 from treadle.service.answering import busy
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.problems import not_found
 from treadle.service.queueing import BEGINS_S
 from treadle.service.running import info_of

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final
 from fastapi import Path
 from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
+from treadle.apps.assistant.fields import DESCRIPTION_CHARS, TITLE_CHARS, due_of
 from treadle.errors import AgentError
 from treadle.service.bodies import NO_NUL
-from treadle.tasks.fields import DESCRIPTION_CHARS, TITLE_CHARS, due_of
 
 _INVISIBLE: Final = (
     r"\u0000-\u0020\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"

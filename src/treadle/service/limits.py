@@ -18,15 +18,15 @@ from sqlalchemy import bindparam, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from treadle.agent import Agent
+from treadle.agents.agent import Agent
 from treadle.config.values import Service as ServiceSettings
-from treadle.database.database import Database
-from treadle.database.guard import insert_row
-from treadle.database.scope import Scope
-from treadle.database.tables import Spent, new_row_id
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import Journal
-from treadle.metrics import RunMetrics
+from treadle.journal.journal import Journal
+from treadle.messages.metrics import RunMetrics
+from treadle.service.database.database import Database
+from treadle.service.database.guard import insert_row
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
 from treadle.service.totals import Share, Totals, until_tomorrow_s
 from treadle.service.windows import Window, network_of
@@ -34,7 +34,7 @@ from treadle.types import Limits as RunLimits
 from treadle.types import now
 
 if TYPE_CHECKING:
-    from treadle.runtime import Runtime
+    from treadle.runtime.runtime import Runtime
     from treadle.service.metrics import Metrics
 
 MINUTE_S = 60.0

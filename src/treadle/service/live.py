@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from treadle.asking import ApprovalRequest, Approve, Deny, Unanswered
-from treadle.database.scope import Scope
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ErrorRaised, Event, OutputReady, RunEnd, ToolCallEnd, TurnEnd
+from treadle.messages.events import ErrorRaised, Event, OutputReady, RunEnd, ToolCallEnd, TurnEnd
+from treadle.service.database.scope import Scope
 from treadle.service.fan_out import Channels, Frame, Position, Reader
 from treadle.service.problems import TROUBLE
 from treadle.service.sse import frame_of, said
+from treadle.tools.approval import ApprovalRequest, Approve, Deny, Unanswered
 
 logger = logging.getLogger("treadle.service")
 

@@ -1,4 +1,4 @@
-"""`/mcp`: the task tools over streamable HTTP, for whoever brings a token. What they do is tasks/over_mcp.py's.
+"""`/mcp`: the task tools over streamable HTTP, for whoever brings a token. What they do is apps/assistant/over_mcp.py's.
 
 The SDK is imported, and its sessions begin, with the first request that has a token: a service that nobody asks over MCP pays nothing for it.
 Host and Origin were judged before (hosts.py). Entry: `McpEndpoint`.
@@ -18,8 +18,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from treadle.database.scope import Identity
 from treadle.errors import AgentError
+from treadle.service.database.scope import Identity
 from treadle.service.problems import Problem, problem_response, too_many, unauthorized, unavailable
 from treadle.service.signed_in import Visitor, opened_by, verified
 from treadle.service.state import Service
@@ -195,7 +195,7 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  likewise
 
-    from treadle.tasks.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
+    from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
 
     return StreamableHTTPSessionManager(
         tasks_over_mcp(service.tools, identity_of).sdk,

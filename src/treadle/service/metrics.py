@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from treadle.telemetry.workers import QueueDepths
+from treadle.events.telemetry.workers import QueueDepths
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 30)

@@ -15,9 +15,9 @@ from typing import Final
 import anyio
 from sqlmodel import Session, col, select
 
-from treadle.database.database import Database
-from treadle.database.tables import Login
 from treadle.errors import AgentError
+from treadle.service.database.database import Database
+from treadle.service.database.tables import Login
 from treadle.types import now
 
 logger = logging.getLogger("treadle.service")

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.responses import Response
 
+from treadle.apps.assistant.agent import NAME
 from treadle.service.bodies import Body
 from treadle.service.completing import Completion, completed, completed_stream
 from treadle.service.forms import Line, Words, problems
@@ -22,7 +23,6 @@ from treadle.service.running import served_agent
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 

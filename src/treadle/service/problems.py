@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from treadle._internal.terminal_text import one_line
 from treadle.errors import AgentError, ErrorKind
-from treadle.plain import one_line
 
 logger = logging.getLogger("treadle.service")
 

@@ -1,6 +1,6 @@
 """Runs of served agents that are put into a queue, for workers to drive: how one gets there, what it has taken, and a person's answers to its calls.
 
-Not here: the queue itself (run_queue.py), runs that are driven by the service (running.py). Entry: `queued`, `account`, `wake`.
+Not here: the queue itself (queue.py), runs that are driven by the service (running.py). Entry: `queued`, `account`, `wake`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlmodel import Session
 
-from treadle.agent import Agent
-from treadle.asking import Approve, Deny
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
+from treadle.agents.agent import Agent
+from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import RunInfo
+from treadle.journal.journal import RunInfo
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.limits import Spending, measurable, taken
 from treadle.service.problems import Problem, too_many
 from treadle.service.totals import Share
-from treadle.tasks.agent import NAME
+from treadle.tools.approval import Approve, Deny
 from treadle.types import now
 
 BEGINS_S: Final = 40.0

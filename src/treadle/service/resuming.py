@@ -14,18 +14,18 @@ from typing import Final
 import anyio
 from sqlmodel import Session, col, select
 
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import Account, ServedRun
+from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import start, store
 from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import Account, ServedRun
 from treadle.service.limits import Spending
 from treadle.service.live import LiveRun, Reply
 from treadle.service.problems import TROUBLE, Problem
 from treadle.service.queueing import BEGINS_S, settled
 from treadle.service.running import go_on, info_of
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
 from treadle.types import now
 
 logger = logging.getLogger("treadle.service")

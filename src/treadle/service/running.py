@@ -13,15 +13,14 @@ from typing import Any, Final
 import anyio
 from sqlmodel import Session
 
-from treadle.agent import Agent
-from treadle.asking import Approve, Deny
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ApprovalRequested, ApprovalResolved, Event
-from treadle.journal import RunInfo
-from treadle.run_stream import RunStream
+from treadle.journal.journal import RunInfo
+from treadle.messages.events import ApprovalRequested, ApprovalResolved, Event
+from treadle.runtime.run_stream import RunStream
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import AT_ONCE, DEPTH_MOST
 from treadle.service.following import of_tree
 from treadle.service.limits import Spending, beyond, measurable, taken
@@ -29,6 +28,7 @@ from treadle.service.live import Decision, LiveRun
 from treadle.service.problems import Problem
 from treadle.service.queueing import queued, reserve_again, wake
 from treadle.service.state import Service
+from treadle.tools.approval import Approve, Deny
 from treadle.types import Limits, new_id
 
 LETS_GO_S: Final = 5.0

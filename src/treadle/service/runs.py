@@ -16,15 +16,15 @@ from pydantic.json_schema import SkipJsonSchema
 from sqlmodel import Session
 from starlette.responses import Response
 
-from treadle.asking import Approve, Deny
-from treadle.database.scope import Scope
-from treadle.database.tables import ServedRun
+from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import RunEnd
-from treadle.metrics import RunTotals
+from treadle.messages.events import RunEnd
+from treadle.messages.metrics import RunTotals
 from treadle.service.answering import ask, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.following import events_so_far, follow
 from treadle.service.forms import Data, Id, InPath, Line, Moment, Words, problems
 from treadle.service.problems import Problem, not_found, unavailable
@@ -34,7 +34,7 @@ from treadle.service.running import CANNOT_RUN, decide, info_of, open_calls, ser
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE, POSITION_PATTERN, position_of
 from treadle.service.state import Service
-from treadle.tasks.agent import NAME
+from treadle.tools.approval import Approve, Deny
 from treadle.types import Usage
 
 LISTED_MOST: Final = 100

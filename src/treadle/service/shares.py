@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import RunInfo, RunStatus
+from treadle.journal.journal import RunInfo, RunStatus
 from treadle.service.limits import Spending, taken
 from treadle.service.resuming import of_whom, settle
 from treadle.service.totals import RESERVED_S

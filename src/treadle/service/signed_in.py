@@ -16,9 +16,9 @@ from sqlmodel import Session, col, select
 from starlette.requests import Request
 from starlette.types import Scope as ScopeOfRequest
 
-from treadle.database.scope import Identity, Scope
-from treadle.database.tables import Login
 from treadle.service.border import ANSWER
+from treadle.service.database.scope import Identity, Scope
+from treadle.service.database.tables import Login
 from treadle.service.problems import unauthorized
 from treadle.service.state import Service
 from treadle.types import now

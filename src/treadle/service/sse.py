@@ -14,7 +14,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from treadle.events import DELTAS, Event, ToolProgress
+from treadle.messages.events import DELTAS, Event, ToolProgress
 from treadle.service.fan_out import Frame, Position
 
 MEDIA_TYPE: Final = "text/event-stream"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from treadle.config import Config
-from treadle.database.database import Database
-from treadle.model import Model
-from treadle.runtime import Runtime
+from treadle.events.telemetry.workers import QueueDepths
+from treadle.models.model import Model
+from treadle.runtime.runtime import Runtime
 from treadle.service.accounts import Accounts
 from treadle.service.attempts import Attempts
+from treadle.service.database.database import Database
 from treadle.service.elsewhere import Elsewhere
 from treadle.service.limits import Limits
 from treadle.service.live import LiveRuns
@@ -21,12 +22,11 @@ from treadle.service.metrics import Metrics
 from treadle.service.open_streams import OpenStreams
 from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
-from treadle.telemetry.workers import QueueDepths
 from treadle.types import now
 
 if TYPE_CHECKING:
-    from treadle.tasks.runner import AgentRunner
-    from treadle.tasks.server import MCPToolServer
+    from treadle.apps.assistant.runner import AgentRunner
+    from treadle.apps.assistant.server import MCPToolServer
 
 
 class Service:
@@ -79,8 +79,8 @@ class Service:
 
     async def __aenter__(self) -> Self:
         """Raises AgentError where the database or the journal cannot be used."""
-        from treadle.tasks.runner import AgentRunner  # noqa: PLC0415  with the tools, what an application needs last
-        from treadle.tasks.server import MCPToolServer  # noqa: PLC0415  likewise
+        from treadle.apps.assistant.runner import AgentRunner  # noqa: PLC0415  with the tools, what an application needs last
+        from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  likewise
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.database)

@@ -10,10 +10,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from treadle.database.scope import Scope
-from treadle.database.tables import Task
+from treadle.apps.assistant.fields import Priority, as_data
+from treadle.apps.assistant.store import TaskStore, Wanted
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.bodies import Body
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import Task
 from treadle.service.following import subscribe
 from treadle.service.forms import Day, Description, InPath, Line, Title, problems
 from treadle.service.live import TASKS_CHANGED, tasks_of
@@ -21,8 +23,6 @@ from treadle.service.problems import Problem, not_found
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE, EventStream
 from treadle.service.state import Service
-from treadle.tasks.fields import Priority, as_data
-from treadle.tasks.store import TaskStore, Wanted
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from sqlalchemy import bindparam, delete, func, insert, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from treadle.agent import Agent
-from treadle.assembly import DEFAULT_LIMITS
+from treadle.agents.agent import Agent
 from treadle.config.values import ServiceTotals
-from treadle.database.tables import Account, Reserved, SpentByAll
+from treadle.runtime.assembly import DEFAULT_LIMITS
+from treadle.service.database.tables import Account, Reserved, SpentByAll
 from treadle.service.problems import Problem, unavailable
 from treadle.types import Limits, now
 

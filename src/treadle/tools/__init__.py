@@ -1,0 +1,11 @@
+"""Tools: the contract, and what every implementation needs. Built-in tools are in builtin/, functions in function/, MCP servers in mcp/.
+
+tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
+approval.py      the question a person answers about one call
+confinement.py   the contract of a sandbox for commands
+failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome
+truncate.py      how much of an output the model sees
+spill.py         files for outputs that are too long for the model
+file_history.py  file contents before tools changed them
+subagent.py      an agent as a tool of another agent
+"""

@@ -21,14 +21,14 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, Container, Dimension, HSplit, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from treadle.asking import ApprovalRequest
-from treadle.plain import cut, one_line, wrapped
+from treadle._internal.terminal_text import cut, one_line, wrapped
+from treadle._internal.units import count
+from treadle.tools.approval import ApprovalRequest
 from treadle.tui import differences
 from treadle.tui.drawing import Drawing
 from treadle.tui.preview import Difference, Patch, Preview, Words
 from treadle.tui.slot import Answered, Line
 from treadle.tui.theme import Theme
-from treadle.units import count
 
 DEAF_S: Final = 0.5
 PREVIEW_LINES: Final = 24

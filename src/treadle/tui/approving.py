@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from treadle.approvals import for_always
-from treadle.asking import ApprovalRequest, Approve, Deny
 from treadle.config import home
 from treadle.config.places import CONFIG_NAME
 from treadle.errors import AgentError
+from treadle.policy.approvals import for_always
+from treadle.tools.approval import ApprovalRequest, Approve, Deny
 from treadle.tui.approval import Approval, Around
 from treadle.tui.blocks import Asked
 from treadle.tui.preview import preview_of

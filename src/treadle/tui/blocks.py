@@ -13,13 +13,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from treadle.plain import one_line, plain
+from treadle._internal.terminal_text import one_line, plain
+from treadle._internal.units import count, lasting
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
 from treadle.tui.preview import Difference, Patch, Preview
 from treadle.tui.theme import Glyphs
-from treadle.units import count, lasting
 
 BODY_LINES: Final = 10
 SAID_LINES: Final = 12

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
-from treadle.plain import one_line
-from treadle.todos import TOOL, progress, written
-from treadle.tools.patches import PATCH, named_paths
+from treadle._internal.terminal_text import one_line
+from treadle.messages.todos import TOOL, progress, written
+from treadle.tools.builtin.patches import PATCH, named_paths
 
 TARGET_CHARS: Final = 400
 

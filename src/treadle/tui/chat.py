@@ -18,12 +18,12 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from rich.console import RenderableType
 
-from treadle import events
+from treadle._internal.terminal_text import one_line
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.model_choice import from_anywhere
-from treadle.plain import one_line
-from treadle.runtime import Runtime
+from treadle.messages import events
+from treadle.runtime.model_choice import from_anywhere
+from treadle.runtime.runtime import Runtime
 from treadle.tui.acting import Acting
 from treadle.tui.approving import Approving
 from treadle.tui.blocks import Block, Drawn, Notice, Said

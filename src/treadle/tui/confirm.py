@@ -11,7 +11,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEve
 from prompt_toolkit.layout import Container, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from treadle.plain import plain, wrapped
+from treadle._internal.terminal_text import plain, wrapped
 from treadle.tui.slot import Answered, Line
 from treadle.tui.theme import Theme
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treadle.agent import Agent
-from treadle.asking import Approver
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.events import Event
-from treadle.journal import RunInfo
-from treadle.message import Message, Part
-from treadle.result import RunResult
-from treadle.run_stream import RunStream
-from treadle.runtime import Runtime
-from treadle.session_store import SessionInfo
+from treadle.journal.journal import RunInfo
+from treadle.journal.sessions import SessionInfo
+from treadle.messages.events import Event
+from treadle.messages.message import Message, Part
+from treadle.messages.result import RunResult
+from treadle.runtime.run_stream import RunStream
+from treadle.runtime.runtime import Runtime
+from treadle.tools.approval import Approver
 from treadle.types import Limits, Mode, Settings, new_id
 
 

@@ -1,6 +1,6 @@
 """What changed in a file, for a person: line numbers, what was taken and what came, and which words; side by side where there is room.
 
-Not here: how texts are compared (tools/difference.py). Entry: `drawn`, `drawn_patch`.
+Not here: how texts are compared (tools/builtin/difference.py). Entry: `drawn`, `drawn_patch`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rich.segment import Segment
 from rich.text import Text
 from typing_extensions import override
 
-from treadle.plain import plain
-from treadle.tools.difference import difference
+from treadle._internal.terminal_text import plain
+from treadle.tools.builtin.difference import difference
 from treadle.tui.drawing import LaidOut, Line
 from treadle.tui.highlighting import highlighted, language_of
 from treadle.tui.wording import chopped, columns, filled, segments

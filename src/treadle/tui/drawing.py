@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme as RichTheme
 
-from treadle.plain import encodable, plain
+from treadle._internal.terminal_text import encodable, plain
 from treadle.tui.theme import STYLES, Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4

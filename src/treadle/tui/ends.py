@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from treadle.events import ErrorInfo, RunEnd
-from treadle.plain import plain
+from treadle._internal.terminal_text import plain
+from treadle.messages.events import ErrorInfo, RunEnd
 from treadle.types import Outcome
 
 _WORDS: Final[Mapping[Outcome, str]] = {

@@ -134,7 +134,7 @@ def _from_git(cwd: Path, secrets: Collection[str]) -> list[str] | None:
     """None outside a repository, and where git cannot be asked."""
     if not any(os.path.lexists(folder / ".git") for folder in (cwd, *cwd.parents)):
         return None
-    from treadle.environment import child_environment, path_outside  # noqa: PLC0415  the first frame needs neither
+    from treadle._internal.environment import child_environment, path_outside  # noqa: PLC0415  the first frame needs neither
 
     environment = {name: value for name, value in child_environment(secrets).items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")}
     program = shutil.which("git", path=path_outside(environment.get("PATH"), cwd))
@@ -149,7 +149,7 @@ def _from_git(cwd: Path, secrets: Collection[str]) -> list[str] | None:
 
 
 def _walked(cwd: Path) -> Iterator[str]:
-    from treadle.tools.walk import walk  # noqa: PLC0415  most projects are repositories
+    from treadle.tools.builtin.walk import walk  # noqa: PLC0415  most projects are repositories
 
     try:
         yield from (found.path for found in walk(str(cwd)))

@@ -1,6 +1,6 @@
 """Back to before an earlier prompt: which there are, how files are put back, and where the next words go.
 
-What was said stays in its own conversation, and the next words begin a new one. Putting files back is undoing.py's; which prompt is meant is said by
+What was said stays in its own conversation, and the next words begin a new one. Putting files back is undo.py's; which prompt is meant is said by
 `/undo` and pickers/points.py. Entry: `prompts`, `put_files_back`, `go_back_before`.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import count
 from treadle.errors import AgentError
-from treadle.journal import Journal, RunInfo
-from treadle.message import TextPart
-from treadle.plain import one_line
+from treadle.journal.journal import Journal, RunInfo
+from treadle.messages.message import TextPart
+from treadle.runtime.undo import Left, Rewound, undone_since
 from treadle.tui.calling import calling
 from treadle.tui.commands.files import shown_path
 from treadle.tui.confirm import confirm
-from treadle.undoing import Left, Rewound, undone_since
-from treadle.units import count
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

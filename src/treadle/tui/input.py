@@ -22,7 +22,7 @@ from prompt_toolkit.layout import BufferControl, Dimension, Window
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from typing_extensions import override
 
-from treadle.plain import cut, plain
+from treadle._internal.terminal_text import cut, plain
 from treadle.tui.theme import Theme
 
 PASTE_LINES: Final = 10

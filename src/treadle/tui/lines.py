@@ -22,8 +22,8 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import DummyOutput
 from typing_extensions import override
 
+from treadle._internal.terminal_text import encodable, plain
 from treadle.errors import AgentError
-from treadle.plain import encodable, plain
 from treadle.tui.blocks import Block, Said
 from treadle.tui.chat import Chat, Open
 from treadle.tui.commands.own import own_commands

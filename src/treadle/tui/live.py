@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from treadle.todos import Todo
+from treadle.messages.todos import Todo
 from treadle.tui.calling import Calling
 
 ACTIVITIES_MAX: Final = 5

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 from typing_extensions import override
 
-from treadle.plain import plain
+from treadle._internal.terminal_text import plain
 from treadle.tui.drawing import LaidOut, Line
 from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, Piece, Within, insides, is_blank
 from treadle.tui.highlighting import highlighted

@@ -1,6 +1,6 @@
 """Files that a person names in what they say, like `@src/app.py:10-20`: they go along with it. Entry: `parts_of`.
 
-Which names are offered while one types is suggestions.py's; a file as a part of a prompt is attaching.py's.
+Which names are offered while one types is suggestions.py's; a file as a part of a prompt is attachments.py's.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from treadle.attaching import as_text, attachment, content, media_type
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import count, size
 from treadle.errors import AgentError
-from treadle.message import Part, TextPart
-from treadle.plain import one_line
-from treadle.units import count, size
+from treadle.messages.attachments import as_text, attachment, content, media_type
+from treadle.messages.message import Part, TextPart
 
 TEXT_BYTES_MAX: Final = 200_000
 """What is larger is only named: the model reads the parts that it needs."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from typing_extensions import override
 
-from treadle.plain import one_line
+from treadle._internal.terminal_text import one_line
 
 
 class _Teller(logging.Handler):

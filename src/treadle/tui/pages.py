@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from treadle.plain import plain
+from treadle._internal.terminal_text import plain
 from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
 from treadle.tui.drawing import Drawing
 from treadle.tui.slot import Line

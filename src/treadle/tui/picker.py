@@ -18,7 +18,7 @@ from prompt_toolkit.layout import BufferControl, Container, HSplit, UIContent, U
 from prompt_toolkit.layout.controls import FormattedTextControl
 from typing_extensions import override
 
-from treadle.plain import columns, cut, one_line, plain, wrapped
+from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
 from treadle.tui.matching import Matching
 from treadle.tui.screen import Screen
 from treadle.tui.slot import Answered, Line

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never, cast
 
-from treadle.held_files import read_checked
-from treadle.plain import revealed
-from treadle.tooling import ToolFailed
-from treadle.tools.difference import is_too_much
-from treadle.tools.patches import PATCH, FileChange, patch
-from treadle.tools.text import Document
+from treadle._internal.held_files import read_checked
+from treadle._internal.terminal_text import revealed
+from treadle.tools.builtin.difference import is_too_much
+from treadle.tools.builtin.patches import PATCH, FileChange, patch
+from treadle.tools.builtin.text import Document
+from treadle.tools.tool import ToolFailed
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
@@ -94,7 +94,7 @@ def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
 
 def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
     """None where it cannot be read, or does not fit its files: then it is shown as it was said."""
-    from treadle.tools.apply_patch import ApplyPatch  # noqa: PLC0415  most calls are of other tools
+    from treadle.tools.builtin.apply_patch import ApplyPatch  # noqa: PLC0415  most calls are of other tools
 
     try:
         changes = ApplyPatch().parse(json.dumps(given)).changes

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from treadle.plain import columns, cut, one_line
+from treadle._internal.terminal_text import columns, cut, one_line
+from treadle._internal.units import lasting
 from treadle.tui.live import ACTIVITIES_MAX, Activity, Live
 from treadle.tui.status import Status
 from treadle.tui.theme import Theme
-from treadle.units import lasting
 
 if TYPE_CHECKING:
     from treadle.tui.drawing import Drawing

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import ago, count, local
 from treadle.errors import AgentError
-from treadle.journal import RunInfo
-from treadle.message import Message
-from treadle.plain import one_line
-from treadle.todos import standing
+from treadle.journal.journal import RunInfo
+from treadle.messages.message import Message
+from treadle.messages.todos import standing
 from treadle.tui.blocks import Notice
 from treadle.tui.confirm import confirm
 from treadle.types import now
-from treadle.units import ago, count, local
 
 if TYPE_CHECKING:
     from treadle.tui.chat import Chat

@@ -12,7 +12,7 @@ from prompt_toolkit.layout import Container, Dimension
 from prompt_toolkit.layout.screen import Char
 from typing_extensions import override
 
-from treadle.plain import cut
+from treadle._internal.terminal_text import cut
 
 if TYPE_CHECKING:
     from prompt_toolkit.layout.mouse_handlers import MouseHandlers

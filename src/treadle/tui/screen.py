@@ -23,7 +23,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from typing_extensions import override
 
-from treadle.plain import encodable, one_line
+from treadle._internal.terminal_text import encodable, one_line
 from treadle.tui.inline import InlineRenderer, reflows
 from treadle.tui.region import Region
 from treadle.tui.rows import Rows

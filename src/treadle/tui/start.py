@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 from anyio import to_thread
 
+from treadle._internal.terminal_text import one_line
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.plain import one_line
 from treadle.tui.input import Input
 from treadle.tui.keys import Actions, bindings
 from treadle.tui.live import Live
@@ -31,7 +31,7 @@ from treadle.tui.suggestions import Suggestions
 from treadle.tui.theme import Theme, encoding_of, theme_of
 
 if TYPE_CHECKING:
-    from treadle.runtime import Runtime
+    from treadle.runtime.runtime import Runtime
     from treadle.tui.chat import Chat
     from treadle.tui.conversation import Setting
 

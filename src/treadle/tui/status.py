@@ -8,11 +8,11 @@ from typing import Final
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from treadle.plain import columns, cut, one_line
+from treadle._internal.terminal_text import columns, cut, one_line
+from treadle._internal.units import money, tokens
 from treadle.tui.live import Live
 from treadle.tui.theme import Theme
 from treadle.types import Mode
-from treadle.units import money, tokens
 
 UNSAFE: Final[frozenset[Mode]] = frozenset({"full"})
 MODEL_CHARS: Final = 40

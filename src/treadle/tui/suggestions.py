@@ -16,15 +16,15 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from typing_extensions import override
 
+from treadle._internal.terminal_text import columns, cut, one_line
 from treadle.config import Config
-from treadle.plain import columns, cut, one_line
 from treadle.tui.commands.registry import Commands
 from treadle.tui.file_names import FileNames
 from treadle.tui.slot import Line
 from treadle.tui.theme import Theme
 
 if TYPE_CHECKING:
-    from treadle.session_store import Sessions
+    from treadle.journal.sessions import Sessions
 
 ROWS_MAX: Final = 6
 OFFERED_MAX: Final = 50
@@ -151,9 +151,9 @@ def _mentioned(path: str) -> str:
 def _models_offline(config: Config) -> list[str]:
     """As providers told them before, or as their vendors are known to have them. What is wrong with a provider is said where it is asked."""
     from treadle.errors import AgentError  # noqa: PLC0415  the first frame needs none of it
-    from treadle.model_catalog import providers  # noqa: PLC0415  likewise
-    from treadle.providers.known_models import known_ids  # noqa: PLC0415  likewise
-    from treadle.providers.told_models import told  # noqa: PLC0415  likewise
+    from treadle.models.providers.known_models import known_ids  # noqa: PLC0415  likewise
+    from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
+    from treadle.runtime.model_catalog import providers  # noqa: PLC0415  likewise
 
     found = dict.fromkeys((config.models.large, config.models.small, *config.fallback.models))
     for name in providers(config):

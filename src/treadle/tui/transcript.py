@@ -11,11 +11,11 @@ from typing import Final, cast
 
 from msgspec import UNSET
 
-from treadle import events
-from treadle.asking import ApprovalRequest
-from treadle.message import Message
-from treadle.plain import one_line
-from treadle.todos import TOOL, written
+from treadle._internal.terminal_text import one_line
+from treadle.messages import events
+from treadle.messages.message import Message
+from treadle.messages.todos import TOOL, written
+from treadle.tools.approval import ApprovalRequest
 from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
 from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
@@ -339,12 +339,12 @@ def _is_of_room(receipt: object) -> bool:
 
 
 def _arguments(text: str) -> object:
-    from treadle.projection import shown_arguments  # noqa: PLC0415  only where a conversation of before is shown
+    from treadle.journal.projection import shown_arguments  # noqa: PLC0415  only where a conversation of before is shown
 
     return shown_arguments(text)
 
 
 def _as_json(value: object) -> str:
-    from treadle.message import encode_json  # noqa: PLC0415  only of typed answers
+    from treadle.messages.message import encode_json  # noqa: PLC0415  only of typed answers
 
     return f"```json\n{encode_json(value).decode()}\n```\n"

@@ -19,7 +19,7 @@ from prompt_toolkit.styles import Style
 from rich.console import RenderableType
 from typing_extensions import override
 
-from treadle.plain import columns, cut, one_line
+from treadle._internal.terminal_text import columns, cut, one_line
 from treadle.tui.blocks import Block, Drawn
 from treadle.tui.pages import Pages, Place
 from treadle.tui.screen import ESCAPE_S, Screen

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
+from treadle._internal.redaction import Redactor, Secret
 from treadle.config import Config, Endpoint, home, load
 from treadle.config.changing import change
 from treadle.config.keys import KeyPath
 from treadle.config.places import CONFIG_NAME
 from treadle.errors import AgentError, ErrorKind
-from treadle.model_catalog import Row as Known
-from treadle.providers.known_models import known_ids
-from treadle.providers.listing import Listed
-from treadle.redaction import Redactor, Secret
+from treadle.models.providers.known_models import known_ids
+from treadle.models.providers.listing import Listed
+from treadle.runtime.model_catalog import Row as Known
 from treadle.tui.blocks import Notice
 from treadle.tui.picker import Picker, Row
 from treadle.tui.pickers.models import model_row

@@ -10,7 +10,7 @@ from prompt_toolkit.layout import BufferControl, Container, HSplit, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import PasswordProcessor
 
-from treadle.plain import cut, one_line, plain
+from treadle._internal.terminal_text import cut, one_line, plain
 from treadle.tui.screen import Screen
 from treadle.tui.slot import Answered, Line
 

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 import anyio
 
+from treadle._internal.redaction import Secret
 from treadle.config import Config, Endpoint
 from treadle.config.endpoint import VENDOR_KEYS
 from treadle.config.readers import Wrong, credential
 from treadle.errors import AgentError
-from treadle.providers.listing import Listed
-from treadle.providers.wires import models_at
-from treadle.redaction import Secret
+from treadle.models.providers.listing import Listed
+from treadle.models.providers.wires import models_at
 
 ANSWER_WITHIN_S: Final = 10.0
 LOCAL_WITHIN_S: Final = 2.0

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.database.postgres import plain_postgres_url, postgres_server, postgres_url, postgres_urls
-from treadle.journal import Journal
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
 
 __all__ = ["journal", "look", "plain_postgres_url", "postgres_server", "postgres_url", "postgres_urls"]
 

@@ -10,8 +10,8 @@ import anyio.to_thread
 
 from tests.journals.runs import begun, fact, finished, resumed, started
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.journal import RunWriter
 
 
 class Driver:

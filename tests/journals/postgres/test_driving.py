@@ -8,18 +8,18 @@ import pytest
 
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
-from treadle.entries import Entry, InputAdded
 from treadle.errors import AgentError
-from treadle.journal import Journal, RunWriter
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.entries import Entry, InputAdded
+from treadle.journal.journal import Journal, RunWriter
 from treadle.types import now
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
 import psycopg
 
-from treadle.journals.postgres import lane
-from treadle.journals.postgres import writer as writing
+from treadle.journal.postgres import lane
+from treadle.journal.postgres import writer as writing
 
 LONG = "long " * 4000
 

@@ -8,15 +8,15 @@ import pytest
 from tests.database.postgres import PostgresServer
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import entries_of, fact, finished, refuses, started
-from treadle.journal import Journal
+from treadle.journal.journal import Journal
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
 import psycopg
 from psycopg import errors
 
-from treadle.journals.postgres import PostgresJournal
-from treadle.journals.postgres.failures import place_of, translated, unusable
+from treadle.journal.postgres import PostgresJournal
+from treadle.journal.postgres.failures import place_of, translated, unusable
 
 PLACE = "postgresql://ada@db/treadle"
 RAISES = "create trigger fails before {} on treadle.{} for each row execute function public.fails()"

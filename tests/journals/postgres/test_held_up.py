@@ -14,12 +14,12 @@ import pytest
 from tests.journals.postgres.conftest import Look
 from tests.journals.postgres.test_races import held, until_wait
 from tests.journals.runs import asks, at, fact, finished, gives, refuses, started
-from treadle.journal import Journal
-from treadle.journals.postgres import PostgresJournal, connections
-from treadle.journals.postgres.connections import Server, begin
-from treadle.journals.tables import pruning
-from treadle.journals.tables.database import Cursor
-from treadle.run_queue import Place
+from treadle.journal.journal import Journal
+from treadle.journal.postgres import PostgresJournal, connections
+from treadle.journal.postgres.connections import Server, begin
+from treadle.journal.queue import Place
+from treadle.journal.tables import pruning
+from treadle.journal.tables.database import Cursor
 
 ADA = "select pg_advisory_xact_lock(hashtextextended('treadle ''session:ada''', 0))"
 LONG = "long " * 3_000

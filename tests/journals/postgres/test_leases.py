@@ -16,10 +16,10 @@ pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postg
 
 import psycopg
 
-from treadle.journals.postgres import PostgresJournal, lane, workers
-from treadle.journals.postgres.appending import Append
-from treadle.journals.postgres.connections import Readers, Server
-from treadle.journals.postgres.workers import Workers
+from treadle.journal.postgres import PostgresJournal, lane, workers
+from treadle.journal.postgres.appending import Append
+from treadle.journal.postgres.connections import Readers, Server
+from treadle.journal.postgres.workers import Workers
 
 EXPIRE = "update treadle.workers set lease_until_us = treadle.now_us() - 1"
 ALIVE = "select lease_until_us > treadle.now_us() from treadle.workers"
@@ -187,7 +187,7 @@ async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is
         with psycopg.connect(postgres_url, autocommit=True) as renewing:
             renewing.execute("set lock_timeout = 100")
             of = Workers(Server(postgres_url))
-            from treadle.journals.postgres.database import cursor_of
+            from treadle.journal.postgres.database import cursor_of
 
             of.hold_still(cursor_of(taking), me)
             with pytest.raises(psycopg.errors.LockNotAvailable):

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import fact, started
-from treadle.notifier import QUEUE, Listening, delta_topic, run_topic
+from treadle.journal.notifier import QUEUE, Listening, delta_topic, run_topic
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journals.postgres import PostgresJournal, connections, notifier
-from treadle.journals.postgres.channels import TEXT_MAX, Told, Unpacking, batches, packed
-from treadle.journals.postgres.connections import Server
-from treadle.journals.postgres.notifier import PostgresNotifier
+from treadle.journal.postgres import PostgresJournal, connections, notifier
+from treadle.journal.postgres.channels import TEXT_MAX, Told, Unpacking, batches, packed
+from treadle.journal.postgres.connections import Server
+from treadle.journal.postgres.notifier import PostgresNotifier
 
 
 @pytest.fixture

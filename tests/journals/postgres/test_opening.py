@@ -15,11 +15,11 @@ from tests.database.postgres import PostgresServer
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import entries_of, refuses, says
 from treadle.errors import AgentError
-from treadle.journals import open_journal
+from treadle.journal import open_journal
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journals.postgres import schema
+from treadle.journal.postgres import schema
 
 SECRET = "geheim/42"
 QUOTED = "geheim%2F42"
@@ -124,7 +124,7 @@ async def test_a_role_that_may_not_make_tables_is_told_so(postgres_server: Postg
 
 
 def test_psycopg_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("treadle.journals.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("treadle.journal.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with refuses("invalid", r"needs psycopg: pip install 'treadle\[postgres\]'"):
@@ -151,7 +151,7 @@ CREATE = """
 import sys
 import traceback
 import anyio
-from treadle.journals import open_journal
+from treadle.journal import open_journal
 sys.stdin.readline()
 journal = open_journal(sys.argv[1])
 print(len(journal.sessions.list()))

@@ -16,10 +16,10 @@ import pytest
 from tests.journals.postgres.conftest import Look
 from tests.journals.processes import Process
 from tests.journals.runs import entries_of, fact, finished, refuses, resumed, started
-from treadle.entries import ModelSwitched
 from treadle.errors import AgentError
-from treadle.journal import Holder, Journal, RunWriter
-from treadle.journals import open_journal
+from treadle.journal import open_journal
+from treadle.journal.entries import ModelSwitched
+from treadle.journal.journal import Holder, Journal, RunWriter
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
@@ -236,7 +236,7 @@ import os, sys
 import anyio
 from tests.journals.runs import fact, started
 from treadle.errors import AgentError
-from treadle.journals import open_journal
+from treadle.journal import open_journal
 
 journal = open_journal(sys.argv[1], lease_s=1)
 

@@ -14,15 +14,15 @@ import pytest
 from tests.database.pgbouncer import Pooler, program
 from tests.database.postgres import PostgresServer
 from tests.journals.runs import entries_of, fact, finished, message, refuses, resumed, started
-from treadle.entries import Entry
-from treadle.journals import open_journal
-from treadle.notifier import run_topic
+from treadle.journal import open_journal
+from treadle.journal.entries import Entry
+from treadle.journal.notifier import run_topic
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
 import psycopg
 
-from treadle.journals.postgres.checkup import checked
+from treadle.journal.postgres.checkup import checked
 
 RUNS, APPENDS = 6, 12
 """Many more at once than the pool has connections, and so often that psycopg would prepare a statement."""

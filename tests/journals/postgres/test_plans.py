@@ -10,9 +10,9 @@ import pytest
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import asks, finished, started
 from treadle.errors import AgentError
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.run_queue import Place
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.queue import Place
 
 _WORKERS = """
 insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us, name, version, engine, queues, card)

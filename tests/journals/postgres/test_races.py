@@ -14,11 +14,11 @@ import pytest
 
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import answers, asks, at, finished, gives, message, says, started
-from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.run_queue import Place
+from treadle.journal import open_journal
+from treadle.journal.entries import Fork, RunStarted
+from treadle.journal.journal import Journal
+from treadle.journal.queue import Place
 
 JOURNALS = 4
 ROUNDS = 12

@@ -7,11 +7,11 @@ import threading
 import anyio
 import pytest
 
-from treadle.journals.tables.database import Cursor
+from treadle.journal.tables.database import Cursor
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journals.postgres.connections import READING_MAX, Readers, Server
+from treadle.journal.postgres.connections import READING_MAX, Readers, Server
 
 
 async def test_many_reads_share_few_connections(postgres_url: str) -> None:

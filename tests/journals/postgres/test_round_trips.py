@@ -9,10 +9,10 @@ import pytest
 from tests.journals.postgres.conftest import Look
 from tests.journals.runs import asks, entries_of, finished, gives, late, message, refuses, says, started
 from tests.journals.sqlite.fixture import FOLDER, unpack
-from treadle.entries import Fork
-from treadle.journal import Journal
-from treadle.journals import open_journal
-from treadle.json_text import encode_json
+from treadle._internal.json_text import encode_json
+from treadle.journal import open_journal
+from treadle.journal.entries import Fork
+from treadle.journal.journal import Journal
 
 IDS = ["call\0zero", "call\ud800", "call\ud801", "\0", "\\x00", "call'quote\"%s ? {a,b}", "Ünïcode🧵", "null", "NULL", "", " ", "x" * 3000]
 

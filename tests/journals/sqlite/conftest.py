@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 
 Look = Callable[..., list[tuple[Any, ...]]]
 

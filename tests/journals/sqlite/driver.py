@@ -11,8 +11,8 @@ import anyio.to_thread
 
 from tests.journals.runs import fact, finished, resumed, started
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.journal import RunWriter
+from treadle.journal.sqlite import SqliteJournal
 
 
 class Driver:

@@ -12,11 +12,11 @@ from pathlib import Path
 import anyio
 
 from tests.journals.runs import AT, answers, asks, at, fact, finished, gives, keeps, late, message, resumed, says, started, steers
-from treadle.entries import ApprovalAsked, CancelAsked, Fork, ToolFinished
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.schema import VERSION
-from treadle.message import MediaPart, ToolResult
-from treadle.run_queue import Place
+from treadle.journal.entries import ApprovalAsked, CancelAsked, Fork, ToolFinished
+from treadle.journal.queue import Place
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.schema import VERSION
+from treadle.messages.message import MediaPart, ToolResult
 
 FOLDER = Path(__file__).parent / "versions"
 LONG = 'line "one"\n' * 1_500

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.journals.runs import begun, entries_of, finished, gives, started
 from tests.journals.sqlite.conftest import Look
 from tests.strategies import values_of
-from treadle.entries import Entry
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.tables.bodies import LONG_BYTES, Piece, cut, whole
-from treadle.json_text import encode_json
+from treadle._internal.json_text import encode_json
+from treadle.journal.entries import Entry
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.tables.bodies import LONG_BYTES, Piece, cut, whole
 
 LONG = st.builds(
     lambda unit, count, ends: unit * (LONG_BYTES // max(len(unit), 1) + count) + ends,

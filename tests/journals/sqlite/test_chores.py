@@ -14,14 +14,14 @@ import pytest
 from tests.journals.runs import at, begun, fact, finished, gives, message, refuses, says, started
 from tests.journals.sqlite.conftest import Look
 from tests.journals.sqlite.failing_disk import FailingDisk
-from treadle.entries import Fork
 from treadle.errors import AgentError
-from treadle.journal import RunWriter
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite import journal as journals
-from treadle.journals.sqlite import writer as writing
-from treadle.journals.tables import journal as tables
-from treadle.journals.tables.database import Cursor
+from treadle.journal.entries import Fork
+from treadle.journal.journal import RunWriter
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite import journal as journals
+from treadle.journal.sqlite import writer as writing
+from treadle.journal.tables import journal as tables
+from treadle.journal.tables.database import Cursor
 
 PAGE = "x" * 3_500
 """A text that needs a page of its own."""

@@ -14,9 +14,9 @@ import pytest
 
 from tests.journals.runs import AT, asks, at, begun, entries_of, fact, finished, gives, late, refuses, resumed, says, started
 from tests.journals.sqlite.conftest import Look
-from treadle.entries import Compaction
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.entries import Compaction
+from treadle.journal.sqlite import SqliteJournal
 
 
 async def test_a_call_has_one_result(journal: SqliteJournal) -> None:
@@ -132,7 +132,7 @@ async def test_a_list_goes_on_past_a_run_that_a_newer_version_wrote(journal: Sql
 
 
 async def test_what_is_durable_at_once_is_what_must_not_happen_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treadle.journals.sqlite import writer as writing
+    from treadle.journal.sqlite import writer as writing
 
     levels: list[int] = []
 

@@ -17,8 +17,8 @@ import pytest
 from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, refuses, says, started, steers
 from tests.journals.sqlite.failing_disk import FailingDisk
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.failures import translated
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.failures import translated
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the failing disk stands on the Unix one")
 
@@ -331,7 +331,7 @@ async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(path
 
     journal = SqliteJournal.open(path)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(8)]
-    monkeypatch.setattr("treadle.journals.sqlite.writer.translated", fails)
+    monkeypatch.setattr("treadle.journal.sqlite.writer.translated", fails)
     told: list[str] = []
 
     async def append(number: int) -> None:

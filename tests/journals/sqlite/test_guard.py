@@ -16,11 +16,11 @@ from tests.doubles import agent, asks, call, open_runtime, says
 from tests.journals.processes import Process
 from tests.journals.runs import fact, refuses, started
 from treadle import tool as make_tool
+from treadle._internal.held_files import HELD
 from treadle.errors import AgentError
-from treadle.held_files import HELD
-from treadle.journal import RunWriter
-from treadle.journals.sqlite import SqliteJournal
-from treadle.tools.coding import default_tools
+from treadle.journal.journal import RunWriter
+from treadle.journal.sqlite import SqliteJournal
+from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which locks a process has")

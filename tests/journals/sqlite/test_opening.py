@@ -14,11 +14,11 @@ import pytest
 
 from tests.journals.runs import entries_of, finished, gives, refuses, says, started
 from tests.journals.sqlite.conftest import Look
-from treadle.entries import SCHEMA
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal, readers, schema
-from treadle.journals.sqlite.schema import VERSION
-from treadle.journals.tables.upcasting import UPCASTERS, upcast
+from treadle.journal.entries import SCHEMA
+from treadle.journal.sqlite import SqliteJournal, readers, schema
+from treadle.journal.sqlite.schema import VERSION
+from treadle.journal.tables.upcasting import UPCASTERS, upcast
 
 
 async def test_a_newer_journal_is_refused_and_left_as_it_is(path: Path, look: Look) -> None:
@@ -85,7 +85,7 @@ async def test_what_is_damaged_further_inside_is_told_when_it_is_read(path: Path
 
 CREATE = """
 import sys
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 sys.stdin.readline()
 journal = SqliteJournal.open(sys.argv[1])
 print(len(journal.sessions.list()))

@@ -21,12 +21,12 @@ import pytest
 from tests.journals.processes import Process
 from tests.journals.runs import entries_of, fact, finished, refuses, resumed, started
 from tests.journals.sqlite.conftest import Look
-from treadle.entries import ModelSwitched
+from treadle._internal.file_lock import hold
 from treadle.errors import AgentError
-from treadle.file_lock import hold
-from treadle.journal import Holder
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.workers import Workers
+from treadle.journal.entries import ModelSwitched
+from treadle.journal.journal import Holder
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.workers import Workers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 
@@ -303,7 +303,7 @@ def test_who_asks_whether_a_driver_lives_is_not_taken_for_it(tmp_path: Path) -> 
 FORK = """
 import os, sys
 from pathlib import Path
-from treadle.journals.sqlite.workers import Workers
+from treadle.journal.sqlite.workers import Workers
 mine, others = (Workers(Path(sys.argv[1])) for _ in range(2))
 me = mine.register()
 reads, writes = os.pipe()
@@ -330,7 +330,7 @@ import os, sys
 import anyio
 from tests.journals.runs import fact, started
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 
 journal = SqliteJournal.open(sys.argv[1])
 

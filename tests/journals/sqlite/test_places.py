@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.journals.runs import refuses, started
-from treadle.journals.sqlite import SqliteJournal, places
-from treadle.journals.sqlite.places import NETWORK, mount_kind, mount_points
+from treadle.journal.sqlite import SqliteJournal, places
+from treadle.journal.sqlite.places import NETWORK, mount_kind, mount_points
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -186,7 +186,7 @@ async def test_a_journal_that_is_itself_mounted_is_refused(tmp_path: Path, monke
 BOUND = """
 import asyncio, subprocess, sys
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 theirs, ours = sys.argv[1:]
 subprocess.run(["mount", "--bind", theirs, ours], check=True)
 try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.journals.runs import at, begun, fact, finished, gives, message, refuses, says, started
 from tests.journals.sqlite.conftest import Look
-from treadle.entries import Fork
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.entries import Fork
+from treadle.journal.sqlite import SqliteJournal
 
 TABLES = ("runs", "entries", "blobs", "cuts", "session_entries", "sessions", "said", "stops", "leaving")
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from tests.journals.runs import answers, asks, at, finished, gives, keeps, message, says, started, steers
 from tests.journals.sqlite.conftest import Look
 from tests.strategies import nasty_text
-from treadle.journals.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal
 
 
 def found(journal: SqliteJournal, words: str, *, limit: int = 20) -> list[str]:

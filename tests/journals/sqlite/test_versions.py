@@ -8,9 +8,9 @@ import pytest
 
 from tests.journals.runs import answers, at, finished, gives, resumed, says
 from tests.journals.sqlite.fixture import FOLDER, LONG, unpack
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.schema import VERSION
-from treadle.run_queue import Place, Ticket
+from treadle.journal.queue import Place, Ticket
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite.schema import VERSION
 from treadle.types import Outcome
 
 VERSIONS = sorted(int(one.name.split(".")[0]) for one in FOLDER.glob("*.db.gz"))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.journals.runs import answers, asks, at, finished, gives, keeps, late, message, refuses, says, started, steers
 from tests.journals.sqlite.conftest import Look
-from treadle.entries import Entry, Fork
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.tables import view
-from treadle.message import Message
-from treadle.run_state import RunState
-from treadle.window import window
+from treadle.journal.entries import Entry, Fork
+from treadle.journal.run_state import RunState
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.tables import view
+from treadle.journal.window import window
+from treadle.messages.message import Message
 
 
 def texts(journal: SqliteJournal, session: str = "ada", *, before: str | None = None) -> list[str]:

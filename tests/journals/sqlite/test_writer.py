@@ -15,8 +15,8 @@ import pytest
 
 from tests.journals.runs import begun, entries_of, fact, finished, gives, started
 from treadle.errors import AgentError
-from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite import writer as writing
+from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite import writer as writing
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from typing_extensions import override
 
 from tests.peers.conformance.carried import carry
 from treadle import Agent, Runtime, tool
-from treadle.mcp_server.agents import AgentTool
-from treadle.mcp_server.server import Context, Reply, ToolServer
-from treadle.tooling import ToolContext
+from treadle.apps.mcp_server.agents import AgentTool
+from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.tools.tool import ToolContext
 
 
 @tool(needs_approval=True)

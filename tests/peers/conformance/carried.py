@@ -12,7 +12,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.types import JSONRPCMessage
 from typing_extensions import override
 
-from treadle.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.server import ToolServer
 
 
 class KeptEvents(EventStore):

@@ -17,9 +17,9 @@ import anyio
 
 from tests.peers.conformance.signing_in import provider_for
 from treadle.errors import AgentError
-from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.mcp import McpServer, McpServers, Question
 from treadle.tools.mcp.tool import McpTool
+from treadle.tools.tool import ToolContext, ToolFailed
 from treadle.types import new_id
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")

@@ -18,7 +18,7 @@ from mcp.shared import subscriptions as changes
 
 from tests.peers.conformance.carried import carry
 from tests.peers.conformance.offered import BUS, PIXEL, offer_the_rest
-from treadle.mcp_server.server import Context, Reply, ToolServer
+from treadle.apps.mcp_server.server import Context, Reply, ToolServer
 
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 Params = types.CallToolRequestParams

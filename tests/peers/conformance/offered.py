@@ -10,7 +10,7 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
-from treadle.mcp_server.server import Context
+from treadle.apps.mcp_server.server import Context
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 TEXT, BINARY, WATCHED, TEMPLATE = "test://static-text", "test://static-binary", "test://watched-resource", "test://template/{id}/data"

@@ -16,13 +16,13 @@ from starlette.types import Scope as Asked
 from tests.peers.conformance.carried import until_input_ends
 from tests.peers.conformance.tasks import FIXTURES, Fixture, fill
 from tests.service.chatting import service_in, signed_in
-from treadle.database.scope import Identity, Scope
-from treadle.mcp_server.server import ToolServer
+from treadle.apps.assistant import over_mcp
+from treadle.apps.assistant.over_mcp import IdentityOf
+from treadle.apps.assistant.server import MCPToolServer
+from treadle.apps.mcp_server.server import ToolServer
 from treadle.service.app import create_app
+from treadle.service.database.scope import Identity, Scope
 from treadle.service.serving import bound, serve_app
-from treadle.tasks import over_mcp
-from treadle.tasks.over_mcp import IdentityOf
-from treadle.tasks.server import MCPToolServer
 
 
 class Token:

@@ -14,14 +14,14 @@ from mcp.types import CallToolRequestParams
 from typing_extensions import override
 
 from tests.peers.conformance.carried import carry
-from treadle.database.database import Database
-from treadle.database.scope import Scope
-from treadle.mcp_server.server import Context, Reply, ToolServer
-from treadle.tasks.caller import Caller
-from treadle.tasks.over_mcp import IdentityOf, ServedTask
-from treadle.tasks.schemas import TOOLS
-from treadle.tasks.server import MCPToolServer
-from treadle.tasks.terminal_user import terminal_user
+from treadle.apps.assistant.caller import Caller
+from treadle.apps.assistant.over_mcp import IdentityOf, ServedTask
+from treadle.apps.assistant.schemas import TOOLS
+from treadle.apps.assistant.server import MCPToolServer
+from treadle.apps.assistant.terminal_user import terminal_user
+from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.service.database.database import Database
+from treadle.service.database.scope import Scope
 
 DELETES = ("delete_task", {"task": "Pay"})
 FIXTURES: dict[str, tuple[str, dict[str, Any]]] = {

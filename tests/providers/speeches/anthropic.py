@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from tests.providers.loopback import PING, sse
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, KEY, MODEL, Call, Json, Reasoning, Said, Text
-from treadle.providers.anthropic import AnthropicModel, connect
-from treadle.providers.connection import Connection
+from treadle.models.providers.anthropic import AnthropicModel, connect
+from treadle.models.providers.connection import Connection
 from treadle.types import StopReason
 
 USAGE = {"input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, KEY, MODEL, Call, Json, Reasoning, Said, Text
-from treadle.providers.connection import Connection
-from treadle.providers.gemini import GeminiModel, connect
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.gemini import GeminiModel, connect
 from treadle.types import StopReason
 
 COUNTS = {"promptTokenCount": 5, "cachedContentTokenCount": 2, "candidatesTokenCount": 3, "thoughtsTokenCount": 4, "totalTokenCount": 12}

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from tests.providers.loopback import sse
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, KEY, MODEL, Call, Json, Reasoning, Said, Text
-from treadle.providers.connection import Connection
-from treadle.providers.openai_responses import OpenAIResponsesModel, connect
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.openai_responses import OpenAIResponsesModel, connect
 from treadle.types import StopReason
 
 USAGE = {

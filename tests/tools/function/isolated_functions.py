@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools.function import tool
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 
 class Colour(enum.Enum):

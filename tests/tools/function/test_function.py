@@ -15,8 +15,8 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
-from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput
 from treadle.tools.function import FunctionTool, tool
+from treadle.tools.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput
 
 Call = Callable[..., Any]
 
@@ -422,7 +422,7 @@ async def test_a_probe_that_gives_something_else_is_a_fault(ctx: ToolContext[Any
 START_UP = """
 import sys
 from treadle.tools.function import FunctionTool, tool
-from treadle.tooling import ToolContext
+from treadle.tools.tool import ToolContext
 
 @tool(effect="pure")
 async def weather(ctx: ToolContext[int], city: str, days: int = 1) -> str:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments, ToolContext
 from treadle.tools.function import FunctionTool
 from treadle.tools.function.given import GivenArguments
+from treadle.tools.tool import InvalidArguments, ToolContext
 
 SCHEMA: dict[str, object] = {
     "type": "object",

@@ -19,9 +19,9 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from tests.tools.function import isolated_functions as functions
-from treadle.message import MediaPart
-from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.messages.message import MediaPart
 from treadle.tools.function import FunctionTool, tool
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
 ROOT = Path(__file__).resolve().parents[3]
@@ -218,7 +218,7 @@ SCRIPT = """
 import sys
 import anyio
 from pathlib import Path
-from treadle.tooling import ToolContext
+from treadle.tools.tool import ToolContext
 from treadle.tools.function import tool
 
 print("loaded as", __name__, flush=True)
@@ -302,7 +302,7 @@ async def test_it_dies_with_the_process_that_waits_for_it(tmp_path: Path, fifo: 
         import anyio, sys
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from treadle.tooling import ToolContext
+        from treadle.tools.tool import ToolContext
         from tests.tools.function.isolated_functions import hangs
 
         ctx = ToolContext(deps=None, run_id="r", session_id=None, call_id="c", user_id=None, cwd=Path.cwd(), deadline=None, attempt=1,

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import ToolFailed
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.function.returned import to_output
+from treadle.tools.tool import ToolFailed
 
 
 class Model(BaseModel):

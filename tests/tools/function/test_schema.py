@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from typing_extensions import Doc, TypedDict
 
-import treadle.tooling as contracts
+import treadle.tools.tool as contracts
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments, ToolContext
-from treadle.tooling import ToolContext as Renamed
 from treadle.tools.function import tool
+from treadle.tools.tool import InvalidArguments, ToolContext
+from treadle.tools.tool import ToolContext as Renamed
 from treadle.types import Usage
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import ToolContext, ToolFailed
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.function import FunctionTool, threads, tool
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
+from treadle.tools.tool import ToolContext, ToolFailed
 
 
 @pytest.fixture

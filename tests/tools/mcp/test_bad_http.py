@@ -15,8 +15,8 @@ from anyio import to_thread
 from typing_extensions import override
 
 from tests.tools.mcp.conftest import Use
-from treadle.tooling import ToolFailed
 from treadle.tools.mcp import McpServer, McpServers
+from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

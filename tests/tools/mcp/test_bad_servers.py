@@ -13,11 +13,11 @@ import pytest
 
 from tests.tools.mcp.conftest import Use, bad, ours
 from treadle.errors import AgentError
-from treadle.tooling import ToolFailed
+from treadle.tools.builtin.processes import seen
 from treadle.tools.mcp import McpServer, McpServers
 from treadle.tools.mcp.backoff import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.mcp.listing import TOOLS_MOST
-from treadle.tools.processes import seen
+from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from tests.tools.mcp.conftest import Use, ours
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import InvalidArguments, Tool, ToolFailed
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.mcp import McpServer, McpServers, Question
 from treadle.tools.mcp.tool import McpTool
+from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.mcp.conftest import ours
-from treadle.message import MediaPart, TextPart
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.mcp import McpServers
 from treadle.tools.mcp.content import IMAGES_MOST, output_of
 from treadle.tools.mcp.lines import Line, Lines, answered_id

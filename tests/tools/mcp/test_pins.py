@@ -11,9 +11,9 @@ import pytest
 
 from tests.tools.mcp.conftest import Use, bad
 from treadle.errors import AgentError
-from treadle.tooling import ToolFailed
 from treadle.tools.mcp import McpServer, McpServers, Pins
 from treadle.tools.mcp.listing import Offered, Told, listing_of
+from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from tests.tools.mcp.conftest import Use, free_port, listening
-from treadle.message import MediaPart
-from treadle.tooling import InvalidArguments, ToolFailed
+from treadle.messages.message import MediaPart
 from treadle.tools.mcp import McpServer, McpServers, Question
 from treadle.tools.mcp.tool import McpTool
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 

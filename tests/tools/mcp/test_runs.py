@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.doubles import PlayedModel, asks, call, says, text, wishes
 from tests.tools.mcp.conftest import Use, bad, ours
 from treadle import Agent, Limits, Runtime, ToolContext, tool
-from treadle.events import Warned
-from treadle.message import Message, ToolResult
-from treadle.model import Delta, ModelRequest
+from treadle.messages.events import Warned
+from treadle.messages.message import Message, ToolResult
+from treadle.models.model import Delta, ModelRequest
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 

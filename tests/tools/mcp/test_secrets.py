@@ -15,12 +15,12 @@ import pytest
 from typing_extensions import override
 
 from tests.tools.mcp.conftest import Use, ours
+from treadle._internal.environment import child_environment
+from treadle._internal.redaction import Secret
 from treadle.config import load
-from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.redaction import Secret
-from treadle.tooling import ToolFailed
 from treadle.tools.mcp import McpServer, McpServers
+from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

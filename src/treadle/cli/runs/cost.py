@@ -9,13 +9,13 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import cut, one_line
+from treadle._internal.units import count, money, tokens
+from treadle.budget.costs import By, Cost, Costs, Tally
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.terminal import Ink, Style, put, put_json, table
-from treadle.costs import By, Cost, Costs, Tally
-from treadle.plain import cut, one_line
-from treadle.redaction import Redactor
-from treadle.units import count, money, tokens
 
 NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
 NAME_COLUMNS = 32

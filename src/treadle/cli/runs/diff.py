@@ -10,16 +10,16 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
+from treadle._internal.units import count, lasting, money, tokens
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.cli.runs.row import style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, width
-from treadle.difference import RunDiff, Side, compare
-from treadle.message import Message
-from treadle.metrics import totalled
-from treadle.plain import columns, cut, one_line, plain, wrapped
-from treadle.units import count, lasting, money, tokens
+from treadle.journal.diff import RunDiff, Side, compare
+from treadle.messages.message import Message
+from treadle.messages.metrics import totalled
 
 LINES = 12
 """Of one message, where not all is asked for."""

@@ -13,7 +13,9 @@ import anyio
 import click
 from msgspec import UNSET
 
-from treadle.agent import Agent
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
+from treadle.agents.agent import Agent
 from treadle.cli.agent_of_run import agent_of_run, schema_of
 from treadle.cli.agent_option import ASSISTANT, module_hooks
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
@@ -26,14 +28,12 @@ from treadle.cli.run_options import ON_ASK, OUTPUT, permission_options
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
-from treadle.events import Event, RunEnd
-from treadle.journal import RunInfo
-from treadle.plain import plain
-from treadle.plan import error_info
-from treadle.redaction import Redactor
-from treadle.result import RunResult
-from treadle.run_stream import RunStream
-from treadle.runtime import Runtime
+from treadle.journal.journal import RunInfo
+from treadle.loop.plan import error_info
+from treadle.messages.events import Event, RunEnd
+from treadle.messages.result import RunResult
+from treadle.runtime.run_stream import RunStream
+from treadle.runtime.runtime import Runtime
 from treadle.types import Mode, Outcome, now
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,11 +7,11 @@ from typing import Final, NoReturn
 
 import click
 
+from treadle._internal.terminal_text import one_line
 from treadle.cli.exits import Failed
 from treadle.cli.runs.row import PREFIX
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import Journal, RunInfo
-from treadle.plain import one_line
+from treadle.journal.journal import Journal, RunInfo
 
 LAST: Final = "last"
 TASK_AGENT: Final = "tasks"

@@ -14,6 +14,7 @@ import anyio
 import click
 from msgspec import UNSET, structs
 
+from treadle._internal.terminal_text import one_line, plain
 from treadle.cli.agent_of_run import schema_of
 from treadle.cli.exits import exit_code, unwritable
 from treadle.cli.help import HELP
@@ -24,10 +25,9 @@ from treadle.cli.render import renderer
 from treadle.cli.run_options import OUTPUT
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import Event, RunEnd
-from treadle.following import Follow
-from treadle.journal import RunInfo, RunStatus
-from treadle.plain import one_line, plain
+from treadle.events.follow import Follow
+from treadle.journal.journal import RunInfo, RunStatus
+from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0
 """How often it looks whether anybody will go on with the run, and whether a journal that failed answers again."""

@@ -9,6 +9,9 @@ from pathlib import Path
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain
+from treadle._internal.units import count
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option, journal_url
@@ -18,15 +21,12 @@ from treadle.cli.runs.signing import is_ours, unsigned
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, home, load
 from treadle.config.keys import STAND_INS
-from treadle.entries import RunStarted
 from treadle.errors import AgentError
-from treadle.importing import Importer, as_data
-from treadle.journal import Journal, RunInfo, read_run
-from treadle.journals import open_journal
-from treadle.plain import plain
-from treadle.redaction import Redactor
+from treadle.journal import open_journal
+from treadle.journal.entries import RunStarted
+from treadle.journal.importing import Importer, as_data
+from treadle.journal.journal import Journal, RunInfo, read_run
 from treadle.types import new_id
-from treadle.units import count
 
 
 @click.command("import", context_settings=HELP)

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from treadle.entries import ApprovalAsked
-from treadle.json_text import JsonText, encode_json
-from treadle.plain import revealed
-from treadle.projection import shown_arguments
-from treadle.run_state import RunState
-from treadle.units import count
+from treadle._internal.json_text import JsonText, encode_json
+from treadle._internal.terminal_text import revealed
+from treadle._internal.units import count
+from treadle.journal.entries import ApprovalAsked
+from treadle.journal.projection import shown_arguments
+from treadle.journal.run_state import RunState
 
 REFUSED = "not approved when the imported run was resumed"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
@@ -12,8 +13,7 @@ from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
-from treadle.journal import RunInfo
-from treadle.redaction import Redactor
+from treadle.journal.journal import RunInfo
 
 
 @click.command(context_settings=HELP)

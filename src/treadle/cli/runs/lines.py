@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle._internal.json_text import decode_json, members
 from treadle.cli.exits import Failed
-from treadle.entries import RunStarted, read_entry
 from treadle.errors import AgentError
-from treadle.json_text import decode_json, members
+from treadle.journal.entries import RunStarted, read_entry
 
 
 def export_lines(entries: Sequence[bytes]) -> list[bytes]:

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import cut, one_line
+from treadle._internal.units import ago, count, money, tokens
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.runs.finding import is_own
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, table
-from treadle.journal import Journal, RunInfo
-from treadle.plain import cut, one_line
-from treadle.redaction import Redactor
-from treadle.run_queue import DEFAULT_QUEUE
-from treadle.units import ago, count, money, tokens
+from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.queue import DEFAULT_QUEUE
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.units import count, size
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.terminal import confirm, put, put_json
 from treadle.config import home
 from treadle.config.readers import span_of
-from treadle.journal import Freed
-from treadle.redaction import Redactor
-from treadle.undo import UNDO_FOLDER, Undo
-from treadle.units import count, size
+from treadle.journal.journal import Freed
+from treadle.tools.file_history import UNDO_FOLDER, Undo
 
 
 @click.command(context_settings=HELP)

@@ -7,15 +7,15 @@ from typing import Any, get_args
 
 import click
 
-from treadle.children import until_idle
 from treadle.cli.help import HELP
 from treadle.cli.run_options import ON_UNKNOWN
 from treadle.cli.runs.answers import answers
 from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
 from treadle.cli.runs.imported import answers_for
-from treadle.events import RunEnd
-from treadle.recovery import OnUnknown
+from treadle.loop.recovery import OnUnknown
+from treadle.messages.events import RunEnd
+from treadle.runtime.children import until_idle
 from treadle.types import Limits
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from treadle._internal.redaction import Redactor
 from treadle.cli.terminal import Style
-from treadle.journal import RunInfo
-from treadle.redaction import Redactor
+from treadle.journal.journal import RunInfo
 from treadle.types import Outcome
 
 PREFIX: Final = "run_"

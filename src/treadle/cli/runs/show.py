@@ -6,6 +6,9 @@ from typing import Any
 
 import click
 
+from treadle._internal.json_text import decode_json, encode_json
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import plain, wrapped
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.next_steps import next_steps
@@ -15,12 +18,9 @@ from treadle.cli.runs.row import row_of
 from treadle.cli.story import Story
 from treadle.cli.terminal import Ink, put, put_bytes, width
 from treadle.cli.timeline import Relations, timeline
-from treadle.entries import ModelResponded
 from treadle.errors import AgentError
-from treadle.journal import Journal, RunInfo
-from treadle.json_text import decode_json, encode_json
-from treadle.plain import plain, wrapped
-from treadle.redaction import Redactor
+from treadle.journal.entries import ModelResponded
+from treadle.journal.journal import Journal, RunInfo
 
 
 @click.command(context_settings=HELP)

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import cut, one_line
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal, shown_url
 from treadle.cli.run_options import finite
@@ -18,8 +20,6 @@ from treadle.cli.runs.top_frame import Frame, Watch
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink, put, put_json
 from treadle.errors import AgentError
-from treadle.plain import cut, one_line
-from treadle.redaction import Redactor
 from treadle.types import now
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import ago, count
 from treadle.cli.runs.row import row_of
 from treadle.errors import AgentError
-from treadle.journal import Journal, RunInfo
-from treadle.plain import one_line
-from treadle.redaction import Redactor
-from treadle.run_queue import DEFAULT_QUEUE, Backlog, Parked, WorkerInfo
+from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.queue import DEFAULT_QUEUE, Backlog, Parked, WorkerInfo
 from treadle.types import Time, Value, now
-from treadle.units import ago, count
 
 QUIET: Final = timedelta(minutes=5)
 """A run that says nothing for so long may hang."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import columns, cut, one_line, wrapped
+from treadle._internal.units import ago, count, local
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS
 from treadle.cli.runs.top_frame import Frame, Stuck
 from treadle.cli.terminal import WIDTH_MIN, Ink, Style, table
-from treadle.journal import RunInfo
-from treadle.plain import columns, cut, one_line, wrapped
-from treadle.redaction import Redactor
-from treadle.run_queue import Backlog, WorkerInfo
-from treadle.units import ago, count, local
+from treadle.journal.journal import RunInfo
+from treadle.journal.queue import Backlog, WorkerInfo
 
 NAME_COLUMNS = 20
 STUCK_SHOWN = 8

@@ -1,4 +1,4 @@
-"""`treadle runs undo`: files as they were before a run changed them. What is undone is undoing.py's. Entry: `undo`."""
+"""`treadle runs undo`: files as they were before a run changed them. What is undone is undo.py's. Entry: `undo`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import click
 import msgspec
 
-from treadle import undoing
+from treadle._internal.redaction import Redactor
+from treadle._internal.terminal_text import one_line, plain
+from treadle._internal.units import count
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.terminal import Ink, Style, put, put_json
 from treadle.errors import AgentError, ErrorKind
-from treadle.plain import one_line, plain
-from treadle.redaction import Redactor
-from treadle.tools.files import shown
-from treadle.tools.restore import Action
-from treadle.undoing import Undone
-from treadle.units import count
+from treadle.runtime import undo as undoing
+from treadle.runtime.undo import Undone
+from treadle.tools.builtin.files import shown
+from treadle.tools.builtin.restore import Action
 
 PATHS_SHOWN = 20
 _STYLES: dict[Action, Style] = {"restored": "green", "removed": "green", "unchanged": "dim", "refused": "yellow"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
+from treadle._internal.redaction import Redactor
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
@@ -17,12 +18,11 @@ from treadle.cli.runs.imported import answers_for
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
-from treadle.journal import RunInfo
-from treadle.redaction import Redactor
-from treadle.run_queue import Place
+from treadle.journal.journal import RunInfo
+from treadle.journal.queue import Place
 
 if TYPE_CHECKING:
-    from treadle.runtime import Runtime
+    from treadle.runtime.runtime import Runtime
 
 
 @click.command(context_settings=HELP)

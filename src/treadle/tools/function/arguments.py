@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from treadle.errors import AgentError
-from treadle.message import JsonText
-from treadle.model import ToolDefinition
+from treadle.messages.message import JsonText
+from treadle.models.model import ToolDefinition
 from treadle.tools.function.isolated import ParsedText
 from treadle.tools.function.signature import AnyFunction, Signature
 

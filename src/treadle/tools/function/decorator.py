@@ -1,7 +1,7 @@
 """Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` takes a given one.
 
 Nothing is evaluated at decoration that can wait: annotations, docstring and pydantic come with the first use (arguments.py). Timeouts, approval and
-caps on output are declared here and done by whoever runs the call (execution.py). Entry: `tool`, `FunctionTool`.
+caps on output are declared here and done by whoever runs the call (toolbox.py). Entry: `tool`, `FunctionTool`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import msgspec
 from typing_extensions import ParamSpec, TypeVar
 
 from treadle.errors import AgentError
-from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput, Touched
+from treadle.models.model import ToolDefinition
 from treadle.tools.function.arguments import SignatureArguments, Unbound, WithText
 from treadle.tools.function.given import GivenArguments
 from treadle.tools.function.isolated import Target
 from treadle.tools.function.returned import to_output, to_text
 from treadle.tools.function.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
 from treadle.tools.function.traits import Traits, check_function, is_async
+from treadle.tools.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput, Touched
 from treadle.types import Effect
 
 Deps = TypeVar("Deps", contravariant=True, default=object)

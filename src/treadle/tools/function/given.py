@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from treadle.errors import AgentError
-from treadle.model import ToolDefinition
-from treadle.shapes.bounds import TooMuch
-from treadle.shapes.checked import CheckedSchema
-from treadle.shapes.problems import Problem, as_string, shown, strict_json
+from treadle.models.model import ToolDefinition
 from treadle.tools.function.refusals import misfit, unparsable
+from treadle.tools.schemas.bounds import TooMuch
+from treadle.tools.schemas.checked import CheckedSchema
+from treadle.tools.schemas.problems import Problem, as_string, shown, strict_json
 
 
 class GivenArguments:

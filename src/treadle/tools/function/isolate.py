@@ -18,9 +18,9 @@ import anyio
 import msgspec
 from anyio.abc import ByteReceiveStream, Process
 
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.function.isolated import ANSWER, MAX_REPLY_BYTES, ParsedText, Target, refuse_while_loading
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
 _START: Final = (
     "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = request['path'];"

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments, ToolFailed
+from treadle.tools.tool import InvalidArguments, ToolFailed
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 ANSWER: Final = b"\x1e"

@@ -1,14 +1,14 @@
 """What the model reads when its arguments are refused: that nothing was run, why, and to call again.
 
-The problems themselves are told by shapes/problems.py. Entry: `misfit`, `unparsable`.
+The problems themselves are told by tools/schemas/problems.py. Entry: `misfit`, `unparsable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.shapes.problems import Problem, told, why_unparsable
-from treadle.tooling import InvalidArguments
+from treadle.tools.schemas.problems import Problem, told, why_unparsable
+from treadle.tools.tool import InvalidArguments
 
 
 def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:

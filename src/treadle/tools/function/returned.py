@@ -1,6 +1,6 @@
 """What a function returned, as what a model can be shown: text as it is, images and PDFs as media, everything else as JSON.
 
-How much of it the model sees is capped elsewhere (execution.py). Entry: `to_output`, `to_text`.
+How much of it the model sees is capped elsewhere (toolbox.py). Entry: `to_output`, `to_text`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import ToolFailed, ToolOutput
+from treadle.messages.message import MediaPart, TextPart
+from treadle.tools.tool import ToolFailed, ToolOutput
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -19,10 +19,10 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from treadle.errors import AgentError
-from treadle.shapes.structs import with_structs
-from treadle.shapes.tidy import tidy
 from treadle.tools.function.docstring import read_docstring
 from treadle.tools.function.signature import Signature
+from treadle.tools.schemas.structs import with_structs
+from treadle.tools.schemas.tidy import tidy
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tooling import ToolContext
+from treadle.tools.tool import ToolContext
 
 AnyFunction = Callable[..., Any]
 

@@ -16,8 +16,8 @@ import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-from treadle.tool_failures import words_of
-from treadle.tooling import ToolContext, ToolFailed
+from treadle.tools.failures import words_of
+from treadle.tools.tool import ToolContext, ToolFailed
 
 logger = logging.getLogger("treadle")
 

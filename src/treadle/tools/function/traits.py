@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tooling import MAX_OUTPUT_CHARS, Probe
 from treadle.tools.function.signature import AnyFunction
+from treadle.tools.tool import MAX_OUTPUT_CHARS, Probe
 from treadle.types import Effect
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")

@@ -9,10 +9,10 @@ import json
 
 from pydantic_core import ValidationError
 
-from treadle.model import ToolDefinition
-from treadle.shapes.faults import fault_of_text, problems_of
-from treadle.tooling import InvalidArguments
+from treadle.models.model import ToolDefinition
 from treadle.tools.function.refusals import misfit, unparsable
+from treadle.tools.schemas.faults import fault_of_text, problems_of
+from treadle.tools.tool import InvalidArguments
 
 
 def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -> InvalidArguments:

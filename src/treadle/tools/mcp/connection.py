@@ -20,13 +20,13 @@ import msgspec
 from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext
 
-from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.mcp.failures import OwnError, Unreachable, read_own
 from treadle.tools.mcp.listing import PAGES_MOST, SEEN_MOST, Offered, Told
 from treadle.tools.mcp.questions import MOST, Ask, answer_of, question_of
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.traffic import Traffic
 from treadle.tools.mcp.words import one_line
+from treadle.tools.tool import ToolContext, ToolFailed
 
 Era: TypeAlias = Literal["auto", "legacy"]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 
 import mcp_types
 
-from treadle.images import FILE_BYTES_MAX
-from treadle.json_text import encode_json
-from treadle.message import MediaPart, TextPart
-from treadle.tooling import ToolOutput
-from treadle.tools.text import image_type
+from treadle._internal.json_text import encode_json
+from treadle.messages.images import FILE_BYTES_MAX
+from treadle.messages.message import MediaPart, TextPart
+from treadle.tools.builtin.text import image_type
+from treadle.tools.tool import ToolOutput
 
 BLOCKS_MOST = 1_000
 IMAGES_MOST = 20

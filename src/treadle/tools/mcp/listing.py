@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments
 from treadle.tools.function.given import GivenArguments
 from treadle.tools.mcp.naming import tool_name
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.words import one_line, plain
+from treadle.tools.tool import InvalidArguments
 
 if TYPE_CHECKING:
     import mcp_types

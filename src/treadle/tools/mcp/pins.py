@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from treadle._internal.file_lock import take
 from treadle.config.file import Broken, read_text, write_text
 from treadle.errors import AgentError
-from treadle.file_lock import take
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.server import McpServer
 

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from typing_extensions import override
 
+from treadle._internal.redaction import Redactor, Secret, names_a_secret
 from treadle.errors import AgentError
-from treadle.redaction import Redactor, Secret, names_a_secret
 
 if TYPE_CHECKING:
     import httpx2

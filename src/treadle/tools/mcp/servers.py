@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from treadle.environment import child_environment
+from treadle._internal.environment import child_environment
 from treadle.errors import AgentError
 from treadle.tools.mcp.failures import Unreachable
 from treadle.tools.mcp.joining import Joining

@@ -17,12 +17,12 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from treadle.tools.builtin.processes import MARK, Tree, tree_of
 from treadle.tools.mcp.failures import Unreachable, own_error
 from treadle.tools.mcp.lines import LINE_BYTES, Line, Lines, answered_id
 from treadle.tools.mcp.server import McpServer, revealed
 from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
-from treadle.tools.processes import MARK, Tree, tree_of
 
 BABBLE_BYTES = 256 << 20
 """What it may write between two messages that is none, each line counted as at least `BABBLE_LINE`."""

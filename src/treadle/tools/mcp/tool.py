@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.message import JsonText, MediaPart, TextPart
-from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
+from treadle.messages.message import JsonText, MediaPart, TextPart
+from treadle.models.model import ToolDefinition
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.upkeep import Upkeep
+from treadle.tools.tool import MAX_OUTPUT_CHARS, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
 from treadle.types import Effect
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import anyio
 from anyio import to_thread
 
-from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.mcp.backoff import MOST, Backoff
 from treadle.tools.mcp.failures import Unreachable
 from treadle.tools.mcp.listing import Listing, Offered, Told, listing_of
 from treadle.tools.mcp.server import McpServer
+from treadle.tools.tool import ToolContext, ToolFailed
 
 if TYPE_CHECKING:
     import mcp_types

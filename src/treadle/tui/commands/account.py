@@ -11,15 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from treadle.costs import Cost, Costs, Tally
-from treadle.journal import Journal, RunInfo, spent
-from treadle.message import Message, ToolResult
-from treadle.model import ModelRequest
-from treadle.plain import one_line
-from treadle.providers.estimate import estimated_tokens
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import count, money, tokens
+from treadle.budget.costs import Cost, Costs, Tally
+from treadle.journal.journal import Journal, RunInfo, spent
+from treadle.messages.message import Message, ToolResult
+from treadle.models.model import ModelRequest
+from treadle.models.providers.estimate import estimated_tokens
 from treadle.tui.drawing import Drawing
 from treadle.types import Usage
-from treadle.units import count, money, tokens
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

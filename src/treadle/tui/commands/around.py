@@ -12,11 +12,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from treadle._internal.terminal_text import one_line, plain
+from treadle._internal.units import count
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.plain import one_line, plain
 from treadle.tui.drawing import Drawing
-from treadle.units import count
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import Standing
@@ -57,7 +57,7 @@ async def show_agents(desk: Desk, rest: str) -> None:
 
 def colleagues(config: Config, cwd: Path) -> list[Colleague]:
     """All that are defined, also those that something is wrong with. Blocks: reads files, and imports modules that the configuration names."""
-    from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, cwd)
     catalog.admit_all()  # shown to a person, and to no model

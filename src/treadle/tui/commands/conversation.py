@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from treadle._internal.terminal_text import one_line
 from treadle.errors import AgentError
-from treadle.plain import one_line
-from treadle.session_store import SessionInfo, Sessions
+from treadle.journal.sessions import SessionInfo, Sessions
 from treadle.tui.confirm import confirm
 
 if TYPE_CHECKING:

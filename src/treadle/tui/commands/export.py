@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
+from treadle._internal.terminal_text import one_line, plain
+from treadle._internal.units import count, local, size
 from treadle.errors import AgentError
-from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult, encode_message
-from treadle.plain import one_line, plain
-from treadle.session_store import SessionInfo
+from treadle.journal.sessions import SessionInfo
+from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult, encode_message
 from treadle.tui.confirm import confirm
-from treadle.units import count, local, size
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

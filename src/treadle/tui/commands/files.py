@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from treadle._internal.terminal_text import plain
+from treadle._internal.units import count, size
 from treadle.errors import AgentError
-from treadle.plain import plain
-from treadle.tools.restore import ChangedFile
+from treadle.runtime.undo import changed_files
+from treadle.tools.builtin.restore import ChangedFile
 from treadle.tui import differences
 from treadle.tui.drawing import Drawing
-from treadle.undoing import changed_files
-from treadle.units import count, size
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

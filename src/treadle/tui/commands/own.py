@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treadle._internal.terminal_text import one_line
 from treadle.config import Config, Project, Trust, project_of, trust_of
 from treadle.config.file import Broken, decoded, read_bytes
 from treadle.config.places import FOLDER
 from treadle.config.trust import COMMANDS_NAME, Standing, command
-from treadle.plain import one_line
 from treadle.tui.commands.command import Command
 from treadle.tui.commands.registry import OUR_NAMES
 
@@ -144,7 +144,7 @@ def _read(data: bytes) -> _Text:
 
 def _with_front_matter(text: str) -> _Text:
     """Raises Broken."""
-    from treadle.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML, and most commands need none
+    from treadle.agents.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML, and most commands need none
 
     document, body, _ = document_of(text, markdown=True)
     for duplicate in document.duplicates:

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from treadle.plain import one_line
+from treadle._internal.terminal_text import one_line
 from treadle.tui.commands.command import Command
 
 if TYPE_CHECKING:

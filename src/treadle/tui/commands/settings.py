@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from treadle._internal.json_text import encode_json
+from treadle._internal.terminal_text import one_line
 from treadle.errors import AgentError
-from treadle.json_text import encode_json
-from treadle.plain import one_line
 from treadle.tui.confirm import confirm
 from treadle.tui.drawing import Drawing
 from treadle.types import Mode

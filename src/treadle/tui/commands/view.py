@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from treadle.plain import columns, cut, one_line
-from treadle.todos import progress
+from treadle._internal.terminal_text import columns, cut, one_line
+from treadle.messages.todos import progress
 from treadle.tui.commands.command import Command
 from treadle.tui.drawing import Drawing
 from treadle.tui.keys import KEYS

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from treadle.abilities import Abilities
+from treadle._internal.units import money, tokens
 from treadle.config import Config
-from treadle.model_catalog import Answer, look_up, providers
-from treadle.model_catalog import Row as Known
+from treadle.messages.model_profile import Abilities
+from treadle.runtime.model_catalog import Answer, look_up, providers
+from treadle.runtime.model_catalog import Row as Known
 from treadle.tui.picker import Picker, Row
-from treadle.units import money, tokens
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import ago, count
 from treadle.errors import AgentError
-from treadle.journal import RunInfo
-from treadle.plain import one_line
+from treadle.journal.journal import RunInfo
+from treadle.runtime.undo import changed_files
 from treadle.tui.going_back import go_back_before, prompts, put_files_back, shown
 from treadle.tui.picker import Picker, Row
 from treadle.types import now
-from treadle.undoing import changed_files
-from treadle.units import ago, count
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
-from treadle.message import Message
-from treadle.plain import one_line
-from treadle.session_store import SessionInfo
+from treadle._internal.terminal_text import one_line
+from treadle._internal.units import ago, count
+from treadle.journal.sessions import SessionInfo
+from treadle.messages.message import Message
 from treadle.tui.picker import Picker, Row
 from treadle.types import now
-from treadle.units import ago, count
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk

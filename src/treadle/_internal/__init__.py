@@ -1,0 +1,18 @@
+"""Private helpers for every package. They import nothing else from Treadle and are not part of its API.
+
+json_text.py      lossless JSON encoding and decoding
+redaction.py      removal of secrets from text, whole or in pieces
+terminal_text.py  text that is safe to print on a terminal, and its width
+units.py          numbers, money, sizes and times for people
+wildcards.py      `*` and `?` patterns that match in linear time
+file_lock.py      locks that the kernel releases with their process
+safe_open.py      opening a file without following a planted link
+temporary.py      private temporary folders
+stamps.py         detecting whether a file changed without reading it
+held_files.py     files that this process must not open twice
+environment.py    the environment of child processes, without credentials
+addresses.py      public and private network addresses
+clock.py          time and randomness, replaceable in tests
+crash.py          `TREADLE_CRASH_AT`: stops the process at a chosen point
+uninterrupted.py  awaiting work that a cancellation must not abandon
+"""

@@ -1,0 +1,86 @@
+"""The definition of the coding assistant for one directory: instructions, what people wrote for agents, where it works, and tools.
+
+What each of these is stands beside this file. Entry: `coding_agent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from pkgutil import get_data
+from typing import Any, NamedTuple
+
+from treadle._internal.redaction import Redactor
+from treadle.agents.agent import Agent, Input
+from treadle.agents.coding.colleagues import colleagues
+from treadle.agents.coding.guidance import guidance
+from treadle.agents.coding.skills import SkillReader, Skills
+from treadle.agents.coding.vain_rules import vain_rules
+from treadle.agents.coding.whereabouts import whereabouts
+from treadle.config import Config, project_of, trust_of
+from treadle.config.trust import Trust
+from treadle.tools.builtin.agent import AgentTool
+from treadle.tools.builtin.coding import default_tools
+from treadle.tools.tool import Tool, ToolServer
+from treadle.types import SystemBlock
+
+GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
+
+
+class Assistant(NamedTuple):
+    agent: Agent[object, str]
+    warnings: tuple[str, ...]
+    """For the person, once: what of the project is not used, and why, and which rules match nothing here."""
+
+
+def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bool = False, trust: Trust | None = None) -> Assistant:
+    """Blocks while it reads files. The same configuration, directory and day give the same bytes, from every process.
+
+    `attended`: a person is there to be asked. `trust`: in the place of what was said about the project of `cwd`, for a copy of a
+    project that we made. `moved`: for a run that goes on in another directory than it began in. Any other run keeps what it was
+    told when it began, since what is told here are defaults of inputs, and its journal has its inputs.
+    """
+    own = Path(config.home) if config.home else None
+    project = project_of(cwd)
+    assert project is not None, "a directory that is given has a project, if only itself"
+    trust = trust or (trust_of(own, project) if own is not None else Trust(root=project.root))
+    written = guidance(own, project, trust)
+    others, wrong = colleagues(config, own, project, trust)
+    clean = Redactor(config.secrets()).exact
+    said = {GUIDANCE: clean(written.text), WHEREABOUTS: clean(whereabouts(project, attended=attended))}
+    blocks = {name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()}
+    agent = Agent[object, str](
+        name="treadle",
+        description="A coding assistant",
+        instructions=_instructions().replace("$", "$$"),
+        context=[SystemBlock(text=blocks[GUIDANCE]), SystemBlock(text=blocks[WHEREABOUTS], passing=True)],
+        inputs={} if moved else {name: Input(required=False, default=text) for name, text in said.items()},
+        model=config.models.large,
+        tools=[*_tools(written.skills), *_handing_on(others)],
+        mcp_servers=_servers(config, cwd),
+    )
+    warnings = (*written.warnings, *wrong, *vain_rules(config, [tool.name for tool in agent.own_tools]))
+    return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
+
+
+def _instructions() -> str:
+    text = get_data("treadle.agents.coding", "prompt.md")
+    assert text is not None, "it is part of the package"
+    return text.decode().strip()
+
+
+def _servers(config: Config, cwd: Path) -> Sequence[ToolServer]:
+    """All that are configured. They are started when a run begins, in its directory."""
+    if not config.mcp_servers:
+        return ()
+    from treadle.tools.mcp import McpServer  # noqa: PLC0415  most people have none
+
+    return [McpServer.of(name, server, cwd=cwd) for name, server in config.mcp_servers.items()]
+
+
+def _handing_on(others: Mapping[str, Agent[Any, Any]]) -> Sequence[Tool[Any]]:
+    return [AgentTool(others)] if others else []
+
+
+def _tools(skills: Skills) -> Sequence[Tool[Any]]:
+    return [SkillReader(skills) if tool.name == "read" else tool for tool in default_tools()]

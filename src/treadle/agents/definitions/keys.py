@@ -1,0 +1,254 @@
+"""What stands in a definition: every key with its line, checked, and what is wrong told with the nearest right name.
+
+Which names tools and models have is catalog.py's, how the text is read text.py's. Entry: `read_keys`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from treadle.agents.agent import Input
+from treadle.agents.definitions.inputs import HOLE, InputType, misfit
+from treadle.agents.definitions.places import DefinitionFile, Problem
+from treadle.agents.definitions.text import Text
+from treadle.config.document import Entry, Node
+from treadle.config.keys import refusal, shown
+from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no
+from treadle.types import Limits
+
+KEYS = ("description", "model", "tools", "limits", "output", "inputs", "instructions")
+LIMITS: Mapping[str, Reader] = {"turns": whole, "tool_calls": whole, "seconds": positive, "tokens": whole, "cost_usd": positive, "repeats": whole}
+INPUT_TYPES: tuple[str, ...] = get_args(InputType)
+INPUT_KEYS = ("type", "required", "default", "description")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A text of the file, and where it stands."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """One file, read and checked as far as it can be by itself."""
+
+    file: DefinitionFile
+    description: str
+    instructions: str
+    model: Line | None
+    tools: tuple[Line, ...]
+    limits: Limits | None
+    limit_lines: Mapping[str, int]
+    output: dict[str, Any] | None
+    output_line: int
+    inputs: Mapping[str, Input]
+
+
+def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition, list[Problem]]:
+    """The definition, and every problem in it. With problems, it holds only the keys that are right."""
+    reading = _Reading(file, written)
+    return reading.definition(), reading.problems
+
+
+@dataclass
+class _Reading:
+    file: DefinitionFile
+    written: Text
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def definition(self) -> Definition:
+        document = self.written.document
+        root = document.root
+        for twice in document.duplicates:
+            self._wrong(twice.line, f"the key {twice.key!r} is given twice (first in line {twice.first})")
+        entries = self._mapping(root, "a definition", 1) if root is not None else {}
+        self._known(entries, KEYS, "")
+        inputs = self._inputs(entries.get("inputs"))
+        lines = {name: entry.key.line for name, entry in self._entries(entries.get("inputs"), "inputs").items()} if inputs else {}
+        limits, limit_lines = self._limits(entries.get("limits"))
+        output = entries.get("output")
+        return Definition(
+            file=self.file,
+            description=self._description(entries.get("description"), root),
+            instructions=self._instructions(entries.get("instructions"), inputs, lines),
+            model=self._text(entries.get("model"), "model"),
+            tools=self._tools(entries.get("tools")),
+            limits=limits,
+            limit_lines=limit_lines,
+            output=self._output(output),
+            output_line=1 if output is None else output.key.line,
+            inputs=inputs,
+        )
+
+    # ------------------------------------------------------------ one key after the other
+
+    def _description(self, entry: Entry | None, root: Node | None) -> str:
+        found = self._text(entry, "description")
+        if entry is None or entry.node.value is None:
+            line = 1 if entry is None else entry.key.line
+            self._wrong(line, "needs a description: for what it is, in one sentence" + ("" if root is not None else ", in front of its instructions"))
+        return found.text.strip() if found else ""
+
+    def _instructions(self, entry: Entry | None, inputs: Mapping[str, Input], input_lines: Mapping[str, int]) -> str:
+        body = self.written.body
+        if body is not None and entry is not None:
+            self._wrong(entry.key.line, "the instructions of a Markdown file are what follows its second line `---`: move them there")
+        given = self._text(entry, "instructions") if body is None else None
+        instructions = body if body is not None else given.text.strip() if given else ""
+        if inputs:
+            for name in dict.fromkeys(hole for hole in HOLE.findall(instructions) if hole and hole not in inputs):
+                near = nearest(name, inputs)
+                hint = f"did you mean ${{{near}}}?" if near else f"declare it, or write $${{{name}}} for the characters themselves"
+                self._wrong(self._line_of(name, entry), f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}")
+        for name in sorted(set(inputs) - set(HOLE.findall(instructions))):
+            self._wrong(input_lines[name], f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the input out")
+        return instructions
+
+    def _line_of(self, variable: str, entry: Entry | None) -> int:
+        """Where it first stands in the instructions."""
+        lines = self.written.lines
+        first = entry.key.line if entry is not None else _body_line(lines)
+        return next((n for n, line in enumerate(lines[first - 1 :], first) if variable in HOLE.findall(line)), first)
+
+    def _tools(self, entry: Entry | None) -> tuple[Line, ...]:
+        named: dict[str, Line] = {}
+        for node in self._list(entry, "tools"):
+            if not isinstance(node.value, str) or not node.value.strip():
+                self._wrong(node.line, f"tools must be a list of names, like [read, grep]; {shown(node.plain())} is none")
+            elif node.value in named:
+                self._wrong(node.line, f"tools names {node.value!r} twice (first in line {named[node.value].line})")
+            else:
+                named[node.value] = Line(text=node.value, line=node.line)
+        return tuple(named.values())
+
+    def _limits(self, entry: Entry | None) -> tuple[Limits | None, dict[str, int]]:
+        entries = self._entries(entry, "limits")
+        self._known(entries, LIMITS, "limits")
+        values: dict[str, Any] = {}
+        for name, inner in entries.items():
+            if name in LIMITS and inner.node.value is not None:
+                values[name] = self._value(inner, ("limits", name), LIMITS[name])
+        lines = {name: entries[name].key.line for name in values}
+        return (Limits(**{name: value for name, value in values.items() if value is not None}) if values else None), lines
+
+    def _output(self, entry: Entry | None) -> dict[str, Any] | None:
+        if entry is None or entry.node.value is None:
+            return None
+        schema = entry.node.plain()
+        if not isinstance(schema, dict):
+            self._wrong(entry.key.line, f"output must be a JSON Schema of an object, like {{type: object, properties: …}}, not {shown(schema)}")
+            return None
+        from treadle.agents.definitions.schemas import fault_of  # noqa: PLC0415  it brings the validator, 40 ms
+
+        if (fault := fault_of(schema)) is not None:
+            self._wrong(_line_at(entry, fault.path), fault.text("output"))
+        return cast("dict[str, Any]", schema)
+
+    def _inputs(self, entry: Entry | None) -> dict[str, Input]:
+        inputs: dict[str, Input] = {}
+        for name, inner in self._entries(entry, "inputs").items():
+            if not _VARIABLE.fullmatch(name):
+                self._wrong(inner.key.line, f"{name[:60]!r} cannot be the name of an input: use letters, digits and '_'")
+            elif (declared := self._input(name, inner)) is not None:
+                inputs[name] = declared
+        return inputs
+
+    def _input(self, name: str, entry: Entry) -> Input | None:
+        place, before = ("inputs", name), len(self.problems)
+        entries = self._mapping(entry.node, f"inputs.{name}", entry.key.line)
+        if len(self.problems) > before:
+            return None
+        self._known(entries, INPUT_KEYS, f"inputs.{name}")
+        if not (kind := self._type(entries.get("type"), place, entry)):
+            return None
+        required = self._value(entries["required"], (*place, "required"), yes_or_no) if "required" in entries else None
+        description = self._text(entries.get("description"), f"inputs.{name}.description")
+        default = entries["default"].node.plain() if "default" in entries else None
+        if default is not None and (wrong := misfit(kind, default)):
+            self._wrong(entries["default"].node.line, f"inputs.{name}.default {wrong}")
+        if len(self.problems) > before:
+            return None
+        return Input(type=kind, required=required is not False, default=default, description=description.text if description else "")
+
+    def _type(self, entry: Entry | None, place: tuple[str, ...], above: Entry) -> InputType | None:
+        if entry is None:
+            self._wrong(above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}")
+            return None
+        return self._value(entry, (*place, "type"), one_of(*INPUT_TYPES))
+
+    # ------------------------------------------------------------ shapes
+
+    def _known(self, entries: Mapping[str, Entry], known: Collection[str], where: str) -> None:
+        for name, entry in entries.items():
+            if name not in known:
+                self._wrong(entry.key.line, unknown_key(name, known, where))
+
+    def _text(self, entry: Entry | None, name: str) -> Line | None:
+        if entry is None or entry.node.value is None:
+            return None
+        found = self._value(entry, (name,), text)
+        return None if found is None else Line(text=str(found), line=entry.node.line)
+
+    def _value(self, entry: Entry, path: tuple[str, ...], read: Reader) -> Any:
+        """None where it is wrong."""
+        try:
+            return read(entry.node.plain())
+        except Wrong as e:
+            self._wrong(entry.node.line, refusal(path, e, shown(entry.node.plain())))
+            return None
+
+    def _list(self, entry: Entry | None, name: str) -> tuple[Node, ...]:
+        if entry is None or entry.node.value is None:
+            return ()
+        if not isinstance(entry.node.value, tuple):
+            self._wrong(entry.node.line, f"{name} must be a list, like [read, grep], not {shown(entry.node.plain())}")
+            return ()
+        return entry.node.value
+
+    def _entries(self, entry: Entry | None, name: str) -> dict[str, Entry]:
+        return {} if entry is None or entry.node.value is None else self._mapping(entry.node, name, entry.key.line)
+
+    def _mapping(self, node: Node, name: str, line: int) -> dict[str, Entry]:
+        if isinstance(node.value, dict):
+            return node.value
+        self._wrong(line, f"{name} must be a mapping of keys to values, not {shown(node.plain())}")
+        return {}
+
+    def _wrong(self, line: int, what: str) -> None:
+        self.problems.append(Problem(str(self.file.path), line, what))
+
+
+def unknown_key(name: str, known: Collection[str], where: str) -> str:
+    said = f"unknown key {name[:60]!r}{f' in {where}' if where else ''}"
+    if not where and name == "name":
+        return f"{said}: an agent has the name of its file"
+    if near := nearest(name, known):
+        return f"{said}: did you mean {near!r}?"
+    if not where and name in LIMITS:
+        return f"{said}: did you mean 'limits.{name}'?"
+    return f"{said}: the keys there are {', '.join(known)}"
+
+
+def _body_line(lines: list[str]) -> int:
+    """Where the body of a Markdown file begins."""
+    return next((n + 1 for n, line in enumerate(lines[1:], 2) if re.fullmatch(r"---[ \t]*\r?", line)), 1)
+
+
+def _line_at(entry: Entry, path: tuple[str | int, ...]) -> int:
+    """The line of the value at `path`, or of the innermost one on the way to it."""
+    node, line = entry.node, entry.key.line
+    for step in path:
+        if isinstance(node.value, dict) and step in node.value:
+            inner = node.value[str(step)]
+            node, line = inner.node, inner.key.line
+        elif isinstance(node.value, tuple) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.line
+    return line

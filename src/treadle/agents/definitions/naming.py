@@ -1,0 +1,103 @@
+"""What a name among the `tools` of a definition means: a tool of ours or of a module, another agent, tools of an MCP server, the end of a run.
+
+Entry: `Names`, `Meaning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from treadle.agents.definitions.modules import Of
+from treadle.config.readers import nearest
+from treadle.config.values import McpServer
+from treadle.tools.tool import Tool
+
+COMPLETE = "complete"
+"""The agent ends its runs by calling it."""
+
+
+class OwnTool(NamedTuple):
+    tool: Tool[Any]
+
+
+class Completion(NamedTuple):
+    pass
+
+
+class Callee(NamedTuple):
+    """Another agent."""
+
+    name: str
+
+
+class Served(NamedTuple):
+    """Of an MCP server."""
+
+    server: str
+    tool: str | None
+    """Without the server's prefix. None: all that it has."""
+
+
+Meaning: TypeAlias = OwnTool | Completion | Callee | Served
+
+
+class Unknown(Exception):
+    """A name that means nothing, or more than one thing; its text is for whoever wrote it."""
+
+
+class Names:
+    def __init__(self, agents: Collection[str], tools: Mapping[str, Of[Tool[Any]]], servers: Mapping[str, McpServer]) -> None:
+        """`tools`: those of modules."""
+        self._agents, self._tools, self._servers = agents, tools, servers
+
+    @cached_property
+    def coding(self) -> Mapping[str, Tool[Any]]:
+        from treadle.tools.builtin.coding import default_tools  # noqa: PLC0415  they are a third of a start, and not every definition has tools
+
+        return {tool.name: tool for tool in default_tools()}
+
+    def meaning(self, name: str) -> Meaning:
+        """Raises Unknown."""
+        found = self._meanings(name)
+        if len(found) > 1:
+            raise Unknown(f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them")
+        if found:
+            return next(iter(found.values()))
+        known = (*self.coding, COMPLETE, *self._tools, *self._agents, *self._servers)
+        near = nearest(name, known)
+        there_are = f"there are {', '.join(known)}" + "".join(f", {server}_…" for server in self._servers)
+        raise Unknown(f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}")
+
+    def _meanings(self, name: str) -> dict[str, Meaning]:
+        """By what it is, in words."""
+        found: dict[str, Meaning] = {}
+        if (tool := self.coding.get(name)) is not None:
+            found["a coding tool"] = OwnTool(tool)
+        if name == COMPLETE:
+            found["the end of a run"] = Completion()
+        if (of := self._tools.get(name)) is not None:
+            found[f"a tool of {of.module}"] = OwnTool(of.it)
+        if name in self._agents:
+            found["an agent"] = Callee(name)
+        if not found and (served := self._served(name)) is not None:
+            found["an MCP server's"] = served
+        return found
+
+    def _served(self, name: str) -> Served | None:
+        """Raises Unknown for a tool that the configuration does not let through."""
+        if name in self._servers:
+            return Served(name, None)
+        owners = [server for server in self._servers if name.startswith(f"{server}_")]
+        if not owners:
+            return None
+        server = max(owners, key=len)
+        tool = name.removeprefix(f"{server}_")
+        if tool == "*":
+            return Served(server, None)
+        allowed = self._servers[server].tools
+        if allowed is not None and tool not in allowed:
+            there = ", ".join(f"{server}_{each}" for each in allowed) or "none"
+            raise Unknown(f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are {there}")
+        return Served(server, tool) if tool else None

@@ -1,0 +1,43 @@
+"""Whether plain data is a JSON Schema of an object, and where it is not. The one place here that imports the validator. Entry: `fault_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jsonschema_rs
+
+from treadle.tools.schemas.bounds import TooMuch
+from treadle.tools.schemas.checked import compiled
+
+TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+
+class Fault(NamedTuple):
+    path: tuple[str | int, ...]
+    what: str
+
+    def text(self, name: str) -> str:
+        """With its place in the schema, which is called `name`."""
+        return f"{'.'.join(map(str, (name, *self.path)))} {self.what}"
+
+
+def fault_of(schema: Mapping[str, object]) -> Fault | None:
+    """The first one. A reference to another document is followed nowhere, and is one."""
+    if (kind := schema.get("type")) != "object":
+        return Fault(("type",), f"must be 'object', not {kind!r}" if "type" in schema else "is missing: the answer is an object, so it is 'object'")
+    try:
+        # Not jsonschema_rs.meta: it fetches what `$schema` names.
+        compiled(schema)
+    except TooMuch as e:
+        return Fault((), f"is a JSON Schema that is not taken: {e}")
+    except jsonschema_rs.ValidationError as e:
+        path = tuple(e.instance_path)
+        return Fault(path, f"is no JSON Schema: {_type(e.instance) if path[-1:] == ('type',) else e.message}")
+    except (ValueError, TypeError) as e:  # a reference that leads nowhere; a key that is no text
+        return Fault((), f"is no JSON Schema that can be used: {str(e).partition(chr(10))[0]}")
+    return None
+
+
+def _type(given: object) -> str:
+    return f"there is no type {given!r}: use one of {', '.join(TYPES)}"

@@ -1,0 +1,60 @@
+"""The text of one definition: a YAML document, or Markdown whose front matter is one, with the lines counted in the file.
+
+What the keys mean is keys.py's. Entry: `read`, `document_of`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.agents.definitions.places import DefinitionFile
+from treadle.config.document import Document, parse
+from treadle.config.file import Broken, decoded, read_bytes
+from treadle.config.trust import command
+
+DEPTH_MAX = 40
+"""Of an output's schema, two levels are one object inside another."""
+
+_FENCE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
+_END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+
+
+class Text(NamedTuple):
+    document: Document
+    body: str | None
+    """Behind the front matter; None where the whole file is YAML."""
+    lines: list[str]
+    """Of the whole file."""
+
+
+def read(file: DefinitionFile) -> Text:
+    """Read the text of a definition.
+
+    Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the project, and for a trusted project's
+    file that is not the one that was looked at.
+    """
+    real = Path(os.path.realpath(file.path))
+    if file.root is not None and not real.is_relative_to(file.root):
+        raise Broken(1, f"the link leaves the project {file.root}")
+    content = read_bytes(real, own=file.root is None)
+    if content is None:
+        raise Broken(1, "is not there")
+    if file.trust is not None and not file.trust.admits(file.path, content.data):
+        raise Broken(1, f"is not what you trusted: look at it, then: {command(file.trust.root)}")
+    return document_of(decoded(content.data, "holds the character {!r}, which nobody sees"), markdown=file.path.suffix == ".md")
+
+
+def document_of(text: str, *, markdown: bool) -> Text:
+    """Raises Broken."""
+    lines = text.split("\n")
+    if not markdown:
+        return Text(parse(text, depth_max=DEPTH_MAX), None, lines)
+    if (begin := _FENCE.match(text)) is None:
+        raise Broken(1, "must begin with a line `---`, then the keys, like `description: …`, and a line `---` before the instructions")
+    if (end := _END.search(text, begin.end())) is None:
+        raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
+    matter = text[begin.end() : end.start()]
+    return Text(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)

@@ -1,0 +1,196 @@
+"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks first. Entry: `act`, `Desk`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, cast
+
+import msgspec
+from sqlmodel import Session
+
+from treadle._internal.terminal_text import cut, one_line
+from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
+from treadle.apps.assistant.confirmations import Held, Verb, asked, redeemed
+from treadle.apps.assistant.fields import as_data
+from treadle.apps.assistant.replies import quoted
+from treadle.apps.assistant.store import Found, TaskStore, Wanted, checked
+from treadle.apps.assistant.unsupported import unsupported_in
+from treadle.service.database.tables import Task
+
+RUN_MOST: Final = 5
+"""Distinct tasks that a run may complete or update unasked."""
+WINDOW_MOST: Final = 10
+"""The same of one user in ten minutes, by whatever runs and clients."""
+UNDO_MOST: Final = 5
+"""Changes that a run may take back."""
+LISTED_MOST: Final = 100
+LISTED_CHARS: Final = 40_000
+LISTED_DESCRIPTION: Final = 120
+TITLES_MOST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """All that one call may use."""
+
+    session: Session
+    store: TaskStore
+    caller: Caller
+    run_id: str | None
+    code: str | None
+    """Of a plain MCP client."""
+    clock: Callable[[], datetime]
+
+
+def act(desk: Desk, name: str, arguments: Mapping[str, Any]) -> ToolResponse:
+    """Raises AgentError(invalid) for values that no task can have."""
+    return _ACTS[name](desk, arguments)
+
+
+def succeeded(**data: Any) -> ToolResponse:
+    return ToolResponse(success=True, data=data)
+
+
+def refused(failure: Failure) -> ToolResponse:
+    return ToolResponse(success=False, error=failure)
+
+
+# ---------------------------------------------------------------- the tools
+
+
+def _add_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    task = desk.store.add(**arguments)
+    return succeeded(task=as_data(task), **_unsupported(task.title))
+
+
+def _unsupported(title: str | None) -> dict[str, list[str]]:
+    unsupported = unsupported_in(title or "")
+    return {"unsupported": unsupported} if unsupported else {}
+
+
+def _list_tasks(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    tasks = desk.store.list(**arguments)
+    return succeeded(tasks=_first(tasks), total=len(tasks), filters={k: v for k, v in arguments.items() if v not in ("", "all")})
+
+
+def _complete_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    found = desk.store.find(arguments["task"], prefer_open=True)
+    if (task := found.task) is None:
+        return _not_one(found, arguments["task"])
+    if not task.completed and (asks := _asks_if_many(desk, Held("complete_task", "complete", [task], {"task": task.id}))) is not None:
+        return asks
+    desk.store.complete(task)
+    return succeeded(task=as_data(task))
+
+
+def _update_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    wanted = {name: value for name, value in arguments.items() if name != "task"}
+    if not wanted:
+        return refused(Failure(code="invalid", message="update_task changes nothing without one of title, description, priority, due"))
+    checked(cast("Wanted", wanted))
+    found = desk.store.find(arguments["task"])
+    if (task := found.task) is None:
+        return _not_one(found, arguments["task"])
+    if (asks := _asks_if_many(desk, Held("update_task", "update", [task], {"task": task.id, **wanted}))) is not None:
+        return asks
+    changes = desk.store.update(task, **cast("Any", wanted))
+    return succeeded(changes=changes, task=as_data(task), **_unsupported(wanted.get("title")))
+
+
+def _delete_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    found = desk.store.find(arguments["task"], prefer_open=True)
+    if (task := found.task) is None:
+        return _not_one(found, arguments["task"])
+    if (asks := _asks(desk, Held("delete_task", "delete", [task], {"task": task.id}))) is not None:
+        return asks
+    desk.store.delete([task])
+    return succeeded(task=as_data(task))
+
+
+def _complete_all(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    return _in_bulk(desk, "complete_all", "complete", desk.store.list(status="open"))
+
+
+def _delete_completed(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    return _in_bulk(desk, "delete_completed", "delete", desk.store.list(status="completed"))
+
+
+def _in_bulk(desk: Desk, tool: str, verb: Verb, tasks: Sequence[Task]) -> ToolResponse:
+    if tasks and (asks := _asks(desk, Held(tool, verb, tasks, {}))) is not None:
+        return asks
+    if verb == "delete":
+        desk.store.delete(tasks, tool=tool)
+    else:
+        desk.store.complete_all(tasks)
+    return succeeded(count=len(tasks), tasks=[task.title for task in tasks[:TITLES_MOST]])
+
+
+def _undo(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+    if not desk.caller.by_person and desk.store.changes.undone_in(desk.run_id) >= UNDO_MOST:
+        return refused(Failure(code="invalid", message=f"{UNDO_MOST} changes were taken back already: ask the person whether that is enough"))
+    undone = desk.store.undo()
+    if undone is None:
+        return refused(Failure(code="not_found", message="There is nothing to undo."))
+    return succeeded(undone={"tool": undone.tool, "tasks": list(undone.titles[:TITLES_MOST])})
+
+
+_ACTS: Final[Mapping[str, Callable[[Desk, Mapping[str, Any]], ToolResponse]]] = {
+    "add_task": _add_task,
+    "list_tasks": _list_tasks,
+    "complete_task": _complete_task,
+    "update_task": _update_task,
+    "delete_task": _delete_task,
+    "complete_all": _complete_all,
+    "delete_completed": _delete_completed,
+    "undo": _undo,
+}
+
+
+# ---------------------------------------------------------------- asking first
+
+
+def _asks(desk: Desk, held: Held) -> ToolResponse | None:
+    """None where the person said yes to just this, or does it themselves."""
+    caller, ids = desk.caller, {task.id for task in held.tasks}
+    if caller.by_person or (caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items):
+        return None
+    scope = caller.scope
+    if caller.conversation_id is None and desk.code is not None and redeemed(desk.session, scope, desk.code, held, clock=desk.clock):
+        return None
+    question = asked(desk.session, scope, held, conversation_id=caller.conversation_id, run_id=desk.run_id, clock=desk.clock)
+    return refused(Failure(code="confirm", message=question.text, confirm=question.code))
+
+
+def _asks_if_many(desk: Desk, held: Held) -> ToolResponse | None:
+    """Completing or changing one task after the other is a bulk operation too."""
+    of_run, lately = desk.store.changes.touched(desk.run_id)
+    (task,) = held.tasks
+    is_few = len(of_run | {task.id}) <= RUN_MOST and len(lately | {task.id}) <= WINDOW_MOST
+    return None if is_few else _asks(desk, held)
+
+
+# ---------------------------------------------------------------- words and data
+
+
+def _not_one(found: Found, words: str) -> ToolResponse:
+    if not found.several:
+        return refused(Failure(code="not_found", message=f"I couldn't find a task about {quoted(words)} in your list."))
+    message = f"I found multiple tasks about {quoted(words)}. Which one: {', '.join(map(one_line, found.options))}?"
+    return refused(Failure(code="ambiguous", message=message, options=found.options))
+
+
+def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """As many as a model can be expected to read; where that is too much, with the beginnings of their descriptions."""
+    shown = [as_data(task) for task in tasks[:LISTED_MOST]]
+    if _size(shown) > LISTED_CHARS:
+        for task in shown:
+            task["description"] = cut(task["description"] or "", LISTED_DESCRIPTION) or None
+        while _size(shown) > LISTED_CHARS:
+            del shown[-len(shown) // 8 :]
+    return shown
+
+
+def _size(shown: list[dict[str, Any]]) -> int:
+    return len(msgspec.json.encode(shown))

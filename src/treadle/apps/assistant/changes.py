@@ -1,0 +1,128 @@
+"""What was changed: so that it can be taken back, is not done twice, and what was changed without asking is counted.
+
+Changing tasks is store.py's. Entry: `Changes`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from itertools import takewhile
+from typing import Any, Final, cast
+
+from sqlalchemy import func
+from sqlmodel import Session, col, delete, select
+
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import Change, Confirmation, Task
+
+KEPT: Final = timedelta(days=30)
+"""How long a change can be undone, and what is deleted is kept."""
+CONFIRMATIONS_KEPT: Final = timedelta(days=1)
+"""What a person said yes to: for a run that is taken up again."""
+WINDOW: Final = timedelta(minutes=10)
+COUNTED: Final = ("complete_task", "update_task")
+UNDO: Final = "undo"
+_KEY_CHARS: Final = 200
+_TICK: Final = timedelta(microseconds=1)
+_FIELDS: Final = ("title", "description", "completed", "priority", "due", "deleted_at")
+"""What a change may change, beside `updated_at`."""
+
+
+class Changes:
+    """One user's, inside a transaction."""
+
+    def __init__(self, session: Session, scope: Scope, clock: Callable[[], datetime]) -> None:
+        self._session, self._user_id, self._clock = session, scope.user_id, clock
+
+    def result_of(self, key: str | None) -> dict[str, Any] | None:
+        """What the call of this key gave; None where it has changed nothing."""
+        if key is None:
+            return None
+        change = self._session.exec(select(Change).where(Change.user_id == self._user_id, Change.key == short(key))).first()
+        return None if change is None else change.result
+
+    def add(self, tool: str, before: Iterable[Mapping[str, Any]], *, key: str | None, run_id: str | None, by_person: bool) -> Change:
+        """After every other one of this user, whatever the clock says."""
+        last = cast("datetime | None", self._session.exec(select(func.max(col(Change.at))).where(Change.user_id == self._user_id)).one())
+        at = self._clock() if last is None else max(self._clock(), last + _TICK)
+        held = None if key is None else short(key)
+        change = Change(user_id=self._user_id, at=at, tool=tool, key=held, run_id=run_id, by_person=by_person, before=[dict(one) for one in before])
+        self._session.add(change)
+        return change
+
+    def last(self) -> Sequence[Change]:
+        """Changes that `undo` takes back, newest first: the last one, and those of the same tool that one message made right before it."""
+        mine = select(Change).where(Change.user_id == self._user_id, col(Change.undone_at).is_(None), Change.tool != UNDO)
+        newest = mine.where(Change.at >= self._clock() - KEPT).order_by(col(Change.at).desc())
+        last = self._session.exec(newest.limit(1)).first()
+        if last is None or last.run_id is None:
+            return [] if last is None else [last]
+        of_run = self._session.exec(newest.where(Change.run_id == last.run_id)).all()
+        return [*takewhile(lambda change: change.tool == last.tool, of_run)]
+
+    def touched(self, run_id: str | None) -> tuple[frozenset[str], frozenset[str]]:
+        """Ids of tasks that were completed or updated unasked: by this run, and by anything in the last ten minutes."""
+        start = self._clock() - WINDOW
+        mine = select(Change).where(Change.user_id == self._user_id, col(Change.by_person).is_(False), col(Change.tool).in_(COUNTED))
+        rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
+        if run_id is not None:  # it may have been taken up again after a while; one query for both would read all that this user ever did
+            rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
+        granted = self._granted({row.run_id for row in rows if row.run_id is not None})
+        touched = [(row, str(task["id"])) for row in rows for task in row.before if (row.run_id, task["id"]) not in granted]
+        of_run = frozenset(task_id for row, task_id in touched if run_id is not None and row.run_id == run_id)
+        return of_run, frozenset(task_id for row, task_id in touched if row.at >= start)
+
+    def _granted(self, runs: set[str]) -> set[tuple[str | None, str]]:
+        if not runs:
+            return set()
+        mine = select(Confirmation).where(Confirmation.user_id == self._user_id, col(Confirmation.granted_run_id).in_(runs))
+        return {(row.granted_run_id, item) for row in self._session.exec(mine) for item in row.items}
+
+    def undone_in(self, run_id: str | None) -> int:
+        """How many changes this run has taken back; without a run, anything that is of none in the last ten minutes."""
+        mine = select(func.count()).select_from(Change).where(Change.user_id == self._user_id, Change.tool == UNDO, col(Change.by_person).is_(False))
+        mine = mine.where(Change.run_id == run_id) if run_id is not None else mine.where(col(Change.run_id).is_(None), Change.at >= self._clock() - WINDOW)
+        return self._session.exec(mine).one()
+
+    def purge(self) -> None:
+        """What is older than anybody may want back goes for good."""
+        since = self._clock() - KEPT
+        self._session.exec(delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since))
+        self._session.exec(delete(Change).where(col(Change.user_id) == self._user_id, col(Change.at) < since))
+        settled = self._clock() - CONFIRMATIONS_KEPT
+        self._session.exec(delete(Confirmation).where(col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < settled))
+
+
+def kept(task: Task) -> dict[str, Any]:
+    """A task as it is now, for `restore`."""
+    return {"id": task.id, **{name: _plain(getattr(task, name)) for name in _FIELDS}}
+
+
+def new(task: Task) -> dict[str, Any]:
+    return {"id": task.id, "new": True}
+
+
+def restore(task: Task, before: Mapping[str, Any], at: datetime) -> None:
+    """As it was; one that was new is deleted."""
+    if before.get("new"):
+        task.deleted_at = at
+    else:
+        for name in _FIELDS:
+            setattr(task, name, _read(name, before[name]))
+    task.updated_at = at
+
+
+def short(key: str) -> str:
+    return key if len(key) <= _KEY_CHARS else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _read(name: str, value: Any) -> object:
+    if value is None or name not in ("due", "deleted_at"):
+        return value
+    return date.fromisoformat(value) if name == "due" else datetime.fromisoformat(value)

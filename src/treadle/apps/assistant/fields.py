@@ -1,0 +1,78 @@
+"""What a task may hold, and a task as the data that tools and HTTP give. Where tasks are kept is store.py's. Entry: `title_of`, `as_data`.
+
+Each reader gives the value as it is kept, or raises AgentError(invalid) that says what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import date
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from treadle._internal.terminal_text import plain
+from treadle.errors import AgentError
+from treadle.service.database.tables import Task
+
+Priority: TypeAlias = Literal["Low", "Medium", "High"]
+PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
+TITLE_CHARS: Final = 200
+DESCRIPTION_CHARS: Final = 2000
+WORDS_CHARS: Final = 200
+"""Of what a task is named or searched by."""
+
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_NO_TEXT: Final = frozenset({"Cc", "Cs"})
+_LINE_ENDS: Final = frozenset({"Zl", "Zp"})
+
+
+def title_of(text: str) -> str:
+    title = text.strip()
+    if not title or not plain(title).strip():
+        raise AgentError("invalid", "a task needs a title")
+    if len(title) > TITLE_CHARS:
+        raise AgentError("invalid", f"a title has at most {TITLE_CHARS} characters, and this one {len(title)}: put the rest into the description")
+    if any(unicodedata.category(c) in _NO_TEXT | _LINE_ENDS for c in title):
+        raise AgentError("invalid", "a title is one line, without control characters or halves of characters")
+    return title
+
+
+def description_of(text: str | None) -> str | None:
+    """None for none, and for an empty one."""
+    description = (text or "").replace("\r\n", "\n").strip()
+    if len(description) > DESCRIPTION_CHARS:
+        raise AgentError("invalid", f"a description has at most {DESCRIPTION_CHARS} characters, and this one {len(description)}")
+    if any(unicodedata.category(c) in _NO_TEXT and c not in "\n\t" for c in description):
+        raise AgentError("invalid", "a description holds no control characters or halves of characters")
+    return description or None
+
+
+def priority_of(text: str) -> str:
+    if text not in PRIORITIES:
+        raise AgentError("invalid", f"a priority is one of {', '.join(PRIORITIES)}")
+    return text
+
+
+def due_of(text: str | date | None) -> date | None:
+    if text is None or isinstance(text, date):
+        return text
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise AgentError("invalid", "a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is")
+
+
+def as_data(task: Task) -> dict[str, Any]:
+    """CONTRACT 5. A fresh dict of plain JSON values."""
+    return {
+        "id": task.id,
+        "title": task.title,
+        "description": task.description,
+        "completed": task.completed,
+        "priority": task.priority,
+        "due": None if task.due is None else task.due.isoformat(),
+        "created_at": task.created_at.isoformat(),
+        "updated_at": task.updated_at.isoformat(),
+    }

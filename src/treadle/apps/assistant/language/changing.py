@@ -1,0 +1,329 @@
+"""What is changed about tasks: done, gone, a new title, priority, day or description.
+
+Entry: `changed`, `completed`, `deleted`, `changing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from treadle.apps.assistant.language.asides import looks_like_a_day
+from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.listing import filter_of
+from treadle.apps.assistant.language.phrases import Phrases, known
+from treadle.apps.assistant.language.spelling import near
+from treadle.apps.assistant.language.targets import TASK, target_of
+from treadle.apps.assistant.language.values import NOT_DUE, Fields, no_day, value_of, values_of
+from treadle.apps.assistant.language.wishes import Change, Doing, Every, Missing, Named, Simple, Target, Wish
+from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+
+FIELD = Phrases(
+    {
+        "the|a|its|an? due date|day|time": "due",
+        "the|a|its? deadline|duedate|due-date|due": "due",
+        "the|its date": "due",
+        "date of|for|on|from": "due",
+        "the|a|its|any? priority|prio|importance|urgency|prioirty|prority": "priority",
+        "the|its? title|name|wording|text": "title",
+        "the|a|its? description|notes|details|desc|comment": "description",
+        "a|the|its note": "description",
+    }
+)
+_POSSESSED = Phrases(
+    {
+        "due date|day": "due",
+        "deadline|duedate|due-date": "due",
+        "priority|prio|importance": "priority",
+        "title|name": "title",
+        "description|notes": "description",
+    }
+)
+_DONE = Phrases.plain(
+    [
+        "as|is|are|to|its? all|now|already? done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed",
+        "off|off: as? done?",
+        "out",
+        "as|is|are? checked|ticked|crossed off",
+    ]
+)
+_UNDONE = Phrases.plain(
+    [
+        "as|is|are|to? not|un|isnt|arent done|complete|completed|finished yet?",
+        "as|is|are|to? undone|incomplete|open|unfinished|uncompleted|todo|pending|unchecked",
+        "not|isnt|arent been? done|complete|completed|finished yet?",
+        "back? to|as open|pending|todo|incomplete",
+    ]
+)
+_TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
+_DAY_WORDS = known("to until till by on for is due")
+VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
+_WITH = ("rename", "retitle", "replace", "reword")
+_SEVERAL = known("all every everything my tasks todos items ones the list whatever anything what whats thats things stuff")
+_CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
+_DEFAULT_LEVEL = {
+    "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
+    "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
+}  # fmt: skip
+POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
+_RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
+
+
+def completed(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+    return changing("complete", text, _without_done(words), today, talk)
+
+
+def deleted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+    keys = keys_of(words)
+    field = FIELD.at(keys) or FIELD.at([*keys, "of"])
+    if field is not None and field[1] != "title" and (len(keys) > field[0] or field[1] == "due"):
+        return changed(text, words, "clear", today, talk)
+    for place in range(1, len(keys)):  # "remove milk's due date"
+        if (possessed := _POSSESSED.at(keys, place)) is not None and place + possessed[0] == len(keys) and possessed[1] in ("due", "description"):
+            return changed(text, words, "clear", today, talk)
+    if bulk := _completed_ones(text, words, today):
+        return [bulk]
+    return changing("delete", text, words, today, talk)
+
+
+def _completed_ones(text: str, words: Words, today: date) -> Simple | None:
+    """Whether all that is completed is meant, and nothing narrower."""
+    keys = keys_of(words)
+    if any(word.quoted for word in words) or any(key in ("except", "but", "one", "not") for key in keys):
+        return None
+    filtered = filter_of(text, words, today)
+    wanted = filtered.filter
+    rest = filtered.rest.casefold() in ("", "out", "up", "off", "away", "all", "from")
+    plural = len(keys) == 1 or any(
+        k
+        in (
+            "all",
+            "every",
+            "everything",
+            "my",
+            "tasks",
+            "todos",
+            "items",
+            "ones",
+            "the",
+            "list",
+            "whatever",
+            "anything",
+            "what",
+            "whats",
+            "thats",
+            "things",
+            "stuff",
+        )
+        for k in keys
+    )
+    singular = any(k in ("task", "item", "todo") for k in keys) and not any(k in ("all", "every", "each") for k in keys)
+    narrow = wanted.priority is not None or wanted.search is not None
+    return Simple("delete_completed") if rest and plural and not singular and wanted.status == "completed" and not narrow else None
+
+
+def changing(doing: Doing, text: str, words: Words, today: date, talk: Conversation, fields: Fields = ()) -> list[Wish | Missing]:
+    target = target_of(text, words, today, talk)
+    if isinstance(target, Missing):
+        return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
+    if doing == "complete" and isinstance(target, Every):
+        if target.filter.status == "completed" or (
+            (target.filter.empty or target.filter.status == "open") and target == Every(type(target.filter)(target.filter.status))
+        ):
+            return [Simple("complete_all")]
+        target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
+    targets: Sequence[Target] = target if isinstance(target, tuple) else (target,)
+    return [Change(doing, one, fields) for one in targets]
+
+
+def _which(missing: Missing, doing: Doing) -> str:
+    if missing.what != TASK.what:
+        return missing.what
+    return {"complete": "which task you have completed", "delete": "which task to delete", "update": "which task to change"}[doing]
+
+
+def _without_done(words: Words) -> list[Word]:
+    kept = list(words)
+    if (found := _DONE.ending(keys_of(kept))) is not None and found[0] < len(kept):
+        return kept[: -found[0]]
+    if len(kept) > 1 and kept[0].key in ("off", "with", "out"):
+        return kept[1:]
+    return kept
+
+
+def changed(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+    """What follows a verb like "set", "mark", "change", "move"."""
+    keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
+    if verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick") and (found := done_at(keys)) is not None:
+        place, count, undone = found
+        if undone:
+            return [REOPEN]
+        return changing("complete", text, [*words[:place], *words[place + count :]], today, talk)
+    if (field := FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
+        return of_field(text, words[field[0] :], field[1], verb, today, talk)
+    plain, rest = values_of(text, words, today)
+    unlike = verb in ("rename", "retitle", "reword", "call") or _looks_renamed(rest)
+    unlike |= any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest))
+    if len(plain) == 1 and not unlike:
+        return changing("update", text, rest, today, talk, plain)
+    for place in range(1, min(len(keys), 60)):
+        possessed = _POSSESSED.at(keys, place)
+        if (
+            possessed is not None
+            and not words[place].quoted
+            and (place + possessed[0] == len(keys) or keys[place + possessed[0]] in _TO or keys[place + possessed[0]] == "from")
+        ):
+            target = _owner(text, words[:place])
+            return _valued(text, target, words[place + possessed[0] :], possessed[1], verb, today, talk)
+    return _by_value(text, words, verb, today, talk)
+
+
+_FIELD_WORDS = ("priority", "deadline", "description")
+
+
+def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
+    """Where "as done" stands, how many words it has, and whether it says the opposite."""
+    mended = [near(key, ("done", "complete", "completed", "finished")) or key for key in keys]
+    for undone, table in ((True, _UNDONE), (False, _DONE)):
+        if (found := table.ending(mended)) is not None:
+            return len(keys) - found[0], found[0], undone
+        if (found := table.at(mended)) is not None and mended[0] in ("as", "done", "complete", "off", "completed", "finished") and found[0] < len(keys):
+            return 0, found[0], undone
+    return None
+
+
+def _owner(text: str, words: Words) -> list[Word]:
+    """Without the 's of "milk's priority"."""
+    last = words[-1]
+    if not last.quoted and last.text[-2:] in ("'s", "\u2019s") and last.end - last.start == len(last.text):
+        last = last._replace(text=last.text[:-2], key=last.key[:-1], end=last.end - 2)
+    elif text[last.end : last.end + 2] in ("'s", "\u2019s"):
+        pass
+    return [*words[:-1], last]
+
+
+def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+    """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
+    keys = keys_of(words)
+    start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
+    if verb in _CLEARING:
+        return changing("update", text, words[start:], today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
+    if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):  # "add a due date of friday to X"
+        for place in range(len(keys) - 1, 0, -1):
+            if keys[place] in ("to", "for", "on") and place + 1 < len(keys) and place > start:
+                value = value_of(text, words[start:place], field, today)
+                if value is not None:
+                    return changing("update", text, words[place + 1 :], today, talk, ((field, value),))
+    if verb in ("add", "give", "put") and field == "description" and words[0].quoted and keys[1:2] in (["to"], ["for"], ["on"]) and len(words) > 2:
+        return changing("update", text, words[2:], today, talk, (("description", words[0].text),))
+    for place in range(len(keys) - 1, start, -1):
+        here = keys[place] in _TO or keys[place] in ("for", "on", "by", "is") or words[place - 1].stop == ":"
+        if not here:
+            continue
+        after = place if words[place - 1].stop == ":" else place + 1
+        if field in ("title", "description") and after < len(words) and not _first_to(words, place, start):
+            continue
+        value = value_of(text, words[after:], field, today)
+        if value is not None:
+            return changing("update", text, words[start:place], today, talk, ((field, value),))
+    return gap_of(text, words[start:], field, verb, today, talk)
+
+
+def _first_to(words: Words, place: int, start: int) -> bool:
+    """Whether a text may begin behind this word: the first "to", or a colon, which comes before any."""
+    if words[place - 1].stop == ":":
+        return True
+    return not any(w.key in ("to", "as") or w.stop == ":" for w in words[start + 1 : place]) and not any(w.stop == ":" for w in words[place:])
+
+
+def _valued(text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+    """Such as "X's priority to high"."""
+    rest = list(words)
+    if rest and rest[0].key == "from":
+        to = next((i for i, word in enumerate(rest) if word.key == "to"), None)
+        rest = rest if to is None else rest[to:]
+    while rest and not rest[0].quoted and rest[0].key in (*_TO, "is", "by", "on", "for"):
+        del rest[0]
+    if verb in _CLEARING and not rest:
+        return changing("update", text, target, today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
+    value = value_of(text, rest, field, today)
+    if value is not None or (field == "due" and no_day(keys_of(rest))):
+        return changing("update", text, target, today, talk, ((field, value),))
+    return gap_of(text, target, field, verb, today, talk)
+
+
+def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+    """The value is missing: asked for, unless the verb says it ("raise the priority of X")."""
+    if field == "priority" and verb in _DEFAULT_LEVEL:
+        return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
+    if field == "due":
+        for start in range(1, len(target)):
+            if NOT_DUE.at(keys_of(target), start) is not None:
+                return changing("update", text, target[:start], today, talk, (("due", None),))
+    meant = target_of(text, target, today, talk)
+    named = meant if isinstance(meant, (Named, Every)) else None
+    return (
+        [Missing(VALUE[field], "value", doing="update", target=named, field=field)] if named is not None else [Missing("which task to change, and how", "any")]
+    )
+
+
+def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+    """Such as "make X high priority", "move X to friday", "rename X to Y"."""
+    fields, rest = values_of(text, words, today, retitling=verb in ("rename", "retitle", "reword", "call"))
+    if fields and rest and not (verb in _RETITLING and _looks_renamed(rest)):
+        return changing("update", text, rest, today, talk, fields)
+    if (split := _renamed(words, verb)) is not None:
+        target, title = words[: split[0]], words[split[1] :]
+        named = phrase(text, _as_title(title))
+        if verb in POSTPONING or looks_like_a_day(keys_of(title)[0]):
+            return gap_of(text, target, "due", verb, today, talk)
+        return (
+            changing("update", text, target, today, talk, (("title", named),)) if named else [Missing("the new title", "value", doing="update", field="title")]
+        )
+    if fields:
+        return [Missing("which task to change", "task", doing="update", fields=fields)]
+    if verb in _DEFAULT_LEVEL and (verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))):
+        return changing("update", text, words, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
+    if verb in POSTPONING:
+        return gap_of(text, [w for w in words if w.key not in ("back", "by") or w.quoted], "due", verb, today, talk)
+    if verb in ("rename", "retitle", "reword") and words:
+        return gap_of(text, words, "title", verb, today, talk)
+    meant = target_of(text, words, today, talk) if words else TASK
+    what = "what to change about it" if isinstance(meant, Named) else "which task to change, and how"
+    return [Missing(what, "any", doing="update", target=meant if isinstance(meant, Named) else None)]
+
+
+def _looks_renamed(rest: Words) -> bool:
+    return sum(word.quoted for word in rest) > 1
+
+
+def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
+    """Where the old title ends and the new one begins; of several "to" the middle one."""
+    keys = keys_of(words)
+    quoted = [i for i, word in enumerate(words) if word.quoted]
+    if verb == "call" and len(quoted) < 2:
+        return None
+    if len(quoted) == 2:
+        return quoted[0] + 1, quoted[1]
+    if verb not in _RETITLING and verb not in POSTPONING:
+        return None
+    joins = [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")]
+    joins = joins or [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in _WITH else ())]
+    colon = next((i for i in range(1, len(words)) if words[i - 1].stop == ":"), None)
+    if colon is not None and (not joins or joins[0] > colon):
+        return colon, colon
+    if not joins:
+        return None
+    middle = joins[len(joins) // 2] if len(joins) % 2 else joins[0]
+    return middle, middle + 1
+
+
+def _as_title(words: Words) -> list[Word]:
+    kept = list(words)
+    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("say", "be", "read", "called", "should", "to"):
+        del kept[0]
+    return kept[:-1] if len(kept) > 1 and kept[-1].key in ("instead", "please") else kept
+
+
+REOPEN = Missing("", "any")
+"""Asked for what no tool can do; answered in words."""

@@ -1,0 +1,335 @@
+"""Days as people say them: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "2026-12-01".
+
+A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the next one that comes; 12/24 is month before
+day unless that cannot be, 24.12. is day before month. Where in a sentence a day belongs to the task is said in asides.py. Entry: `day_at`.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, timedelta
+from typing import TypeAlias
+
+from treadle.apps.assistant.language.phrases import Phrases, known
+from treadle.apps.assistant.language.spelling import near
+
+Keys = Sequence[str]
+Found: TypeAlias = tuple[int, date]
+"""How many words, and the day."""
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
+    short: i for i, shorts in enumerate(("mon", "tue tues", "wed weds", "thu thur thurs", "fri", "sat", "sun")) for short in shorts.split()
+}
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+_MONTH = {name: i for i, name in enumerate(_MONTHS, 1)} | {name[:3]: i for i, name in enumerate(_MONTHS, 1)} | {"sept": 9}
+_ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"""
+NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
+_UNITS = {"day": 1, "days": 1, "night": 1, "nights": 1, "week": 7, "weeks": 7, "wk": 7, "wks": 7, "fortnight": 14, "fortnights": 14}
+_MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
+_RELATIVE = Phrases(
+    {
+        "today|tonight|eod|now": 0,
+        "later today": 0,
+        "this morning|afternoon|evening": 0,
+        "end of the? day|today": 0,
+        "tomorrow|tmrw|tmr|tmw|2moro|2morrow|tomo": 1,
+        "the? day after tomorrow": 2,
+        "overmorrow": 2,
+        "yesterday": -1,
+        "the? day before yesterday": -2,
+    }
+)
+_MISSPELT = ("tomorrow", "wednesday", "thursday", "saturday", "tuesday", "monday", "friday", "sunday", "today", "yesterday", "tonight")
+_HOLIDAYS = Phrases(
+    {
+        "christmas|xmas|christmas-day": (12, 25),
+        "christmas day": (12, 25),
+        "christmas|xmas eve": (12, 24),
+        "boxing day": (12, 26),
+        "new years|year eve": (12, 31),
+        "new years|year day?": (1, 1),
+        "valentines day?": (2, 14),
+        "halloween": (10, 31),
+    }
+)
+_ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:t[\d:.z+]{2,16})?")
+_SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})(?:\2(\d{4}|\d{2})?)?")
+_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
+_ORDINAL_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
+_PARTS_OF_DAY = known("morning afternoon evening night noon")
+_NUMBER = re.compile(r"\d{1,4}")
+
+
+def corrected(key: str) -> str:
+    """The day that a misspelt word means; the word itself where it means none."""
+    if len(key) < 5 or key in _MISSPELT or key == "sundae" or key.removesuffix("s") in _MISSPELT:
+        return key
+    return near(key, _MISSPELT) or key
+
+
+def day_at(keys: Keys, place: int, today: date) -> Found | None:
+    """The day said from `place` on. What is no day of the calendar is none."""
+    window = [corrected(key) for key in keys[place : place + 9]]
+    if not window:
+        return None
+    for reader in _READERS:
+        try:
+            if (found := reader(window, today)) is not None:
+                return _with_part_of_day(window, found)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
+    """Christmas is a day only after a word like "by": there are Christmas presents too."""
+    found = _HOLIDAYS.at(keys, place)
+    return None if found is None else (found[0], coming(today, *found[1]))
+
+
+def looks_like_a_day(key: str, following: str = "") -> bool:
+    if following in _MONTH and _DAY.fullmatch(key):
+        return True
+    return bool(_ISO.fullmatch(key) or _SLASHED.fullmatch(key) or key in _MONTH or _ORDINAL_DAY.fullmatch(key))
+
+
+def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
+    """Words, and the number they say: "2", "two", "a couple of"."""
+    if place >= len(keys):
+        return None
+    key = keys[place]
+    if key in ("a", "the") and place + 1 < len(keys) and keys[place + 1] in ("couple", "few"):
+        found = number_at(keys, place + 1)
+        return None if found is None else (found[0] + 1, found[1])
+    if key in ("couple", "few"):
+        return 1 + (place + 1 < len(keys) and keys[place + 1] == "of"), NUMBERS[key]
+    if _NUMBER.fullmatch(key):
+        return 1, int(key)
+    return (1, NUMBERS[key]) if key in NUMBERS else None
+
+
+def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
+    """Words, and the days of a span: "2 weeks", "a day", "another week"."""
+    start = place + (place < len(keys) and keys[place] in ("another", "one", "1") and keys[place + 1 : place + 2] != ["more"])
+    number = (0, 1) if start > place else number_at(keys, place)
+    if number is None:
+        return None
+    start = start if number[0] == 0 else place + number[0]
+    start += keys[start : start + 1] == ["more"]
+    unit = _UNITS.get(keys[start]) if start < len(keys) else None
+    return None if unit is None else (start + 1 - place, number[1] * unit)
+
+
+def months_on(day: date, months: int) -> date:
+    """The same day so many months later, or the last one of a shorter month."""
+    count = day.year * 12 + day.month - 1 + months
+    year, month = divmod(count, 12)
+    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def coming(today: date, month: int, day: int) -> date:
+    """The next day of that name, today among them. 29 February waits for its year."""
+    for year in range(today.year, today.year + 9):
+        if day <= calendar.monthrange(year, month)[1] and date(year, month, day) >= today:
+            return date(year, month, day)
+    raise ValueError("no such day")
+
+
+def monday_of(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def month_of(key: str) -> int | None:
+    return _MONTH.get(key)
+
+
+def weekday_of(key: str) -> int | None:
+    return _WEEKDAY.get(key)
+
+
+def _with_part_of_day(keys: Keys, found: Found) -> Found:
+    count, day = found
+    if count < len(keys) and keys[count] in _PARTS_OF_DAY:
+        return count + 1, day
+    return found
+
+
+def _relative(keys: Keys, today: date) -> Found | None:
+    found = _RELATIVE.at(keys)
+    if found is None:
+        return None
+    if keys[0] in ("today", "tomorrow") and keys[1:2] == ["week"]:  # "tomorrow week"
+        return 2, today + timedelta(days=found[1] + 7)
+    return found[0], today + timedelta(days=found[1])
+
+
+def _span(keys: Keys, today: date) -> Found | None:
+    """Such as "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days later"."""
+    within = keys[0] in ("in", "within")
+    read = _amount(keys, 1 if within else 0)
+    if read is None:
+        return None
+    place, apply = read
+    if place < len(keys) and keys[place] in ("time", "hence"):
+        return place + 1, apply(today)
+    if place < len(keys) and keys[place] in ("from", "after"):
+        start = (1, today) if keys[place + 1 : place + 2] == ["now"] else day_at(keys, place + 1, today)
+        return None if start is None else (place + 1 + start[0], apply(start[1]))
+    return (place, apply(today)) if within else None
+
+
+def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None:
+    if place < len(keys) and (short := _SHORT_SPAN.fullmatch(keys[place])) is not None:
+        count, unit = int(short[1]), short[2]
+        unit = {"d": "days", "w": "weeks"}.get(unit, unit)
+        place += 1
+    else:
+        number = number_at(keys, place)
+        if number is None:
+            return None
+        place, count = place + number[0], number[1]
+        unit = keys[place] if place < len(keys) else ""
+        place += 1
+    if unit in _UNITS:
+        return place, lambda day: day + timedelta(days=count * _UNITS[unit])
+    if unit in _MONTHLY:
+        return place, lambda day: months_on(day, count * _MONTHLY[unit])
+    return None
+
+
+def _end_of(keys: Keys, today: date) -> Found | None:
+    """Such as "end of the week", "end of next month"; the week ends on its Friday, at the weekend on its Sunday."""
+    if keys[0] in ("eow", "eom", "eoy"):
+        return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)
+    place = 1 if keys[0] == "the" else 0
+    if list(keys[place : place + 2]) != ["end", "of"]:
+        return None
+    place += 2
+    if place < len(keys) and keys[place] in ("the", "this"):
+        place += 1
+    later = place < len(keys) and keys[place] == "next"
+    place += later
+    if place >= len(keys):
+        return None
+    if (month := _MONTH.get(keys[place])) is not None:
+        return place + 1, _last_day("month", coming(today, month, calendar.monthrange(2026, month)[1]))
+    if keys[place] not in ("week", "month", "year"):
+        return None
+    start = today if not later else _next(keys[place], today)
+    return place + 1, _last_day(keys[place], start)
+
+
+def _last_day(unit: str, day: date) -> date:
+    if unit == "week":
+        return max(monday_of(day) + timedelta(days=4), day) if day.weekday() < 5 else monday_of(day) + timedelta(days=6)
+    return day.replace(day=calendar.monthrange(day.year, day.month)[1]) if unit == "month" else date(day.year, 12, 31)
+
+
+def _next(unit: str, today: date) -> date:
+    if unit == "week":
+        return monday_of(today) + timedelta(days=7)
+    return months_on(today.replace(day=1), 1) if unit == "month" else date(today.year + 1, 1, 1)
+
+
+def _named(keys: Keys, today: date) -> Found | None:
+    """Such as "friday", "this friday", "next friday", "friday next week", "next week", "the weekend"."""
+    word = keys[0]
+    place = 1 if word in ("next", "this", "coming", "following", "the", "upcoming") else 0
+    if word == "the" and place < len(keys) and keys[place] in ("next", "coming", "following", "upcoming"):
+        word, place = keys[place], place + 1
+    if place >= len(keys):
+        return None
+    name = keys[place]
+    if name == "weekend" and place:
+        saturday = today if today.weekday() == 6 else monday_of(today) + timedelta(days=5)
+        return place + 1, saturday + timedelta(days=7 if word == "next" and saturday.weekday() == 5 else 6 if word == "next" else 0)
+    if word in ("next", "following") and name in ("week", "month", "year"):
+        on = weekday_of(keys[place + 2]) if keys[place + 1 : place + 2] == ["on"] and place + 2 < len(keys) else None
+        on = weekday_of(keys[place + 1]) if on is None and place + 1 < len(keys) else on
+        if name == "week" and on is not None:
+            return place + 2 + (keys[place + 1] == "on"), _next("week", today) + timedelta(days=on)
+        return place + 1, _next(name, today)
+    weekday = weekday_of(name)
+    return None if weekday is None or word == "the" else _of_weekday(keys, place, weekday, today)
+
+
+def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | None:
+    word = keys[0] if keys[0] != "the" else keys[1]
+    after = place + 1
+    if (explicit := _explicit(keys[after:], today)) is not None and word != "next":  # "friday december 4"
+        return after + explicit[0], explicit[1]
+    if list(keys[after : after + 2]) == ["next", "week"]:
+        return after + 2, _next("week", today) + timedelta(days=weekday)
+    if keys[after : after + 1] == ["week"]:
+        return after + 1, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 8)
+    if word == "next":
+        return after, _next("week", today) + timedelta(days=weekday)
+    if word == "this" and weekday == today.weekday():
+        return after, today
+    return after, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
+
+
+def _explicit(keys: Keys, today: date) -> Found | None:
+    """Such as "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
+    if not keys:
+        return None
+    if (iso := _ISO.fullmatch(keys[0])) is not None:
+        return 1, date(int(iso[1]), int(iso[2]), int(iso[3]))
+    if (slashed := _SLASHED.fullmatch(keys[0])) is not None:
+        return _of_numbers(slashed, today)
+    place = 1 if keys[0] == "the" else 0
+    if place >= len(keys):
+        return None
+    if (month := _MONTH.get(keys[place])) is not None and place + 1 < len(keys):
+        place += 1 + (keys[place + 1] == "the")
+        if place < len(keys) and (day := _DAY.fullmatch(keys[place])) is not None:
+            return _with_year(keys, place + 1, month, int(day[1]), today)
+        return None
+    return _day_first(keys, place, today)
+
+
+def _day_first(keys: Keys, place: int, today: date) -> Found | None:
+    day = _DAY.fullmatch(keys[place])
+    if day is None:
+        return None
+    after = place + 1 + (keys[place + 1 : place + 2] == ["of"])
+    if after < len(keys) and (month := _MONTH.get(keys[after])) is not None:
+        return _with_year(keys, after + 1, month, int(day[1]), today)
+    if not _ORDINAL_DAY.fullmatch(keys[place]) or place == 0:
+        return None
+    if list(keys[place + 1 : place + 4]) in (["of", "next", "month"], ["of", "this", "month"]):
+        month_start = today.replace(day=1) if keys[place + 2] == "this" else _next("month", today)
+        return place + 4, month_start.replace(day=int(day[1]))
+    for months in range(13):
+        start = months_on(today.replace(day=1), months)
+        if int(day[1]) <= calendar.monthrange(start.year, start.month)[1] and (found := start.replace(day=int(day[1]))) >= today:
+            return place + 1, found
+    return None
+
+
+def _with_year(keys: Keys, place: int, month: int, day: int, today: date) -> Found:
+    if place < len(keys) and _YEAR.fullmatch(keys[place]):
+        return place + 1, date(int(keys[place]), month, day)
+    return place, coming(today, month, day)
+
+
+def _of_numbers(match: re.Match[str], today: date) -> Found | None:
+    one, mark, two, year = int(match[1]), match[2], int(match[3]), match[4]
+    if mark == "-" and year is None:
+        return None  # "3-4 eggs"
+    if mark == "." and year is None and not match[0].endswith(".") and not (one > 12 and two <= 12):
+        return None  # "version 2.1"
+    day, month = (one, two) if mark == "." or one > 12 else (two, one)
+    if month > 12:
+        day, month = month, day
+    if year is None:
+        return 1, coming(today, month, day)
+    return 1, date(int(year) + (2000 if len(year) == 2 else 0), month, day)
+
+
+_READERS: tuple[Callable[[Keys, date], Found | None], ...] = (_relative, _explicit, _span, _end_of, _named)

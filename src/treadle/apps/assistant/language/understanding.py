@@ -1,0 +1,336 @@
+"""A message becomes wishes: its commands one after the other, with what "it" or "the second one" means, and answers to a question asked before.
+
+Nothing is guessed that takes away: what is unclear asks back, and then nothing of the message is done. Entry: `understood`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+import msgspec
+
+from treadle.apps.assistant.language.adding import acts_at_once, added
+from treadle.apps.assistant.language.afterthoughts import afterthought, labelled, needed, regretted, replaced, retitled
+from treadle.apps.assistant.language.answers import answered
+from treadle.apps.assistant.language.changing import REOPEN, changed, changing, completed, deleted, done_at
+from treadle.apps.assistant.language.clauses import Clause, clauses_of
+from treadle.apps.assistant.language.conversation import Conversation, Speech
+from treadle.apps.assistant.language.ordering import day_last, job_last, without_bullet, without_symbols
+from treadle.apps.assistant.language.phrases import Phrases, known
+from treadle.apps.assistant.language.questions import asked_for, looked_for
+from treadle.apps.assistant.language.stating import described, fielded, put_off, stated
+from treadle.apps.assistant.language.talk import HELP, NO_REOPENING, NO_REPEATING, NOTHING_CHANGED, said_alone
+from treadle.apps.assistant.language.telling import told
+from treadle.apps.assistant.language.values import fields_alone
+from treadle.apps.assistant.language.verbs import Head, closed, head_at, opened
+from treadle.apps.assistant.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
+from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase, words_of
+from treadle.apps.assistant.unsupported import is_repetition, wants_repetition
+
+CHARS_MOST = 10_000
+CALLS_MOST = 10
+ASKED_CHARS = 1000
+"""Of a message that a question was asked about; what was longer is said anew."""
+_NOTHING_MEANT = Missing("what you would like to do", "any")
+_REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
+_NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
+_PLANNED = Phrases.plain(["ill|well", "i|we will|shall", "im|were going|gonna to?", "i|we am|are going|gonna to?"])
+_NOTE = Phrases.plain(["a|the? note|comment|description|detail|details"])
+_UNDO = known(
+    """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
+    step was deletion and to"""
+)
+
+
+def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
+    """Everything that the message wishes, after what had been said before it. Ten wishes at most; of a longer text the first 10,000 characters."""
+    text = text[:CHARS_MOST]
+    talk = Conversation.of(said)
+    words = words_of(text)
+    if not words:
+        return Understood((HELP,)) if "?" in text else _asking([_NOTHING_MEANT])
+    if (undone := regretted(words, talk)) is not None:
+        return _asking(undone)
+    if (small := said_alone(keys_of(words))) is not None:
+        return Understood((small,))
+    anew = _wishes(text, words, today, Conversation.of(said)) if talk.asked else []
+    if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None:
+        return _asking(list(answer))
+    found = _wishes(text, words, today, talk)
+    return Understood((NO_REPEATING,)) if wants_repetition(text) and any(map(_needs_repetition, found)) else _asking(found)
+
+
+def _needs_repetition(wish: Wish | Missing) -> bool:
+    """Whether the wish cannot be met without repetition: nothing else of it was understood, or a title would say "repeat"."""
+    if isinstance(wish, Missing):
+        return wish.wants in ("any", "value")
+    return isinstance(wish, Change) and is_repetition(dict(wish.fields).get("title") or "")
+
+
+def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
+    """What the message wished that the question answered."""
+    if not talk.before or len(talk.before) > ASKED_CHARS:
+        return ()
+    earlier = Conversation.of(talk.earlier)
+    words = words_of(talk.before)
+    if earlier.asked and (answer := answered(talk.before, words, today, earlier, (), ())) is not None:
+        return answer
+    if earlier.asked and earlier.before and len(talk.earlier) < 40:
+        before = understood(talk.before, today, said=talk.earlier[-6:])
+        return before.whole
+    return tuple(_wishes(talk.before, words, today, earlier))
+
+
+def _asking(found: list[Wish | Missing]) -> Understood:
+    missing = tuple(wish for wish in found if isinstance(wish, Missing))
+    if missing:
+        question = NO_REOPENING if missing[0] is REOPEN else unclear(missing[0].what)
+        return Understood((question,), missing, tuple(found))
+    wishes = [wish for wish in found if isinstance(wish, (Add, Show, Change, Simple, Say))]
+    acts = [wish for wish in wishes if not isinstance(wish, Say)]
+    return Understood(tuple((acts or wishes[:1])[:CALLS_MOST]), (), tuple(found))
+
+
+def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+    found: list[Wish | Missing] = []
+    unread = False
+    for clause in clauses_of(words):
+        read = _read(text, clause, today, talk)
+        if read is None:
+            unread = True
+            continue
+        for wish in read:
+            _join(found, wish)
+            if isinstance(wish, Add):
+                talk.last, talk.fresh, talk.did = wish.title, "task", True
+            elif isinstance(wish, Change) and isinstance(wish.target, Named):
+                talk.last, talk.fresh, talk.did = dict(wish.fields).get("title") or wish.target.words, "task", True
+        if len(found) > CALLS_MOST:
+            break
+    if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
+        return found
+    if found and not any(isinstance(wish, Missing) for wish in found) and len(words) < 12:
+        return found
+    return [_NOTHING_MEANT]
+
+
+def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
+    """What is said of a task that the same message adds belongs to its adding."""
+    last = found[-1] if found else None
+    if isinstance(last, Add) and isinstance(wish, Change) and wish.doing == "update" and wish.target == Named(last.title):
+        found[-1] = msgspec.structs.replace(last, **dict(wish.fields))
+    elif isinstance(last, Change) and isinstance(wish, Change) and (last.doing, last.fields) == (wish.doing, wish.fields) and _same(last, wish):
+        return
+    else:
+        found.append(wish)
+
+
+def _same(one: Change, other: Change) -> bool:
+    """Whether a second clause only says again what the first did: "I've bought milk, so tick that"."""
+    return isinstance(one.target, Named) and isinstance(other.target, Named) and one.target.words == other.target.words
+
+
+def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    clause = without_bullet(clause)
+    keys = keys_of(clause.words)
+    if (small := said_alone(keys)) is not None:
+        return [small]
+    start = opened(keys)
+    words = job_last(clause.words[start : max(closed(keys), start)])
+    if not words:
+        return []
+    if not clause.question and (new := labelled(text, words, today, talk, adding=True)) is not None:
+        return new
+    words = day_last(without_symbols(words), today)
+    keys = keys_of(words)
+    head = head_at(keys, 0)
+    if (small := said_alone(keys)) is not None:
+        return [small]
+    adds = head is not None and head.words > 1 and head.kind in ("add", "remind")
+    if not clause.question and not adds and (given := _noted(text, words, today, talk) or fielded(text, words, today, talk)) is not None:
+        return given
+    if not clause.question and (better := retitled(text, words, talk)) is not None and not fields_alone(text, words[2:], today):
+        return better
+    if _negated(keys, head):
+        return [NOTHING_CHANGED]
+    if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
+        return read
+    return _uncommanded(text, clause, words, today, talk)
+
+
+def _negated(keys: Sequence[str], head: Head | None) -> bool:
+    if head is not None and head.kind in ("add", "remind"):
+        return False
+    if head is not None and head.kind == "delete" and keys[0] in ("i", "we"):
+        return False
+    first = keys[:4]
+    no = next((i for i, key in enumerate(first) if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)), None)
+    if no is None or (
+        keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything")
+        and keys[:2] != ["do", "not"]
+    ):
+        return False
+    return (
+        no == 0
+        or any(key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have") for key in keys[:no])
+        or (head_at(keys, no + 1) is not None and no < 3)
+    )
+
+
+def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    rest = list(words[head.words :])
+    if head.first in ("did", "done") and rest and rest[0].key in ("i", "we", "you"):
+        return asked_for(text, words, head, today, question=True)
+    match head.kind:
+        case "add" | "remind":
+            return _add(text, words, rest, head, today, talk)
+        case "show":
+            return asked_for(text, words, head, today, question=clause.question)
+        case "search":
+            return looked_for(text, rest, head, today)
+        case "undo":
+            brought = head.first == "bring" and any(word.key in ("forward", "to") for word in rest)
+            return changed(text, rest, "move", today, talk) if brought else _undo(words, rest, head)
+        case "complete":
+            if not rest and head.words == len(words) and talk.fresh == "task" and talk.last:
+                return [Change("complete", Named(talk.last))]
+            if head.words == 1 and head.first == "done" and not rest:
+                return [Missing("which task you have completed", "task", doing="complete")]
+            return completed(text, rest, today, talk)
+        case "delete":
+            return _delete(text, rest, head, today, talk)
+        case "update":
+            return _update(text, words, rest, head, today, talk)
+
+
+def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(rest)
+    if head.first in ("todo", "task", "to-do") and rest and all(key in ("list", "lists", "overview") for key in keys):
+        return asked_for(text, words, None, today, question=True)
+    if head.first in ("put", "stick", "throw", "pop", "get", "chuck", "shove", "slap", "bung", "place", "include", "add") and head.words == 1:
+        onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
+        if head.first != "add" and not onto:
+            return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
+        if head.first == "add" and talk.last and (noted := _NOTE.at(keys)) is not None and rest[noted[0] - 1].stop == ":" and noted[0] < len(rest):
+            return [Change("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
+        colon = next((i for i, word in enumerate(rest) if word.stop == ":"), len(rest))
+        if head.first == "add" and keys[:1] == ["to"] and 0 < colon < len(rest) - 1:
+            return changing("update", text, rest[1 : colon + 1], today, talk, (("description", phrase(text, rest[colon + 1 :])),))
+        if head.first == "add" and _is_field(keys):
+            return changed(text, rest, "add", today, talk)
+    if head.kind == "remind" and keys[:1] in (["to"], ["about"]):
+        rest = rest[1:]
+    if head.first in ("make", "give") and head.words == 1:
+        return None
+    if head.words > 1 and head.kind == "add" and head.first not in ("note", "jot", "write"):
+        noun = _noun_words(words, head)
+        result = added(text, [*noun, *rest], today, talk)
+    else:
+        result = added(text, rest, today, talk)
+    return [result] if isinstance(result, Missing) else list(result)
+
+
+def _noun_words(words: Words, head: Head) -> list[Word]:
+    """The words "a new task" of the command itself, which adding.py reads."""
+    first = next(
+        (i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words
+    )
+    return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
+
+
+def _noted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    """Such as "for X add the note that Y"."""
+    keys = keys_of(words)
+    if keys[0] not in ("for", "to", "on"):
+        return None
+    for place in range(2, min(len(keys), 12)):
+        note = _NOTE.at(keys, place + 1) if keys[place] in ("add", "put", "write", "make") else None
+        after = place + 1 + note[0] if note is not None else len(keys)
+        after += keys[after : after + 1] in (["that"], ["saying"])
+        if after < len(keys):
+            return changing("update", text, words[1:place], today, talk, (("description", phrase(text, words[after:])),))
+    return None
+
+
+def _is_field(keys: Sequence[str]) -> bool:
+    """Such as "add a note to X", "add a due date": a field of a task that is there."""
+    start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
+    field = keys[start : start + 2]
+    linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])
+    named = field[:1] in (["deadline"], ["priority"], ["description"], ["note"]) or field in (["due", "date"], ["high", "priority"], ["low", "priority"])
+    return named and linked and "task" not in keys[start : start + 3]
+
+
+def _undo(words: Words, rest: Sequence[Word], head: Head) -> list[Wish | Missing] | None:
+    if head.first in ("undo", "revert", "undelete", "recover", "restore", "reverse"):
+        return [Simple("undo")]
+    keys = keys_of(words)
+    return [Simple("undo")] if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6 else None
+
+
+def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(rest)
+    if head.first in ("i", "we") and keys[:1] == ["to"]:  # "I don't want to delete it"
+        if head_at(keys, 1) is not None:
+            return [NOTHING_CHANGED]
+        rest, keys = rest[1:], keys[1:]
+    if head.first == "take" and (keys[-1:] == ["back"] or keys[:1] == ["back"]):
+        return [Simple("undo")]
+    if head.first == "take" and "off" not in keys and "away" not in keys and "out" not in keys:
+        return None
+    if head.first in _CLEANING and not _of_list(rest):
+        return None
+    if head.first in ("toss", "clean") and not rest:
+        return [Missing("what to delete", "task", doing="delete")]
+    if keys[:1] == ["off"] or keys[-1:] == ["off"]:
+        rest = rest[1:] if keys[0] == "off" else rest[:-1]
+    return deleted(text, [word for i, word in enumerate(rest) if i or word.key not in ("out", "up", "away")], today, talk)
+
+
+_CLEANING = known("tidy clean wipe empty sweep")
+"""What is done with lists as with kitchens."""
+_LIST_WORDS = known("list lists task tasks todo todos done completed finished complete everything all ones items checked closed it them that this stuff")
+
+
+def _of_list(rest: Sequence[Word]) -> bool:
+    return not rest or any(word.key in _LIST_WORDS for word in rest)
+
+
+def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    if head.first == "tick" and done_at(keys_of(rest)) is None:
+        return completed(text, rest, today, talk)
+    if head.first == "correct" and not any(word.key in ("to", "into") for word in rest):
+        return None
+    if head.first == "call" and (not any(w.key in ("it", "that", "the") for w in rest[:1]) or not any(word.quoted for word in rest)):
+        return None
+    if head.first in ("make", "give") and not rest:
+        return [_NOTHING_MEANT]
+    if head.first == "describe":
+        return described(text, rest, today, talk)
+    return put_off(text, rest, head.first, today, talk) or changed(text, rest, head.first, today, talk)
+
+
+def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(words)
+    if keys[0] in _REOPENING:
+        return [REOPEN]
+    if keys[0] in ("keep", "leave", "not") and not fields_alone(text, words, today):
+        return [NOTHING_CHANGED]
+    if not clause.question and (short := afterthought(text, words, today, talk) or labelled(text, words, today, talk, adding=False)) is not None:
+        return short
+    if (done := told(text, words, today, talk)) is not None and not clause.question:
+        return done
+    if (new := replaced(text, words, today, talk)) is not None:
+        return new
+    if (state := stated(text, words, today, talk)) is not None and not clause.question:
+        return state
+    if (listed := asked_for(text, words, None, today, question=clause.question)) is not None:
+        return listed
+    planned = _PLANNED.at(keys)
+    if planned is not None and acts_at_once(words[planned[0] :]):
+        words = words[planned[0] : len(words) - (keys[-1] == "instead")]
+    if not clause.question and acts_at_once(words) and len(keys) < 40:
+        result = added(text, words, today, talk)
+        return [result] if isinstance(result, Missing) else [msgspec.structs.replace(wish, bare=True) for wish in result]
+    return None if clause.question else needed(text, words, today)

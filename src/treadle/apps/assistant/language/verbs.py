@@ -1,0 +1,253 @@
+"""The words with which commands begin, as data: what each asks for, and how sure it is that it begins one in the middle of a sentence.
+
+What follows them is read in adding.py, changing.py and listing.py. Entry: `head_at`, `opened`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from treadle.apps.assistant.language.phrases import Phrases, known
+from treadle.apps.assistant.language.spelling import near
+from treadle.apps.assistant.stems import IRREGULAR, stem
+
+Keys = Sequence[str]
+Kind: TypeAlias = Literal["add", "remind", "show", "search", "complete", "delete", "update", "undo"]
+
+SURE: dict[str, Kind] = {
+    "add|create|insert|append": "add",
+    "new task|todo|to-do|reminder": "add",
+    "task|todo|to-do|reminder:": "add",
+    "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? task|todo|to-do|reminder|item": "add",
+    "make|set|start|write|record|log|enter|schedule|open me? a|an|another new? high|low|medium|urgent|important priority? task|todo|reminder|item": "add",
+    "set up a|an? new? task|todo|to-do|reminder": "add",
+    "note|jot|write down": "add",
+    "make a note to|of|that": "remind",
+    "make|be sure i|we": "remind",
+    "make|be sure that i|we": "remind",
+    "note|jot|write down? that": "remind",
+    "keep|bear in mind to|that": "remind",
+    "nudge|ping|poke|alert|notify|warn|tell|text me to|about|that": "remind",
+    "give me a nudge|reminder|shout|ping to|about": "remind",
+    "i|we really? must|should|shall|mustnt|shouldnt|cant|cannot|can|dont|do|wont|will not? want? to? forget|miss to|about?": "remind",
+    "i|we dont|do not? want|wanna to? forget|miss to|about?": "remind",
+    "i|we must|should|gotta|better|oughta really|definitely|probably|also|still|just|finally": "remind",
+    "i|we really|definitely|probably|also|still|just|finally|seriously must|should|gotta|better|oughta": "remind",
+    "i|we really|definitely|probably|also|still? ought|hafta|havta|hav|need to?": "remind",
+    "i|we also|still|really? plan|intend|aim to": "remind",
+    "im|were|i|we am|are? planning|supposed|meant to": "remind",
+    "its time to": "remind",
+    "note to self": "remind",
+    "put|stick|throw|pop|get|chuck|shove|slap|bung|place|include": "add",
+    "remind me to|about|that|of?": "remind",
+    "remember|remeber|rember|remmeber|rememebr to|that": "remind",
+    "dont|not let me forget to|about?": "remind",
+    "do not let me forget to|about?": "remind",
+    "dont|do not? forget to|about?": "remind",
+    "i|we really|also|still|just|only? need|have|must|should|gotta|got to": "remind",
+    "i|we must|should|gotta|better": "remind",
+    "ive|weve got to": "remind",
+    "i have|still got|need to": "remind",
+    "i|ill|we will? need|have to": "remind",
+    "need|gotta|have to": "remind",
+    "gotta": "remind",
+    "get|give|tell|read me": "show",
+    "gimme|gimmie|lemme": "show",
+    "lemme|let me see|view|look|have|know": "show",
+    "ill|i will|need need to": "remind",
+    "delete|remove|erase|discard|trash": "delete",
+    "get rid of": "delete",
+    "complete": "complete",
+    "mark|tick|flag": "update",
+    "check|tick|cross|strike off|out": "complete",
+    "check off": "complete",
+    "rename|retitle|reword|reschedule|postpone|prioritize|prioritise|deprioritize|deprioritise": "update",
+    "set|change|raise|lower|bump|update|edit|modify|adjust|increase|decrease|reduce|push|delay|defer|extend": "update",
+    "push|move|bump|pull back|forward|up|out": "update",
+    "describe": "update",
+    "show|display|list": "show",
+    "undo|revert": "undo",
+    "find|search": "search",
+    "look for|up": "search",
+}
+UNSURE: dict[str, Kind] = {
+    "finish|check|cross|close|resolve|did|done|completed|finished|tick|strike|accomplish": "complete",
+    "reminder to|about|for|that?": "remind",
+    "correct": "update",
+    "tidy up?": "delete",
+    "done with|on": "complete",
+    "i|ive|we|weve|im am? just|already|now|finally? have|am? just|already|now|finally? done|finished|completed|did|ticked|checked with|off?": "complete",
+    "cancel|clear|drop|scrap|scratch|kill|bin|wipe|purge|empty|nix|dump|forget|take|clean|toss|eliminate|ditch": "delete",
+    "clean|clear up|out": "delete",
+    "forget about": "delete",
+    "i|we dont|no do? not? longer? need|want": "delete",
+    "move|make|call|give|put|shift|turn|reset|replace|swap": "update",
+    "schedule|track|log|record|enter|include|save|capture|register|new": "add",
+    "see|view|give|get|read|print|tell|what|whats|which|whatre|do|is|are|am|any|anything|something|how|open|let|whens|when|have|does": "show",
+    "locate|where|wheres|search|filter": "search",
+    "take|bring|put|roll|go|restore|undelete|recover|reverse": "undo",
+}
+_TABLE: dict[str, tuple[Kind, bool]] = {**{k: (v, True) for k, v in SURE.items()}, **{k: (v, False) for k, v in UNSURE.items()}}
+_HEADS = Phrases(_TABLE)
+_MENDED = (
+    *("delete", "remove", "erase", "complete", "finish", "mark", "rename", "change", "update", "create", "show", "list", "display", "search", "remind"),
+    *("postpone", "reschedule", "prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "find", "what", "whats", "move"),
+)
+_TYPED = {
+    "ad": "add", "adde": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
+    "lst": "list", "lis": "list", "shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search",
+    "udpate": "update", "mrak": "mark", "wat": "what", "wut": "what", "wot": "what", "waht": "what", "hwat": "what", "wats": "whats", "finsihed": "finished",
+    "finised": "finished", "finnished": "finished", "finshed": "finished", "fnished": "finished", "complted": "completed", "compelted": "completed",
+}  # fmt: skip
+_OTHER = known(
+    """compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever
+    black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick
+    cheek cheap feel fill film fish fire research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves
+    reminder reminders creates created"""
+)
+_POLITE = Phrases.plain(
+    [
+        "please|pls|plz|kindly|just|ok|okay|hey|hi|hello|so|well|um|uh|hmm|oh|alright|right|yo|actually|now|then|also|and|plus|btw|anyway|again|next|first|finally|but|yes|yeah|sure|great|cool|thanks|sorry|oops|wait|hold|on?",
+        "can|could|would|will you|u also|now? please|pls|just|kindly?",
+        "can|could|may i|we also? please|just?",
+        "i want|need|would|d like? you to",
+        "i would|d like|love you? to",
+        "id like|love you? to",
+        "im trying to",
+        "i want|wanna|like to?",
+        "i wish to",
+        "i think|guess|believe|suppose|reckon",
+        "i forgot|forget|neglected to",
+        "cn|cud|wud|culd|coud you|u|ya please?",
+        "it would|d be great|nice|good|awesome|helpful|lovely|cool if you could|can|would?",
+        "itd be great|nice|good|awesome|helpful|lovely|cool if you could|can|would?",
+        "lets",
+        "let us|me",
+        "please|pls|plz|kindly to",
+        "dear assistant|treadle|bot|sir|madam|friend|all",
+        "would|could|will|can you be so|that kind|nice|good|sweet as? to?",
+        "be so|that kind|nice|good and|as|to? to?",
+        "i was wondering|hoping if|that? you|we? could|can|would?",
+        "is it possible to",
+        "is there any? way|chance to|you|that? could|can?",
+        "do you think|mind you|if? could|can?",
+        "quick|small|little one|question|thing|favour|favor|request",
+        "whoops|whoopsie|ah|eh|er|erm|ugh|urgh|lol|omg|argh|hmmm|umm|uhh|mmm|yep|yup|nope|sooo|and|okey|k|kk",
+        "i need you to",
+        "you can|could|may|should now|then|please|also|just?",
+        "so? you can|may now|also|just?",
+        "if you can|could|would|please|dont|mind mind?",
+        "go ahead and|then?",
+        "do me a favor|favour and?",
+        "help me to?",
+        "would you mind",
+        "after that",
+        "by the way",
+        "hey|hi|hello|ok|dear treadle|assistant|there|bot|buddy|friend",
+        "good morning|afternoon|evening",
+        "thank you",
+        "time to",
+        "try to",
+        "be sure|able to",
+        "make sure to",
+        "as well as",
+        "you|be so? good|kind|can",
+    ]
+)
+_AFTER = Phrases.plain(
+    [
+        "please|pls|plz|thanks|thx|ok|okay|cheers|now|too|also|again|ty|mate|buddy|right|then|though|lol|haha|:)|immediately|already",
+        "yay|woohoo|hooray|phew|finally|hurray|yeah|sir|dear|bro|dude|man|x|xx|xoxo|tyvm|thanx|tnx|thankyou|plss|plsss|!",
+        "at last",
+        "thank you so|very? much?",
+        "for me",
+        "as well",
+        "if you can|could|would|please|may",
+        "if possible",
+        "would you|ya",
+        "will|can|could you",
+        "right now|away",
+        "thanks a lot",
+        "many thanks",
+        "in advance",
+    ]
+)
+
+
+_COURTESIES = 12
+"""So many are passed over in a row; a text of nothing else is no command."""
+
+
+class Head(NamedTuple):
+    words: int
+    kind: Kind
+    sure: bool
+    first: str
+    """Its first word, mended."""
+
+
+def mended(key: str) -> str:
+    """The verb that a misspelt word was meant to be; the word itself where it is none, or a word of its own."""
+    if key in _TYPED:
+        return _TYPED[key]
+    if _HEADS.begins_with(key) or key in _OTHER or len(key) < 4:
+        return key
+    return near(key, _MENDED) or key
+
+
+def head_at(keys: Keys, place: int) -> Head | None:
+    if place >= len(keys):
+        return None
+    first = mended(keys[place])
+    found = _HEADS.at([first, *keys[place + 1 : place + 9]])
+    return None if found is None else Head(found[0], *found[1], first)
+
+
+def opened(keys: Keys, place: int = 0) -> int:
+    """Where the command begins behind courtesies and connectors; `place` itself where there are none."""
+    for _ in range(_COURTESIES):
+        if (found := _POLITE.at(keys, place)) is None:
+            break
+        if keys[place] in ("dont", "do"):
+            break
+        if keys[place] in ("i", "id") and (own := head_at(keys, place)) is not None and head_at(keys, place + found[0]) is None and own.sure:
+            break
+        place += found[0]
+    return place
+
+
+def closed(keys: Keys) -> int:
+    """Where the command ends before the courtesies."""
+    end = len(keys)
+    while end > 1 and (found := _AFTER.ending(keys, end)) is not None:
+        end -= found[0]
+    return end
+
+
+ACTIONS = known(
+    """accept achieve act adjust analyse analyze answer apologize apply approve arrange ask assemble assign attend audit back backup bake bathe be
+    begin book borrow bring brush build buy calculate call charge chat check choose clean climb coach collect color comment compare compile
+    complain compose configure confirm congratulate connect contact cook copy correct cut dance debug decide decorate defrost deliver deploy
+    deposit design develop dial discuss do donate donate download draft draw drink drive drop dust eat email empty enroll eat exchange exercise
+    explain explore export feed fetch figure file fill film finalise finalize finish fix fly fold follow format fund gather get give go grab
+    grade greet groom grow hang harvest hire hoover implement improve inform inspect install insure interview investigate invite invoice iron
+    join jog keep kiss knit label laminate learn lend level lift listen load lock look mail make measure medidate meditate meet mend merge
+    message migrate mix mop mow negotiate notify oil open order organise organize pack paint pay peel phone pick ping plan plant play polish
+    post practice practise praise prepare present print process proofread propose prune publish pump purchase push put quit rake read rebook
+    recharge recycle refactor refill refresh refund register rehearse relax release renew rent repair repay replace reply report repot request
+    research reserve reset respond return review revise rewrite ride ring rinse run save scan schedule scrub seal sell send sew shampoo shop
+    shovel shred sign sing sketch skype sleep solve sort speak start steam stop store stretch study submit subscribe sweep swim switch tailor
+    take talk teach tell test text thank throw tidy trade train translate travel treat trim try tune turn type unpack unsubscribe update upgrade
+    upload use vacuum verify visit vote wake walk wash watch water weed weigh wipe work wrap write"""
+)
+"""Verbs with which people begin what is to be done."""
+
+
+def base_of(past: str) -> str:
+    """The verb that a past form is of: "walk" of "walked", "pay" of "paid"."""
+    if past in IRREGULAR:
+        return IRREGULAR[past]
+    bare = past.removesuffix("ed")
+    bases = (bare, f"{bare}e", bare[:-1], f"{bare[:-1]}y")
+    return next((base for base in bases if base in ACTIONS), bare if bare != past and stem(bare) == stem(past) else past)

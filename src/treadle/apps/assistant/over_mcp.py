@@ -1,0 +1,138 @@
+"""The eight task tools for any client of the Model Context Protocol: whatever carries it says who the user is. Entry: `tasks_over_mcp`.
+
+What needs the person's word is asked at the client, where that offers elicitation, in both eras of the protocol; else a code, good once, goes with
+a second call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from mcp import MCPError
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
+from mcp.types import Tool as McpTool
+from msgspec.structs import replace
+
+from treadle.apps.assistant.acts import refused
+from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
+from treadle.apps.assistant.schemas import TOOLS, ToolSchema
+from treadle.apps.assistant.server import MCPToolServer, as_text, is_error
+from treadle.apps.mcp_server.questions import way_of
+from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.service.database.scope import Identity, Scope
+
+IdentityOf: TypeAlias = Callable[[Context], Identity]
+"""Who makes this request, as the transport has verified. Raises AgentError where nobody is."""
+
+INSTRUCTIONS: Final = "A person's to-do list. Deleting, and changing many tasks, needs the person's own yes: ask them, and never answer for them."
+SAID_NO: Final = "The person said no. Nothing was changed."
+ASKED_MOST: Final = 3
+"""Times that one call asks, where tasks are changed while the person thinks."""
+_QUESTION: Final = "confirm"
+_REPEATABLE: Final = frozenset({"complete_task", "update_task", "complete_all", "delete_completed"})
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "title": "Do it?", "enum": ["yes", "no"]}},
+    "required": ["answer"],
+}
+_NULLABLE_OBJECT: Final[dict[str, Any]] = {"type": ["object", "null"]}
+_OUTPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"success": {"type": "boolean"}, "data": _NULLABLE_OBJECT, "error": _NULLABLE_OBJECT},
+    "required": ["success", "data", "error"],
+}
+
+
+def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> ToolServer:
+    """To be carried by any transport."""
+    return ToolServer([ServedTask(server, schema, identity_of) for schema in TOOLS.values()], instructions=INSTRUCTIONS)
+
+
+class ServedTask:
+    """One of the tools."""
+
+    def __init__(self, server: MCPToolServer, schema: ToolSchema, identity_of: IdentityOf) -> None:
+        self._server, self._schema, self._identity_of = server, schema, identity_of
+        self.definition: Final = _definition(schema)
+
+    async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
+        caller, arguments, way = Caller(Scope(self._identity_of(context))), params.arguments or {}, way_of(context)
+        code = params.request_state  # what we gave with the question, sealed
+        if code is not None and not _is_yes((params.input_responses or {}).get(_QUESTION)):
+            return _result(_said_no())
+        response = await self._server.call(caller, self._schema.name, arguments, code=code)
+        if way == "again" and (question := _question_in(response)) is not None:
+            form = ElicitRequestFormParams(message=question.message, requested_schema=_FORM)
+            return InputRequiredResult(input_requests={_QUESTION: ElicitRequest(params=form)}, request_state=question.confirm)
+        if way == "now":
+            response = await self._with_their_word(context, caller, arguments, response)
+        return _result(self._for_a_code(response))
+
+    async def _with_their_word(self, context: Context, caller: Caller, arguments: Mapping[str, Any], response: ToolResponse) -> ToolResponse:
+        """What came of the call once the person was asked, where it needs that. They are asked anew where a task was changed while they thought."""
+        asked = 0
+        while (question := _question_in(response)) is not None and asked < ASKED_MOST:
+            asked += 1
+            if not await _asked(context, question.message):
+                return _said_no()
+            response = await self._server.call(caller, self._schema.name, arguments, code=question.confirm)
+        return response
+
+    def _for_a_code(self, response: ToolResponse) -> ToolResponse:
+        """Said to a client that cannot ask: how the person's yes comes with a second call."""
+        question = _question_in(response)
+        if question is None:
+            return response
+        if self._schema.takes_confirm:
+            how = f'Ask the person. If they say yes, call {self._schema.name} again, with confirm: "{question.confirm}". It is good once, for five minutes.'
+            return replace(response, error=replace(question, message=f"{question.message} {how}"))
+        how = "So many tasks may not be changed at once, and this client cannot ask: go on in ten minutes, or in the chat."
+        return replace(response, error=replace(question, message=f"{question.message} {how}", confirm=None))
+
+
+def _definition(schema: ToolSchema) -> McpTool:
+    reads = schema.effect == "pure"
+    annotations = ToolAnnotations(
+        read_only_hint=reads, destructive_hint=schema.destructive, idempotent_hint=reads or schema.name in _REPEATABLE, open_world_hint=False
+    )
+    words = schema.definition
+    return McpTool(name=words.name, description=words.description, input_schema=dict(words.parameters), output_schema=dict(_OUTPUT), annotations=annotations)
+
+
+def _question_in(response: ToolResponse) -> Failure | None:
+    """With the code that answers it."""
+    return response.error if response.error is not None and response.error.confirm is not None else None
+
+
+async def _asked(context: Context, question: str) -> bool:
+    """A client that fails to ask is a no."""
+    try:
+        answer: object = await context.session.elicit_form(question, _FORM, related_request_id=context.request_id)
+    except (MCPError, ValueError):
+        return False
+    return _is_yes(answer)
+
+
+def _is_yes(answer: object) -> bool:
+    """Anything but a clear yes is a no."""
+    return isinstance(answer, ElicitResult) and answer.action == "accept" and (answer.content or {}).get("answer") == "yes"
+
+
+def _said_no() -> ToolResponse:
+    return refused(Failure(code="confirm", message=SAID_NO))
+
+
+def _result(response: ToolResponse) -> CallToolResult:
+    """The same as text and as data."""
+    return CallToolResult(content=[TextContent(text=as_text(response))], structured_content=msgspec.to_builtins(response), is_error=is_error(response))

@@ -1,0 +1,310 @@
+"""What a person is told, composed from what the tools really returned: the sentences of SPEC J3 and J4, and a few of the same tone.
+
+The model's own words are words.py's; which of the two is said is view.py's. Pure functions. Entry: `compose`, `reply_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from treadle._internal.terminal_text import one_line
+from treadle.apps.assistant.caller import Failure, ToolResponse
+
+FAILURE = "I'm having a bit of trouble right now. Please try again."
+UNCLEAR = "Could you provide more details about what you would like to do?"
+NO_MORE = "That's as much as I can do at once. Tell me the rest again, please."
+REPLY_CHARS = 500
+"""About so long is a reply; a list shows what fits into it."""
+QUOTED_CHARS = 80
+"""Of one title or query."""
+OPTIONS_MOST = 8
+
+_ELSE = " Anything else?"
+_UNSUPPORTED: Mapping[tuple[str, ...], str] = {
+    ("repetition",): " It's there once: I can't repeat tasks.",
+    ("time",): " I keep no times of day and send no reminders: that time is just part of its title.",
+    ("repetition", "time"): " It's there once: I can't repeat tasks or remind you at a time.",
+}
+_ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+_MISSING = {
+    "add_task": "the task you would like to add",
+    "list_tasks": "what you would like to see",
+    "complete_task": "the task you have finished",
+    "update_task": "what you would like to change",
+    "delete_task": "the task you would like to delete",
+}
+_SAID_AS_IT_IS = ("no more can be added", "were taken back already")
+"""What the store refuses for a reason that no details would mend."""
+_CORRECTED = frozenset({"not_found", "ambiguous", "invalid", "failed"})
+"""Codes of calls after which a model may try again."""
+
+
+class Called(NamedTuple):
+    """One call that ran."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    response: ToolResponse
+    turn: int
+    """From 1: of the response that asked for it."""
+
+
+def response_of(result: str) -> ToolResponse:
+    """What a tool's result says; one that is no response of a task tool is a failure."""
+    try:
+        return msgspec.json.decode(result, type=ToolResponse)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ToolResponse(success=False, error=Failure(code="failed", message=FAILURE))
+
+
+def compose(calls: Sequence[Called], *, most: int = REPLY_CHARS) -> str:
+    """One text of all that is worth saying, in the order of the calls; empty where nothing is. `most`: characters of a list, about."""
+    said = dict.fromkeys(filter(None, (reply_of(call, most=most) for call in worth_saying(calls))))
+    sentences = [*said]
+    if sum(one.endswith(_ELSE) for one in sentences) > 1:
+        last = max(i for i, one in enumerate(sentences) if one.endswith(_ELSE))
+        sentences = [one if i == last else one.removesuffix(_ELSE) for i, one in enumerate(sentences)]
+    return "\n".join(sentences)
+
+
+def worth_saying(calls: Sequence[Called]) -> list[Called]:
+    """Without lists that were only looked up for what came after, mistakes that were mended, and questions that a later one holds."""
+    acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
+    asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
+    kept: list[Called] = []
+    for i, call in enumerate(calls):
+        looked_up = call.name == "list_tasks" and bool(acts) and i < acts[-1]
+        mended = _code(call) in _CORRECTED and any(_mends(later, call) for later in calls[i + 1 :])
+        if not (looked_up or mended or i in asked[:-1]):
+            kept.append(call)
+    questions = [call for call in kept if _code(call) == "confirm"]
+    return [*(call for call in kept if _code(call) != "confirm"), *questions]
+
+
+def _code(call: Called) -> str | None:
+    return None if call.response.error is None else call.response.error.code
+
+
+def _mends(later: Called, call: Called) -> bool:
+    """Whether a later call did what this one was meant to: a model that saw the mistake tried again."""
+    if later.name != call.name or later.turn <= call.turn or _code(later) in _CORRECTED:
+        return False
+    code, wanted, named = _code(call), str(call.arguments.get("task", "")), str(later.arguments.get("task", ""))
+    if code == "invalid":
+        return True
+    if code == "failed":
+        return later.arguments == call.arguments
+    return _ID.fullmatch(named) is not None or not _words(wanted).isdisjoint(_words(named))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w{3,}", text.casefold()))
+
+
+def reply_of(call: Called, *, most: int = REPLY_CHARS) -> str:
+    """What one call comes to in words."""
+    if (error := call.response.error) is not None:
+        return _of_error(call, error)
+    data = call.response.data or {}
+    if call.name == "list_tasks":
+        return listed(call.arguments, data, most=most)
+    sentence = _SENTENCES.get(call.name)
+    return FAILURE if sentence is None else sentence(data)
+
+
+# ---------------------------------------------------------------- what went well
+
+
+def _created(data: Mapping[str, Any]) -> str:
+    due = f" It's due {_task(data).get('due')}." if _task(data).get("due") else ""
+    return f"Got it! Added {_title(data)} to your list.{due}{_not_supported(data)}{_ELSE}"
+
+
+def _not_supported(data: Mapping[str, Any]) -> str:
+    return _UNSUPPORTED.get(tuple(data.get("unsupported") or ()), "")
+
+
+def _completed(data: Mapping[str, Any]) -> str:
+    return f"Great! I've marked {_title(data)} as complete."
+
+
+def _deleted(data: Mapping[str, Any]) -> str:
+    return f"I've removed {_title(data)} from your tasks."
+
+
+def _updated(data: Mapping[str, Any]) -> str:
+    changes: Mapping[str, Mapping[str, Any]] = data.get("changes") or {}
+    title = changes["title"].get("from") if "title" in changes else _task(data).get("title", "")
+    if not changes:
+        return f"{quoted(title)} is like that already."
+    changed = joined([_changed(name, change.get("to")) for name, change in changes.items()])
+    return f"Updated! {quoted(title)} now has {changed}.{_not_supported(data)}"
+
+
+def _changed(name: str, to: Any) -> str:
+    match name:
+        case "title":
+            return f"the title {quoted(to)}"
+        case "priority":
+            return f"the priority {to}"
+        case "due":
+            return f"the due date {to}" if to else "no due date"
+        case "description":
+            return "a new description" if to else "no description"
+        case _:
+            return f"the {name} {one_line(str(to), QUOTED_CHARS)}"
+
+
+def _all_completed(data: Mapping[str, Any]) -> str:
+    count = data.get("count", 0)
+    return f"Great! I've marked {_tasks(count)} as complete." if count else "There is nothing left to complete."
+
+
+def _completed_deleted(data: Mapping[str, Any]) -> str:
+    count = data.get("count", 0)
+    return f"I've removed {_tasks(count, 'completed ')} from your list." if count else "There are no completed tasks to remove."
+
+
+def _undone(data: Mapping[str, Any]) -> str:
+    undone: Mapping[str, Any] = data.get("undone") or {}
+    titles: Sequence[str] = undone.get("tasks") or ()
+    if not undone:
+        return "There is nothing to undo."
+    if not titles:
+        return "I've undone that."
+    shown = [quoted(title) for title in titles[:3]] + ([f"{len(titles) - 3} more"] if len(titles) > 3 else [])
+    is_ = "is" if len(titles) == 1 else "are"
+    return f"I've undone that: {joined(shown)} {is_} {_NOW.get(str(undone.get('tool')), 'as before')}."
+
+
+_NOW = {
+    "add_task": "off your list again",
+    "complete_task": "open again",
+    "complete_all": "open again",
+    "delete_task": "back on your list",
+    "delete_completed": "back on your list",
+}
+_SENTENCES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "add_task": _created,
+    "complete_task": _completed,
+    "update_task": _updated,
+    "delete_task": _deleted,
+    "complete_all": _all_completed,
+    "delete_completed": _completed_deleted,
+    "undo": _undone,
+}
+
+
+def listed(arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS) -> str:
+    """A numbered list of what fits, then how many more there are; of no tasks a sentence that says what there is none of."""
+    tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
+    if not tasks:
+        return _nothing(arguments)
+    total = max(int(data.get("total") or 0), len(tasks))
+    lines: list[str] = []
+    left = most
+    for number, task in enumerate(tasks, 1):
+        line = f"{number}. {'✓' if task.get('completed') else '☐'} {_line(task)}"
+        if lines and len(line) + 1 > left:
+            break
+        lines.append(line)
+        left -= len(line) + 1
+    if total > len(lines):
+        lines.append(f"…and {total - len(lines)} more.")
+    return "\n".join(lines)
+
+
+def _line(task: Mapping[str, Any]) -> str:
+    priority, due = task.get("priority"), task.get("due")
+    details = ", ".join([*([str(priority)] if priority not in (None, "Medium") else []), *([f"due {due}"] if due else [])])
+    return one_line(str(task.get("title", "")), QUOTED_CHARS) + (f" ({details})" if details else "")
+
+
+def _nothing(arguments: Mapping[str, Any]) -> str:
+    search, status, priority = (str(arguments.get(name) or "") for name in ("search", "status", "priority"))
+    match search:
+        case "overdue":
+            return "Nothing is overdue."
+        case "due:none":
+            return "There are no tasks without a due date."
+        case _ if search.startswith("due:"):
+            return f"Nothing is due {_period(search.removeprefix('due:'))}."
+        case _ if search:
+            return not_found(search)
+        case _ if priority:
+            return f"There are no tasks of priority {priority}."
+        case _ if status in ("open", "completed"):
+            return "There is nothing left to do." if status == "open" else "Nothing is completed yet."
+        case _:
+            return "Your list is empty. Tell me what to add."
+
+
+def _period(span: str) -> str:
+    first, _, last = span.partition("..")
+    if not last:
+        return f"on {first}"
+    if last.startswith("9999"):
+        return f"from {first} on"
+    return f"up to {last}" if first <= "2000-01-01" else f"from {first} to {last}"
+
+
+# ---------------------------------------------------------------- what did not
+
+
+def not_found(query: object) -> str:
+    return "I couldn't find that task in your list." if _ID.fullmatch(str(query)) else f"I couldn't find a task about {quoted(query)} in your list."
+
+
+def unclear(missing: str) -> str:
+    return f"Could you provide more details about {missing}?"
+
+
+def _of_error(call: Called, error: Failure) -> str:
+    query = call.arguments.get("task", "")
+    match error.code:
+        case "not_found":
+            return not_found(query) if query else "There is nothing to undo." if call.name == "undo" else one_line(error.message, REPLY_CHARS)
+        case "ambiguous":
+            return _which(query, error.options)
+        case "confirm":
+            return one_line(error.message, REPLY_CHARS)
+        case "invalid" if any(words in error.message for words in _SAID_AS_IT_IS):
+            return one_line(f"{error.message[:1].upper()}{error.message[1:]}.", REPLY_CHARS)
+        case "invalid":
+            return unclear(_MISSING.get(call.name, "what you would like to do"))
+        case _:
+            return FAILURE
+
+
+def _which(query: object, options: Sequence[str]) -> str:
+    shown = [quoted(option) for option in options[:OPTIONS_MOST]]
+    rest = [f"{len(options) - OPTIONS_MOST} more"] if len(options) > OPTIONS_MOST else []
+    return f"I found multiple tasks about {quoted(query)}. Which one: {joined([*shown, *rest], 'or')}?"
+
+
+# ---------------------------------------------------------------- pieces
+
+
+def quoted(text: object) -> str:
+    """A person's own words, on one line, shortened, without what turns or hides text."""
+    return f"'{one_line(str(text), QUOTED_CHARS)}'"
+
+
+def _task(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return data.get("task") or {}
+
+
+def _title(data: Mapping[str, Any]) -> str:
+    return quoted(_task(data).get("title", ""))
+
+
+def _tasks(count: int, kind: str = "") -> str:
+    return f"1 {kind}task" if count == 1 else f"{count} {kind}tasks"
+
+
+def joined(pieces: Sequence[str], last: str = "and") -> str:
+    return pieces[0] if len(pieces) == 1 else f"{', '.join(pieces[:-1])} {last} {pieces[-1]}" if pieces else ""

@@ -1,0 +1,214 @@
+"""The eight task tools on behalf of one user, for the loop in this process and for whatever carries the protocol (over_mcp.py).
+
+Who the user is stands in the `Caller`, bound by whoever serves; no tool takes one. Entry: `MCPToolServer`.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session
+
+from treadle._internal.json_text import JsonText
+from treadle.apps.assistant.acts import Desk, act, refused
+from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
+from treadle.apps.assistant.schemas import TOOLS, ToolSchema
+from treadle.apps.assistant.store import TaskStore
+from treadle.errors import AgentError
+from treadle.models.model import ToolDefinition
+from treadle.service.database.database import Database
+from treadle.service.database.scope import Scope
+from treadle.tools.tool import MAX_LINE_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, Tool, ToolContext, ToolFailed, Touched, unknown_tool
+from treadle.types import Effect, now
+
+logger: Final = logging.getLogger("treadle")
+
+TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
+DESCRIPTION_SHOWN: Final = 800
+"""Of one text in a result that is long: with each character escaped it still fits a line."""
+MAX_OUTPUT_CHARS: Final = 60_000
+"""A list is cut to much less (acts.py)."""
+
+
+class MCPToolServer:
+    """One handler for all calls. Holds nothing of any user."""
+
+    def __init__(
+        self,
+        session_factory: Callable[[], Session] | Database,
+        *,
+        clock: Callable[[], datetime] = now,
+        changed: Callable[[Scope], None] | None = None,
+    ) -> None:
+        """`session_factory` gives sessions over a database that has our tables. `changed` is told, in the event loop, whose tasks a call has changed."""
+        self.database: Final = session_factory if isinstance(session_factory, Database) else Database(session_factory)
+        self.tools: Final[tuple[Tool[Caller], ...]] = tuple(TaskTool(self, schema) for schema in TOOLS.values())
+        self.changed = changed
+        self._clock = clock
+        self._purged: dict[str, date] = {}
+
+    async def call(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None = None, run_id: str | None = None, code: str | None = None
+    ) -> ToolResponse:
+        """Raises nothing but cancellation, which waits for what has begun.
+
+        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: for a plain MCP client, whose person said
+        yes; it stands over a `confirm` among the arguments.
+        """
+        schema = TOOLS.get(name)
+        if schema is None:
+            return _invalid(unknown_tool(name, list(TOOLS)))
+        try:
+            fitting = schema.check(dict(arguments))
+        except InvalidArguments as e:
+            return _invalid(e.message)
+        given = fitting.pop("confirm", None)
+        try:
+            return await self._acted(caller, name, fitting, key=key, run_id=run_id, code=code or given)
+        except AgentError as e:
+            return _invalid(e.message) if e.kind == "invalid" else _failed(name, e)
+        except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
+            return _failed(name, e)
+
+    async def _acted(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
+        def work(session: Session) -> tuple[ToolResponse, bool]:
+            store = TaskStore(session, caller.scope, key=key, run_id=run_id, by_person=caller.by_person, clock=self._clock)
+            if not reads and (result := store.changes.result_of(key)) is not None:
+                return msgspec.convert(result, ToolResponse), False
+            response = act(Desk(session, store, caller, run_id, code, self._clock), name, arguments)
+            if store.written is not None:
+                store.written.result = msgspec.to_builtins(response)
+                session.add(store.written)
+                if purges:
+                    store.changes.purge()
+            return response, store.written is not None
+
+        reads = TOOLS[name].effect == "pure"
+        purges = not reads and self._is_to_be_purged(caller.scope)
+        transaction = self.database.read if reads else self.database.run
+        try:
+            response, has_changed = await transaction(caller.scope, work)
+        except IntegrityError:  # the same call at the same time, and the other one was first
+            response, has_changed = await transaction(caller.scope, work)
+        if has_changed:
+            self._note_change(caller.scope)
+        return response
+
+    def _is_to_be_purged(self, scope: Scope) -> bool:
+        """With the first change of each user and day."""
+        return self._purged.get(scope.user_id) != self._clock().date()
+
+    def _note_change(self, scope: Scope) -> None:
+        if len(self._purged) >= _REMEMBERED_MOST:
+            self._purged.clear()
+        self._purged[scope.user_id] = self._clock().date()
+        if self.changed is not None:
+            self.changed(scope)
+
+
+_REMEMBERED_MOST: Final = 10_000
+
+
+class TaskTool:
+    """One of the tools, for the loop. Its deps are the `Caller`."""
+
+    def __init__(self, server: MCPToolServer, schema: ToolSchema) -> None:
+        self._server, self._schema = server, schema
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._schema.definition
+
+    @property
+    def name(self) -> str:
+        return self._schema.name
+
+    @property
+    def effect(self) -> Effect:
+        return self._schema.effect
+
+    @property
+    def parallel(self) -> bool:
+        return False
+
+    @property
+    def timeout_s(self) -> float | None:
+        return None
+
+    @property
+    def needs_approval(self) -> bool:
+        """What needs the person's word asks for it itself."""
+        return False
+
+    @property
+    def max_output(self) -> int:
+        return MAX_OUTPUT_CHARS
+
+    def parse(self, arguments_json: JsonText) -> dict[str, Any]:
+        """Raises InvalidArguments, whose words are a response as every other."""
+        try:
+            return self._schema.parse(arguments_json)
+        except InvalidArguments as e:
+            raise InvalidArguments(as_text(_invalid(e.message))) from e
+
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        return NOTHING_TOUCHED
+
+    async def execute(self, ctx: ToolContext[Caller], arguments: Any) -> str:
+        """The response as JSON. What a model gives as `confirm` counts for nothing where a person answers by their own message."""
+        response = await self._server.call(ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id)
+        if is_error(response):
+            raise ToolFailed(as_text(response))
+        return as_lines(response)
+
+    async def probe(self, ctx: ToolContext[Caller], arguments: Any) -> ProbeAnswer:
+        """None: a repeated call is safe."""
+        return None
+
+
+def as_text(response: ToolResponse) -> str:
+    return msgspec.json.encode(response).decode()
+
+
+def as_lines(response: ToolResponse) -> str:
+    """The same for the loop, which cuts longer lines: a member on each, and of a long description its beginning."""
+    text = as_text(response)
+    return text if len(text) < MAX_LINE_CHARS else msgspec.json.format(msgspec.json.encode(_shortened(msgspec.to_builtins(response))), indent=1).decode()
+
+
+def _shortened(value: Any) -> Any:
+    match value:
+        case str():
+            return value if len(value) <= DESCRIPTION_SHOWN else value[: DESCRIPTION_SHOWN - 1] + "…"
+        case dict():
+            return {key: _shortened(one) for key, one in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_shortened(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def is_error(response: ToolResponse) -> bool:
+    """Of invalid and failed only: all else is an answer."""
+    return response.error is not None and response.error.code in ("invalid", "failed")
+
+
+def _invalid(message: str) -> ToolResponse:
+    return refused(Failure(code="invalid", message=message))
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """With the place where it went wrong; without what the error says, which may hold what a person wrote."""
+    logger.error("%s failed with %s:\n%s", what, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+
+
+def _failed(name: str, error: Exception) -> ToolResponse:
+    log_failure(f"the task tool {name}", error)
+    return refused(Failure(code="failed", message=TROUBLE))

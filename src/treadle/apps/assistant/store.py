@@ -1,0 +1,274 @@
+"""Every query for tasks, in one user's scope, inside a transaction; each change can be undone. Entry: `TaskStore`.
+
+What may be done without asking is confirmations.py's, how a task is named in words matching.py's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, TypedDict, Unpack
+from uuid import UUID
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from treadle.apps.assistant.changes import UNDO, Changes, kept, new, restore
+from treadle.apps.assistant.fields import WORDS_CHARS, description_of, due_of, priority_of, title_of
+from treadle.apps.assistant.matching import folded, holding, meant
+from treadle.errors import AgentError
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import Change, Task
+from treadle.types import now
+
+OPEN_MOST: Final = 1000
+TASKS_MOST: Final = 5000
+"""With those that are completed: so that no list, and nothing that is done to all of one, grows without end."""
+COMPLETED_LOOKED_AT: Final = 1000
+"""The newest of them: so many can be found by their words."""
+OPTIONS_MOST: Final = 5
+LOOKED_AT: Final = 200
+"""Of what some words fit, so many are looked at for what tells them apart."""
+_DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What some words lead to: one task; or several, of which nobody can tell which is meant; or none."""
+
+    task: Task | None = None
+    several: tuple[Task, ...] = ()
+    """At most five."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Titles; where two are the same, with what tells them apart."""
+        titles = [task.title for task in self.several]
+        return tuple(title if titles.count(title) == 1 else _told_apart(task) for title, task in zip(titles, self.several, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What was taken back: the tool that had done it, and the titles of its tasks as they are now."""
+
+    tool: str
+    titles: tuple[str, ...]
+
+
+class Wanted(TypedDict, total=False):
+    """What a task is to have from now on. Left out: as it is; None clears a description and a due date."""
+
+    title: str
+    description: str | None
+    priority: str
+    due: str | date | None
+    completed: bool
+
+
+class TaskStore:
+    """The tasks of one user. Titles and the rest are checked here, whoever calls: AgentError(invalid)."""
+
+    def __init__(
+        self,
+        session: Session,
+        scope: Scope,
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        by_person: bool = False,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        """For one call. `key`: its idempotency key; `by_person`: the person's own act, which does not count towards what needs a confirmation."""
+        self._session, self._scope, self._clock = session, scope, clock
+        self._key, self._run_id, self._by_person = key, run_id, by_person
+        self.changes: Final = Changes(session, scope, clock)
+        self.written: Change | None = None
+        """What this call has changed, if anything; `result` of it is what a repeated call is given."""
+
+    # ------------------------------------------------------------ reading
+
+    def list(self, *, status: str = "all", priority: str | None = None, search: str | None = None) -> Sequence[Task]:
+        """Oldest first. `search`: words of title and description, `due:DATE`, `due:FROM..TO`, `due:none` or `overdue`."""
+        mine = self._mine().order_by(col(Task.created_at), col(Task.id))
+        if status != "all":
+            mine = mine.where(col(Task.completed).is_(status == "completed"))
+        if priority is not None:
+            mine = mine.where(Task.priority == priority_of(priority))
+        search = (search or "").strip()[:WORDS_CHARS]
+        if not search:
+            return self._session.exec(mine).all()
+        if search.casefold() == "overdue":
+            return self._session.exec(mine.where(col(Task.due) < self.today(), col(Task.completed).is_(False))).all()
+        if (span := _DUE.fullmatch(search)) is not None:
+            return self._session.exec(mine.where(*_in_span(span[1], span[2]))).all()
+        tasks = self._session.exec(mine).all()
+        return [tasks[at] for at in holding(search, [f"{task.title}\n{task.description or ''}" for task in tasks])]
+
+    def get(self, task_id: str) -> Task | None:
+        """None for one that is deleted, somebody else's, or not there: nobody can tell which."""
+        return self._session.exec(self._mine().where(Task.id == task_id)).first()
+
+    def find(self, words: str, *, prefer_open: bool = False) -> Found:
+        """By its id or by words of its title. `prefer_open`: among several that fit, the only one that is not completed is meant."""
+        words = words.strip()[:WORDS_CHARS]
+        if _is_id(words):
+            return Found(self.get(words.lower()))
+        rows = self._titles()
+        places = meant(words, [title for _, title, _ in rows])
+        if prefer_open and len(places) > 1:
+            places = [at for at in places if not rows[at][2]] or places
+        different: dict[tuple[object, ...], Task] = {}  # the words of no person could tell apart what looks the same
+        alike = self.by_ids([rows[at][0] for at in places[:LOOKED_AT]])
+        for task in sorted(alike, key=lambda task: task.title != words):  # "<b>" and "b" look the same, and are told apart where they are written out
+            different.setdefault(_look(task), task)
+        several = tuple(different.values())
+        return Found(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else Found(several=several[:OPTIONS_MOST])
+
+    def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
+        """Those that are there, in the order of `ids`."""
+        tasks = {task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))}
+        return [tasks[task_id] for task_id in ids if task_id in tasks]
+
+    def today(self) -> date:
+        """Where this process runs."""
+        return self._clock().astimezone().date()
+
+    # ------------------------------------------------------------ changing
+
+    def add(self, title: str, *, description: str | None = None, priority: str | None = None, due: str | date | None = None, completed: bool = False) -> Task:
+        """Raises AgentError(invalid) too where there are 1,000 open ones, or 5,000 with those that are completed."""
+        self._check_room()
+        at = self._clock()
+        task = Task(
+            user_id=self._scope.user_id,
+            title=title_of(title),
+            description=description_of(description),
+            priority=priority_of(priority or "Medium"),
+            due=due_of(due),
+            completed=completed,
+            created_at=at,
+            updated_at=at,
+        )
+        self._session.add(task)
+        self._wrote("add_task", [new(task)])
+        return task
+
+    def complete(self, task: Task) -> None:
+        """One that is completed stays as it is, and nothing is to be undone."""
+        if not task.completed:
+            self._wrote("complete_task", [kept(task)])
+            self._complete(task)
+
+    def update(self, task: Task, **wanted: Unpack[Wanted]) -> dict[str, dict[str, Any]]:
+        """What really changed: by field, `from` and `to`, as in a task as data."""
+        before, changed = kept(task), dict[str, dict[str, Any]]()
+        for name, value in checked(wanted).items():
+            was = getattr(task, name)
+            if value != was:
+                setattr(task, name, value)
+                changed[name] = {"from": _told(was), "to": _told(value)}
+        if changed:
+            task.updated_at = self._clock()
+            self._wrote("update_task", [before])
+        return changed
+
+    def delete(self, tasks: Sequence[Task], *, tool: str = "delete_task") -> None:
+        """Softly: `undo` brings them back for 30 days."""
+        if tasks:
+            self._wrote(tool, [kept(task) for task in tasks])
+        for task in tasks:
+            task.deleted_at = task.updated_at = self._clock()
+
+    def complete_all(self, tasks: Sequence[Task]) -> None:
+        """All of them as one change."""
+        if tasks:
+            self._wrote("complete_all", [kept(task) for task in tasks])
+        for task in tasks:
+            self._complete(task)
+
+    def undo(self) -> Undone | None:
+        """Take back the last changes that were not taken back yet (`Changes.last`); None if there are none of the last 30 days."""
+        changes = self.changes.last()
+        if not changes:
+            return None
+        before = [one for change in changes for one in change.before]
+        mine = select(Task).where(Task.user_id == self._scope.user_id, col(Task.id).in_({one["id"] for one in before}))
+        tasks = {task.id: task for task in self._session.exec(mine)}
+        there = [(tasks[one["id"]], one) for one in before if one["id"] in tasks]
+        for task, was in there:
+            restore(task, was, self._clock())
+        self._wrote(UNDO, [])
+        for change in changes:
+            change.undone_at = self._clock()
+            self._session.add(change)
+        titles = {task.id: task.title for change in reversed(changes) for one in change.before if (task := tasks.get(one["id"])) is not None}
+        return Undone(changes[0].tool, tuple(titles.values()))
+
+    # ------------------------------------------------------------ inside
+
+    def _check_room(self) -> None:
+        mine = select(Task.completed, func.count()).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+        counted = dict(self._session.exec(mine.group_by(col(Task.completed))).all())
+        if counted.get(False, 0) >= OPEN_MOST:
+            raise AgentError("invalid", f"there are {OPEN_MOST:,} open tasks, and no more can be added: complete or delete some first")
+        if sum(counted.values()) >= TASKS_MOST:
+            raise AgentError("invalid", f"there are {TASKS_MOST:,} tasks, and no more can be added: delete those that are completed first")
+
+    def _complete(self, task: Task) -> None:
+        task.completed, task.updated_at = True, self._clock()
+
+    def _mine(self) -> SelectOfScalar[Task]:
+        return select(Task).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+
+    def _titles(self) -> Sequence[tuple[str, str, bool]]:
+        """Id, title and whether it is completed, oldest first: of all that are open, and of the newest that are not."""
+        mine = select(Task.id, Task.title, Task.completed, Task.created_at).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+        newest = mine.order_by(col(Task.completed), col(Task.created_at).desc()).limit(OPEN_MOST + COMPLETED_LOOKED_AT)
+        rows = sorted(self._session.exec(newest), key=lambda row: (row[3], row[0]))
+        return [(task_id, title, completed) for task_id, title, completed, _ in rows]
+
+    def _wrote(self, tool: str, before: Sequence[dict[str, Any]]) -> None:
+        self.written = self.changes.add(tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person)
+
+
+def checked(wanted: Wanted) -> dict[str, Any]:
+    """As it is kept. Raises AgentError(invalid)."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "title": title_of,
+        "description": description_of,
+        "priority": priority_of,
+        "due": due_of,
+        "completed": bool,
+    }
+    return {name: readers[name](value) for name, value in wanted.items()}
+
+
+def _in_span(first: str, last: str | None) -> list[Any]:
+    if first.casefold() == "none" and last is None:
+        return [col(Task.due).is_(None)]
+    if not first or last == "":
+        raise AgentError("invalid", "say due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD or due:none")
+    return [col(Task.due) >= due_of(first), col(Task.due) <= due_of(last or first)]
+
+
+def _is_id(words: str) -> bool:
+    try:
+        return str(UUID(words)) == words.lower()
+    except ValueError:
+        return False
+
+
+def _told(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _look(task: Task) -> tuple[object, ...]:
+    return folded(task.title), task.description, task.priority, task.due, task.completed
+
+
+def _told_apart(task: Task) -> str:
+    due = "no due date" if task.due is None else f"due {task.due.isoformat()}"
+    return f"{task.title} ({due}, {task.priority}{', completed' if task.completed else ''})"

@@ -1,0 +1,105 @@
+"""Works the prompts of a batch, so many at once, until all are done or somebody stops it. Entry: `Crew`, `begin`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import anyio
+
+from treadle._internal.environment import child_environment
+from treadle.apps.batch.batch import Batch, Terms
+from treadle.apps.batch.item import Item
+from treadle.apps.batch.leftovers import end_leftovers
+from treadle.apps.batch.logbook import Logbook
+from treadle.apps.batch.report import Report, Row
+from treadle.apps.batch.workshop import Watcher, Workshop, repository_of, workshop
+from treadle.errors import AgentError
+from treadle.messages.message import Part
+from treadle.runtime.runtime import Runtime
+from treadle.types import new_id
+
+WAITED_FOR_MOST = 500
+"""Prompts that workers have at once; the others are queued as these come to their ends."""
+
+
+async def begin(shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher) -> Logbook:
+    """A new batch. Raises AgentError(invalid) where its worktrees could begin nowhere, or it cannot be kept."""
+    base = None
+    if terms.worktree:
+        repository = await repository_of(Path(terms.cwd), child_environment(secrets), needed=True)
+        assert repository is not None, "it was needed"
+        base = await repository.head()
+        if await repository.is_changed():
+            watcher.warns(f"{str(repository.git.folder)!r} has changes that are not committed: the worktrees begin at HEAD, without them")
+    elif terms.at_once and len(prompts) > 1 and terms.mode != "plan":
+        watcher.warns("several prompts work in one folder at once, and may undo each other's work: --worktree gives each its own")
+    return Logbook.begin(shelf, Batch(id=new_id("work"), prompts=tuple(prompts), terms=terms, base=base))
+
+
+class Crew:
+    """For one batch, worked once."""
+
+    def __init__(self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()) -> None:
+        """`attached` goes with each prompt."""
+        self._logbook, self._runtime, self._watcher, self._attached = logbook, runtime, watcher, attached
+        self._scope = anyio.CancelScope()
+        self._wrong: AgentError | None = None
+        self._stopped = False
+        self._rows: dict[int, Row] = {}
+        """Of the prompts that are not done, but have come as far as they can now."""
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether any prompt of the batch has one."""
+        batch, sessions = self._logbook.batch, self._runtime.sessions
+        return any(sessions.get(batch.item_id(number)) is not None for number in batch.numbers)
+
+    def stop(self) -> None:
+        """Ends what is under way; `work` then gives what there is. Idempotent."""
+        self._stopped = True
+        self._scope.cancel()
+
+    async def work(self) -> Report:
+        """Every prompt that is not done, in order. What is wrong with one ends that one, and stands in its row.
+
+        Raises AgentError for what is wrong before the first run of the batch could begin: it would likely be wrong for each.
+        """
+        await end_leftovers(self._logbook.batch.id)
+        pending, terms = self._logbook.pending, self._logbook.batch.terms
+        at_once = terms.parallel if terms.queue is None else WAITED_FOR_MOST
+        async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
+            with self._scope:
+                async with anyio.create_task_group() as group:
+                    numbers = iter(pending)
+                    for _ in range(min(at_once, len(pending))):
+                        group.start_soon(self._one_after_the_other, shop, numbers)
+        with anyio.CancelScope(shield=True):
+            for number in self._logbook.places:
+                await Item(shop, number).tidy()
+            await self._logbook.tidy()
+        if self._wrong is not None:
+            raise self._wrong
+        done = {**self._rows, **self._logbook.rows}
+        rows = [done[number] if number in done else await Item(shop, number).standing() for number in self._logbook.batch.numbers]
+        return Report.of(self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending))
+
+    async def detach(self) -> None:
+        """Has a run of every prompt queued for workers, and waits for none of them. Raises AgentError for the first that cannot be."""
+        async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
+            for number in self._logbook.pending:
+                await Item(shop, number).begin()
+
+    async def _one_after_the_other(self, shop: Workshop, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            item = Item(shop, number)
+            try:
+                self._rows[number] = await item.work()
+            except AgentError as e:
+                if not self.has_runs:
+                    self._wrong = e
+                    self._scope.cancel()
+                    return
+                # Not kept as done: what was wrong may be mended, and the batch gone on with.
+                row = self._rows[number] = await item.standing(e)
+                self._watcher.ended(row)

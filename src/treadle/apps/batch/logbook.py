@@ -1,0 +1,265 @@
+"""What of a batch outlives a crash: a list of entries in a file of its own, beside the journal that has its runs.
+
+Only what no run says stands in it: the prompts and their terms, where each is worked, and what came of those that are done. Whoever goes
+on with a batch finds everything else by the sessions of its prompts, whose ids follow from the batch's. Entry: `Logbook`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, cast
+
+import anyio.to_thread
+
+from treadle._internal.crash import boundary
+from treadle._internal.file_lock import take
+from treadle._internal.json_text import decode_json, encode_json
+from treadle.apps.batch.batch import Batch, Terms
+from treadle.apps.batch.report import Row
+from treadle.errors import AgentError
+from treadle.types import Time, Value, now
+
+VERSION = 1
+ENTRIES = "entries.jsonl"
+
+
+class Place(Value, frozen=True, kw_only=True):
+    """Where a prompt is worked."""
+
+    folder: str
+    root: str | None = None
+    """Of its worktree; None: it has none."""
+    branch: str | None = None
+    tree: str | None = None
+    """What stood there before, as a tree of git; None: nobody knows."""
+    made: bool = False
+    """Its worktree was made whole: whatever is in it now is somebody's work, also where no run says so any more."""
+
+
+class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
+    at: Time
+
+
+class Begun(_Entry, frozen=True, kw_only=True, tag="batch.begun"):
+    batch: Batch
+    version: Literal[1] = VERSION
+
+
+class Resumed(_Entry, frozen=True, kw_only=True, tag="batch.resumed"):
+    terms: Terms
+    """As they are from now on."""
+
+
+class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
+    """Before the worktree is made, so that half of one is found again, and once it is."""
+
+    number: int
+    place: Place
+
+
+class Done(_Entry, frozen=True, kw_only=True, tag="item.done"):
+    row: Row
+
+
+BatchEntry: TypeAlias = Begun | Resumed | Placed | Done
+
+
+class Logbook:
+    """One batch, held by one process as long as the logbook is open: the kernel lets go of it when the process dies.
+
+    Made by `begin` and `open`; an async context manager.
+    """
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder = folder
+        """Its own, for its owner alone."""
+        self._descriptor = descriptor
+        self._entries: list[BatchEntry] = []
+        self._terms: Terms | None = None
+        self.places: dict[int, Place] = {}
+        self.rows: dict[int, Row] = {}
+        """Of the prompts that are done."""
+
+    @property
+    def batch(self) -> Batch:
+        """On the terms of the last time that somebody went on with it."""
+        begun = self._entries[0]
+        assert isinstance(begun, Begun), "a logbook begins with batch.begun"
+        return begun.batch if self._terms is None else _on(begun.batch, self._terms)
+
+    @property
+    def pending(self) -> list[int]:
+        return [number for number in self.batch.numbers if number not in self.rows]
+
+    @classmethod
+    def begin(cls, shelf: Path, batch: Batch) -> Self:
+        """A new one in `shelf`. Raises AgentError(invalid) where it cannot be kept."""
+        _check_platform()
+        folder = shelf / batch.id
+        try:
+            shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            logbook = cls(folder, os.open(folder / ENTRIES, flags, 0o600))
+            try:
+                take(logbook._descriptor)
+                logbook._write(Begun(at=now(), batch=batch))
+                _sync_folder(folder)
+                _sync_folder(shelf)
+            except BaseException:
+                logbook.discard()
+                raise
+        except OSError as e:
+            raise AgentError("invalid", f"the batch cannot be kept in {str(folder)!r}: {e.strerror or e}") from e
+        return logbook
+
+    @classmethod
+    def open(cls, shelf: Path, batch_id: str) -> Self:
+        """Raises AgentError: invalid for one that is not there, cannot be read or is of a newer version, busy where another process has it."""
+        _check_platform()
+        folder = shelf / batch_id
+        try:
+            descriptor = os.open(folder / ENTRIES, os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0))
+        except OSError as e:
+            raise AgentError("invalid", f"there is no batch {batch_id!r} in {str(shelf)!r}") from e
+        logbook = cls(folder, descriptor)
+        try:
+            if not take(descriptor):
+                raise AgentError("busy", f"the batch {batch_id} is being worked on by another process: wait for its end, or end it")
+            logbook._read()
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return logbook
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def discard(self) -> None:
+        """Takes it away for ever: nothing was begun."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def objects(self) -> Path:
+        """Where git keeps what it compares, as long as prompts are pending."""
+        return self.folder / "objects"
+
+    @property
+    def scratch(self) -> Path:
+        """Where gates have their /tmp."""
+        return self.folder / "tmp"
+
+    async def tidy(self) -> None:
+        """Takes away what nobody needs once nothing runs."""
+        for folder in (self.scratch, *([] if self.pending else [self.objects])):
+            await anyio.to_thread.run_sync(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True))
+
+    # ------------------------------------------------------------ entries
+
+    async def resume_on(self, terms: Terms) -> None:
+        await self._append(Resumed(at=now(), terms=terms))
+
+    async def place(self, number: int, place: Place) -> None:
+        await self._append(Placed(at=now(), number=number, place=place))
+
+    async def done(self, row: Row) -> None:
+        await self._append(Done(at=now(), row=row))
+
+    async def _append(self, entry: BatchEntry) -> None:
+        """It is durable when this returns. Raises AgentError(agent) where the disk does not take it."""
+        try:
+            await anyio.to_thread.run_sync(self._write, entry)
+        except OSError as e:
+            raise AgentError("agent", f"the batch {self.batch.id} could not be kept: {e.strerror or e}. What is done already is safe") from e
+
+    def _write(self, entry: BatchEntry) -> None:
+        """One line in one piece. What a full disk took only half of is taken back."""
+        line = encode_json(entry) + b"\n"
+        boundary()
+        size = os.fstat(self._descriptor).st_size
+        if os.write(self._descriptor, line) != len(line):
+            os.ftruncate(self._descriptor, size)
+            raise OSError("the disk is full")
+        os.fsync(self._descriptor)
+        boundary()
+        self._apply(entry)
+
+    def _apply(self, entry: BatchEntry) -> None:
+        self._entries.append(entry)
+        match entry:
+            case Resumed(terms=terms):
+                self._terms = terms
+            case Placed(number=number, place=place):
+                self.places[number] = place
+            case Done(row=row):
+                self.rows[row.number] = row
+            case Begun():
+                pass
+
+    def _read(self) -> None:
+        """A last line without its end was being written when the process died: nobody relied on it, and it goes."""
+        data = b"".join(iter(lambda: os.read(self._descriptor, 1 << 20), b""))
+        whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
+        if len(whole) < len(data):
+            os.ftruncate(self._descriptor, len(whole))
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                entry = cast("BatchEntry", decode_json(line, cast("type[Any]", BatchEntry)))
+            except ValueError as e:
+                raise AgentError("invalid", f"{str(self.folder / ENTRIES)!r}, line {number}: this version cannot read it: {e}") from e
+            self._apply(entry)
+        if not self._entries or not isinstance(self._entries[0], Begun):
+            raise AgentError("invalid", f"the batch {self.folder.name} was never begun: nothing of it is there")
+
+
+def batches(shelf: Path) -> list[str]:
+    """The ids of those that are there, oldest first."""
+    try:
+        return sorted(entry.name for entry in os.scandir(shelf) if os.path.exists(os.path.join(entry.path, ENTRIES)))
+    except OSError:
+        return []
+
+
+def find_batch(shelf: Path, given: str, *, last: str = "last") -> str:
+    """An id, the beginning of one, or `last`. Raises AgentError(invalid) where none or several are meant."""
+    known = batches(shelf)
+    if not known:
+        raise AgentError("invalid", f"there is no batch {given!r}: there are none yet")
+    meant: Sequence[str] = known[-1:] if given == last else [each for each in known if given and each.startswith((given, f"work_{given}"))]
+    if given in known:
+        meant = [given]
+    if len(meant) != 1:
+        near = f"it is the beginning of {len(meant)}" if meant else f"the newest is {known[-1]}"
+        raise AgentError("invalid", f"there is no batch {given!r}: {near}")
+    return meant[0]
+
+
+def _on(batch: Batch, terms: Terms) -> Batch:
+    return Batch(id=batch.id, prompts=batch.prompts, terms=terms, base=batch.base)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_platform() -> None:
+    if sys.platform == "win32":
+        raise AgentError("invalid", "a batch needs Linux or macOS: on Windows, use WSL")

@@ -1,0 +1,101 @@
+"""A report as Markdown, for people and for pull requests. Entry: `markdown`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from treadle.apps.batch.report import Diff, Gate, Report, Row
+
+PROMPT_CHARS = 80
+HEAD = ("#", "outcome", "gates", "attempts", "turns", "tokens", "cost", "seconds", "changes", "prompt")
+
+
+def markdown(report: Report) -> str:
+    """A table, and below it what there is to say of each prompt."""
+    totals = report.totals
+    lines = [f"# {totals.passed} of {totals.prompts} passed", "", f"Batch `{report.id}`.{_open(report)}", ""]
+    lines += [_table_row(HEAD), _table_row(["---"] * len(HEAD)), *(_table_row(_cells(row)) for row in report.rows)]
+    for row in report.rows:
+        lines += ["", *_section(row)]
+    return "\n".join(lines) + "\n"
+
+
+def _open(report: Report) -> str:
+    return f" {report.pending} not at its end yet: `treadle work --resume {report.id}` goes on." if report.pending else ""
+
+
+def verdict(row: Row) -> str:
+    """In one word or two."""
+    if row.outcome is None:
+        return "not done" if row.run_id else "not begun"
+    return "passed" if row.passed else "gate failed" if any(gate.failed for gate in row.gates) else row.outcome.value
+
+
+def changes(diff: Diff | None) -> str:
+    if diff is None:
+        return ""
+    return "none" if diff.files == 0 else f"{diff.files} {'file' if diff.files == 1 else 'files'} +{diff.added} -{diff.removed}"
+
+
+def gates_passed(row: Row) -> str:
+    return f"{sum(gate.passed is True for gate in row.gates)}/{len(row.gates)}" if row.gates else ""
+
+
+def _cells(row: Row) -> list[str]:
+    cost = "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+    numbers = [str(row.attempts), str(row.turns), str(row.tokens), cost, f"{row.duration_s:.1f}", changes(row.diff)]
+    return [str(row.number), verdict(row), gates_passed(row), *numbers, _inline(row.prompt)]
+
+
+def _section(row: Row) -> Iterator[str]:
+    yield f"## {row.number}. {_inline(row.prompt)}"
+    yield ""
+    if row.run_id:
+        yield f"- run {_code(row.run_id)}, session {_code(row.session_id or '')}"
+    if row.folder:
+        yield f"- branch {_code(row.branch or '')} in {_code(row.folder)}"
+    if row.error:
+        yield f"- {_inline(row.error, 2000)}"
+    for gate in row.gates:
+        yield f"- gate {_code(gate.command)}: {_said(gate)}"
+    for gate in row.gates:
+        if gate.failed and gate.output.strip():
+            yield from ("", *_fenced(gate.output.strip()))
+    if row.text.strip():
+        yield ""
+        yield from (f"> {line}".rstrip() for line in row.text.strip().splitlines())
+
+
+def _said(gate: Gate) -> str:
+    if gate.passed is None:
+        return "not run"
+    how = "passed" if gate.passed else "failed, no exit code" if gate.exit_code is None else f"failed, exit code {gate.exit_code}"
+    return f"{how}, {gate.duration_s:.1f} s"
+
+
+def _table_row(cells: list[str] | tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _inline(text: str, most: int = PROMPT_CHARS) -> str:
+    """One line that is no Markdown of its own, and cannot end a cell."""
+    line = " ".join(text.split())
+    line = line if len(line) <= most else line[: most - 1] + "…"
+    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", line)
+
+
+def _code(text: str) -> str:
+    fence = _longer("`", text)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
+
+
+def _fenced(text: str) -> list[str]:
+    fence = _longer("`", text, least=3)
+    return [f"{fence}text", *text.splitlines(), fence]
+
+
+def _longer(mark: str, text: str, *, least: int = 1) -> str:
+    """More of these marks in a row than the text has anywhere."""
+    return mark * max(least, 1 + max((len(run) for run in re.findall(f"{mark}+", text)), default=0))

@@ -1,0 +1,99 @@
+"""What comes next for a prompt, decided from what its runs came to: no files, no processes. Entry: `next_step`, `attempts_of`, `left_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treadle.apps.batch.batch import Terms
+from treadle.apps.batch.report import Gate
+from treadle.errors import ErrorKind
+from treadle.journal.journal import RunInfo
+from treadle.messages.result import RunResult
+from treadle.types import Limits, Outcome
+
+MENDABLE = frozenset({Outcome.ERROR, Outcome.TRUNCATED, Outcome.LOOPING, Outcome.INVALID_OUTPUT})
+"""Ends after which another attempt may do better. A limit, a refusal and a call that nobody approved would only come again."""
+HOPELESS = frozenset({ErrorKind.AUTH, ErrorKind.INVALID, ErrorKind.LIMIT, ErrorKind.BUSY})
+
+GO_ON = "You were stopped before this was done. Look at where it stands, and go on with it."
+ENDED = "The last attempt did not come to its end ({why}). Look at where it stands, and finish the task."
+FAILED = """The task is not done yet: the check `{command}` fails ({how}). The end of its output:
+
+{output}
+
+Find the cause and mend it there. The check itself stays as it is."""
+
+
+class Past(NamedTuple):
+    """A run of a prompt, and what came of it up to now."""
+
+    info: RunInfo
+    result: RunResult[object]
+
+
+class Step(NamedTuple):
+    """A run to begin with this text; or, with a run's id, that one to go on with."""
+
+    text: str
+    run_id: str | None = None
+    limits: Limits = Limits()
+
+
+def next_step(past: Sequence[Past], gates: Sequence[Gate], prompt: str, terms: Terms, *, entering: bool = False) -> Step | None:
+    """None: there is nothing more to do now. `past`: oldest first; `gates`: what they said of its last run.
+
+    `entering`: this process has not worked on it yet; a run that was cancelled then was so by the end of the last process, not by a person.
+    """
+    if not past:
+        return Step(prompt, limits=terms.limits)
+    last = past[-1]
+    match last.info.status:
+        case "queued" | "running" | "stopped":
+            return Step("", run_id=last.info.run_id)
+        case "waiting":
+            return None
+        case "finished":
+            text = GO_ON if entering and last.result.outcome is Outcome.CANCELLED else _another_attempt(past, gates, terms)
+            limits = left_of(terms.limits, past)
+            return None if text is None or limits is None else Step(text, limits=limits)
+
+
+def _another_attempt(past: Sequence[Past], gates: Sequence[Gate], terms: Terms) -> str | None:
+    if attempts_of(past) > terms.retries:
+        return None
+    if failed := next((gate for gate in gates if gate.failed), None):
+        return FAILED.format(command=failed.command, how=how_it_failed(failed), output=failed.output.strip() or "(no output)")
+    result = past[-1].result
+    if result.outcome in MENDABLE and (result.error is None or result.error.kind not in HOPELESS):
+        return ENDED.format(why=result.outcome.value if result.error is None else f"{result.outcome.value}: {result.error.message}")
+    return None
+
+
+def attempts_of(past: Sequence[Past]) -> int:
+    """A run that goes on after one that was cancelled belongs to the same attempt."""
+    return sum(index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED for index in range(len(past)))
+
+
+def how_it_failed(gate: Gate) -> str:
+    return "it was still running at its time limit, or could not be run" if gate.exit_code is None else f"exit code {gate.exit_code}"
+
+
+def left_of(limits: Limits, past: Sequence[Past]) -> Limits | None:
+    """What the runs of a prompt have left of its limits; None where one is used up."""
+    spent = [each.result.metrics.total for each in past]
+    left = {
+        "turns": _less(limits.turns, sum(m.turns for m in spent)),
+        "tool_calls": _less(limits.tool_calls, sum(m.tool_calls for m in spent)),
+        "tokens": _less(limits.tokens, sum(m.usage.total_tokens for m in spent)),
+        "seconds": _less(limits.seconds, sum(each.result.metrics.duration_s for each in past)),
+        "cost_usd": _less(limits.cost_usd, sum(m.cost_usd or 0 for m in spent)),
+        "repeats": limits.repeats,
+    }
+    if any(value is not None and value <= 0 for value in left.values()):
+        return None
+    return Limits(**left)  # pyright: ignore[reportArgumentType]  counts stay whole numbers
+
+
+def _less(limit: float | None, spent: float) -> float | None:
+    return None if limit is None else limit - spent

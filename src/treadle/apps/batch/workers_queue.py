@@ -1,0 +1,109 @@
+"""A batch whose runs wait in a queue for workers, in whatever processes and on whatever machines. Entry: `WorkersQueue`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import anyio
+import anyio.to_thread
+
+from treadle.agents.agent import Agent
+from treadle.apps.batch.queue import Order
+from treadle.errors import AgentError, ErrorKind
+from treadle.journal.queue import Place
+from treadle.messages.events import Event
+from treadle.messages.result import RunResult
+from treadle.runtime.runtime import Runtime
+
+LOOK_S: Final = 1.0
+"""How often it looks whether a run waits for a person, or was given up."""
+
+
+class WorkersQueue:
+    """Submits runs, and follows them. A `Queue`; an async context manager: leaving it leaves the runs alone."""
+
+    def __init__(self, runtime: Runtime, agent: Callable[[Path], Agent[Any, Any]], heard: Callable[[Event], None], queue: str) -> None:
+        """`agent` works the orders of a folder, and may block while it is made; `heard` is told each durable event of each run."""
+        self._runtime, self._agent, self._heard, self._queue = runtime, agent, heard, queue
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def submit(self, order: Order) -> str:
+        """Idempotent: what was submitted already is left as it is."""
+        if order.run_id is not None:
+            return await self._again(order.run_id)
+        agent = await anyio.to_thread.run_sync(self._agent, Path(order.cwd))
+        try:
+            return await self._runtime.submit(
+                agent,
+                order.prompt,
+                queue=self._queue,
+                run_id=order.new_id,
+                session=order.session,
+                inputs=order.inputs,
+                cwd=order.cwd,
+                mode=order.mode,
+                settings=order.settings,
+                limits=order.limits,
+                on_ask=order.on_ask,
+                on_unknown=order.on_unknown,
+            )
+        except AgentError as e:
+            if e.kind is ErrorKind.BUSY and await self._is_there(order):
+                return order.new_id
+            raise
+
+    async def _again(self, run_id: str) -> str:
+        """One that nobody will go on with is queued; any other needs nothing."""
+        if (await self._runtime.journal.info(run_id)).status == "stopped":
+            await self._runtime.wake(run_id, place=Place(queue=self._queue))
+        return run_id
+
+    async def _is_there(self, order: Order) -> bool:
+        with suppress(AgentError):
+            return (await self._runtime.journal.info(order.new_id)).session_id == order.session
+        return False
+
+    async def wait(self, run_id: str) -> RunResult[Any]:
+        """Raises AgentError(agent) for a run that was given up: no worker could drive it."""
+        wrong: AgentError | None = None
+        async with self._runtime.follow(run_id, deltas=False) as events, anyio.create_task_group() as group:
+            group.start_soon(self._while_somebody_will, run_id, group.cancel_scope)
+            try:
+                async for event in events:
+                    self._heard(event)
+            except AgentError as e:  # raised outside, where no task group wraps it
+                wrong = e
+            group.cancel_scope.cancel()
+        info = await self._runtime.journal.info(run_id)
+        if info.parked is not None and info.status == "stopped":
+            raise AgentError("agent", f"run {run_id} is parked, because no worker could drive it: {info.parked}")
+        if wrong is not None:
+            raise wrong
+        return await self._runtime.replay(run_id)
+
+    async def _while_somebody_will(self, run_id: str, scope: anyio.CancelScope) -> None:
+        """Ends the wait for one that waits for a person, or was given up."""
+        while True:
+            with suppress(AgentError):  # the journal does not answer now: who follows is told
+                if (await self._runtime.journal.info(run_id)).status in ("waiting", "stopped"):
+                    scope.cancel()
+                    return
+            await anyio.sleep(LOOK_S)
+
+    async def cancel(self, run_id: str) -> None:
+        with suppress(AgentError):  # its worker does not answer: it is told when it does, or the run is gone on with
+            await self._runtime.kill(run_id)
+
+
+if TYPE_CHECKING:
+    from treadle.apps.batch.queue import Queue
+
+    _: type[Queue] = WorkersQueue

@@ -1,0 +1,190 @@
+"""What the prompts of a batch share while they are worked, put together in one place. Entry: `Workshop`, `workshop`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from treadle._internal.environment import child_environment
+from treadle._internal.redaction import Redactor
+from treadle.agents.agent import Agent
+from treadle.agents.coding import coding_agent
+from treadle.agents.definitions import Catalog
+from treadle.apps.batch.batch import Terms
+from treadle.apps.batch.gates import Gates
+from treadle.apps.batch.git import GitFailed
+from treadle.apps.batch.leftovers import LEFT_BY
+from treadle.apps.batch.logbook import Logbook
+from treadle.apps.batch.queue import LocalQueue, Queue
+from treadle.apps.batch.report import Row
+from treadle.apps.batch.workers_queue import WorkersQueue
+from treadle.apps.batch.worktrees import Repository, Worktrees, worktree_shelf
+from treadle.config import Config, project_of, trust_of
+from treadle.errors import AgentError
+from treadle.messages.events import Event
+from treadle.messages.message import Part
+from treadle.policy.sandboxes import find_sandbox
+from treadle.runtime.runtime import Runtime
+from treadle.runtime.sandboxing import OPEN, egress_to
+from treadle.tools.confinement import Sandbox
+
+
+class Watcher(Protocol):
+    """Is told how a batch goes, and keeps nothing of it waiting."""
+
+    def says(self, number: int, what: str) -> None:
+        """A prompt has come to another stage."""
+        ...
+
+    def heard(self, number: int, event: Event) -> None:
+        """Of the run of a prompt."""
+        ...
+
+    def ended(self, row: Row) -> None:
+        """A prompt has come to its end, or as far as it can now."""
+        ...
+
+    def warns(self, text: str) -> None:
+        """What a person should know about all of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    logbook: Logbook
+    runtime: Runtime
+    """Whose journal has the runs."""
+    queue: Queue
+    watcher: Watcher
+    gates: Gates
+    judging: anyio.CapacityLimiter
+    """Prompts whose gates are run at once."""
+    repository: Repository | None
+    """None: the folder of the batch is in none, or nobody can tell."""
+    worktrees: Worktrees | None
+    """None: every prompt is worked in the folder of the batch."""
+    attached: Sequence[Part]
+    """What goes with each prompt, before its text."""
+
+
+@asynccontextmanager
+async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part]) -> AsyncGenerator[Workshop]:
+    """Leaving it ends every run that is under way. Raises AgentError(invalid) where the worktrees of the batch have no repository any more."""
+    batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
+    environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
+    repository = await repository_of(Path(terms.cwd), environment, needed=terms.worktree)
+    assistants = Assistants(config, terms)
+    for warning in assistants.warnings:
+        watcher.warns(warning)
+    sandbox = await _sandbox(config, watcher) if terms.gates else None
+    listed = config.permissions.network if sandbox is not None and terms.mode == "full" else "none"
+    network = listed if isinstance(listed, str) else egress_to(listed)
+    if network == "open":
+        watcher.warns(f"gates: {OPEN}")
+
+    def heard(event: Event) -> None:
+        if (number := batch.number_of(event.session_id)) is not None:
+            watcher.heard(number, event)
+
+    try:
+        async with _queue(runtime, terms, assistants, heard) as queue:
+            yield Workshop(
+                logbook=logbook,
+                runtime=runtime,
+                queue=queue,
+                watcher=watcher,
+                gates=Gates(
+                    commands=terms.gates,
+                    timeout_s=terms.gate_timeout_s,
+                    environment=environment,
+                    secrets=Redactor(config.secrets()),
+                    kept=logbook.folder,
+                    scratch=logbook.scratch,
+                    sandbox=sandbox,
+                    is_open=terms.mode == "full",
+                    network=network,
+                ),
+                judging=anyio.CapacityLimiter(terms.parallel),
+                repository=repository,
+                worktrees=repository.worktrees(batch, worktree_shelf(environment)) if repository is not None and terms.worktree else None,
+                attached=attached,
+            )
+    finally:
+        if not isinstance(network, str):
+            await network.aclose()
+        if sandbox is not None:
+            await sandbox.aclose()
+
+
+def _queue(runtime: Runtime, terms: Terms, assistants: Assistants, heard: Callable[[Event], None]) -> LocalQueue | WorkersQueue:
+    if terms.queue is None:
+        return LocalQueue(runtime, assistants.of, heard)
+    return WorkersQueue(runtime, assistants.of, heard, terms.queue)
+
+
+class Assistants:
+    """Who works in each folder: the coding assistant, as it is told about that folder, or the agent of the batch, as it is defined where that began.
+
+    A worktree is trusted as far as what it is a copy of.
+    """
+
+    def __init__(self, config: Config, terms: Terms) -> None:
+        """Raises AgentError(invalid) where there is no such agent, or something is wrong with it."""
+        self._config, self._terms = config, terms
+        self._trust = trust_of(Path(config.home), project_of(Path(terms.cwd))) if config.home and terms.worktree else None
+        self._made: dict[Path, Agent[Any, Any]] = {}
+        self.warnings = self._make(Path(terms.cwd))[1]
+
+    def of(self, folder: Path) -> Agent[Any, Any]:
+        """The same for every run in a folder, whatever is changed there meanwhile. Blocks while it reads files."""
+        if folder not in self._made:
+            agent, model = self._make(folder)[0], self._terms.model
+            if isinstance(agent.model, str | None) or agent.model.name != model:
+                agent = replace(agent, model=model)
+            self._made[folder] = agent if self._terms.output is None else replace(agent, output=self._terms.output)
+        return self._made[folder]
+
+    def _make(self, folder: Path) -> tuple[Agent[Any, Any], Sequence[str]]:
+        name, cwd = self._terms.agent, Path(self._terms.cwd)
+        if name is not None:
+            catalog = Catalog(self._config, cwd, works_in=folder)
+            catalog.name(name)
+            return catalog.agent(name), catalog.remarks(name)
+        project = project_of(folder) if folder != cwd else None
+        trust = self._trust.at(project.root) if self._trust is not None and project is not None else None
+        made = coding_agent(self._config, folder, trust=trust)
+        return made.agent, made.warnings
+
+
+async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> Repository | None:
+    """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""
+    try:
+        return await Repository.of(cwd, environment)
+    except GitFailed:
+        if needed:
+            raise
+        return None
+
+
+async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
+    """For the gates: one that works. Where none does, they are run all the same, because a person typed them; that is said.
+
+    Raises AgentError(invalid) where the configuration insists on one.
+    """
+    if config.defaults.sandbox == "off":
+        return None
+    own = Path(config.home) if config.home else None
+    sandbox = find_sandbox(own if own is not None and own.is_dir() else None)
+    standing = await sandbox.standing()
+    if standing.works:
+        return sandbox
+    await sandbox.aclose()
+    if config.defaults.sandbox == "on":
+        raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
+    watcher.warns(f"gates are not confined: {standing.text}; what they run, the model may have written")
+    return None

@@ -1,0 +1,163 @@
+"""A checkout for each prompt: a git worktree on a branch of its own, away from the person's checkout, which is never touched.
+
+It lies in no folder of Treadle's own, because nothing below one may be written by tools. What was changed in it is changes.py's.
+Entry: `Worktrees`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from treadle._internal.crash import boundary
+from treadle._internal.file_lock import take
+from treadle.apps.batch.batch import Batch
+from treadle.apps.batch.git import Git, GitFailed
+from treadle.apps.batch.logbook import Place
+from treadle.errors import AgentError
+
+BRANCHES = "treadle/"
+_POLL_S = 0.01
+
+
+class Repository:
+    """The repository of the folder where a batch was begun."""
+
+    def __init__(self, git: Git, prefix: str) -> None:
+        self.git = git
+        """In the top folder of the person's checkout."""
+        self._prefix = prefix
+        """From there to the folder of the batch; empty, or it ends in a slash."""
+
+    @classmethod
+    async def of(cls, cwd: Path, environment: Mapping[str, str]) -> Repository:
+        """Raises GitFailed where there is none."""
+        git = Git(cwd, environment)
+        try:
+            top, prefix = await git("rev-parse", "--show-toplevel"), await git("rev-parse", "--show-prefix")  # a name may hold a line end
+        except GitFailed as e:
+            raise GitFailed("invalid", f"{str(cwd)!r} is in no git repository that has a checkout ({e.message})") from e
+        return cls(git.within(Path(top)), prefix)
+
+    async def head(self) -> str:
+        """The commit that is checked out. Raises GitFailed where there is none yet, and where the folder of the batch is not in it."""
+        try:
+            commit = await self.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        except GitFailed as e:
+            raise GitFailed("invalid", f"{str(self.git.folder)!r} has no commit yet: a worktree begins at one") from e
+        if self._prefix:
+            try:
+                await self.git("rev-parse", "--verify", "--quiet", f"HEAD:{self._prefix.rstrip('/')}")
+            except GitFailed as e:
+                raise GitFailed("invalid", f"the folder {self._prefix!r} is not committed, so no worktree would have it: commit it first") from e
+        return commit
+
+    async def is_changed(self) -> bool:
+        """Whether something in the checkout is not committed, and so not in a worktree."""
+        return bool(await self.git("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"))
+
+    def worktrees(self, batch: Batch, shelf: Path) -> Worktrees:
+        return Worktrees(self.git, batch, shelf, self._prefix)
+
+
+class Worktrees:
+    """Those of one batch; they lie in `shelf`."""
+
+    def __init__(self, git: Git, batch: Batch, shelf: Path, prefix: str) -> None:
+        self._git, self._batch, self._shelf, self._prefix = git, batch, shelf, prefix
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """One command at a time, of all batches of this person, changes a list of worktrees: git takes one that is half made for a broken one.
+
+        Raises AgentError(invalid) where they cannot lie in their shelf.
+        """
+        try:
+            await anyio.Path(self._shelf).mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._shelf.with_name(f"{self._shelf.name}.lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as e:
+            raise AgentError("invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}") from e
+        try:
+            while not take(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
+                await anyio.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def place(self, number: int) -> Place:
+        """Where it will be. Nothing is made."""
+        item = self._batch.item_id(number)
+        root = self._shelf / item / (self._git.folder.name or "root")  # tools that name things by their folder find the name that they know
+        return Place(folder=str(root / self._prefix), root=str(root), branch=f"{BRANCHES}{item}", tree=self._batch.base)
+
+    async def make(self, place: Place) -> None:
+        """Raises AgentError(invalid); nothing is left then, and neither where it is cancelled."""
+        root, branch, base = _whole(place, self._batch)
+        try:
+            async with self._alone():
+                boundary()
+                await self._git("worktree", "add", "--quiet", "-b", branch, root, base)
+                boundary()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.discard(place)
+            raise
+
+    async def discard(self, place: Place) -> None:
+        """Takes away what was made of it: nobody has worked there. Raises nothing."""
+        root, branch, base = _whole(place, self._batch)
+        with suppress(AgentError):
+            async with self._alone():
+                await self._git("worktree", "remove", "--force", "--force", root)  # twice: also one that is locked, being made
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
+        await self._drop(branch, base)
+
+    async def is_clean(self, place: Place, tree: str) -> bool:
+        """Whether nothing was done there: `tree` is what stands there now, and its branch is where it began."""
+        root, branch, base = _whole(place, self._batch)
+        with suppress(AgentError):
+            found = await self._git.within(Path(root))("rev-parse", "HEAD", f"refs/heads/{branch}", f"{base}^{{tree}}")
+            return found.split("\n") == [base, base, tree]
+        return False
+
+    async def remove(self, place: Place) -> bool:
+        """Takes away one that is clean; False where git would lose something by it, and it stays. Ignored files go with it."""
+        root, branch, base = _whole(place, self._batch)
+        if await anyio.Path(root).exists():
+            try:
+                async with self._alone():
+                    boundary()
+                    await self._git("worktree", "remove", root)
+                    boundary()
+            except AgentError:
+                return False
+        with suppress(OSError):
+            await anyio.Path(root).parent.rmdir()
+        await self._drop(branch, base)
+        return True
+
+    async def _drop(self, branch: str, base: str) -> None:
+        """Only where it still is where it began."""
+        with suppress(AgentError):
+            async with self._alone():
+                await self._git("update-ref", "-d", f"refs/heads/{branch}", base)
+
+
+def _whole(place: Place, batch: Batch) -> tuple[str, str, str]:
+    """Root, branch and base of a place that is a worktree."""
+    if place.root is None or place.branch is None or batch.base is None:
+        raise AssertionError("it is a worktree")
+    return place.root, place.branch, batch.base
+
+
+def worktree_shelf(environment: Mapping[str, str]) -> Path:
+    """Where worktrees lie: `treadle/worktrees` in the person's folder for data (XDG_DATA_HOME, or ~/.local/share)."""
+    base = environment.get("HOME") or os.path.expanduser("~")
+    given = environment.get("XDG_DATA_HOME", "")
+    return Path(given if os.path.isabs(given) else os.path.join(base, ".local", "share"), "treadle", "worktrees")

@@ -1,0 +1,116 @@
+"""Asking the person at the client about calls that a run may not make by itself, and reading what they said.
+
+Both eras of the protocol: until 2025-11-25 the server asks while the request is open; since 2026-07-28 the request ends with the questions,
+and the client sends it again with the answers. Entry: `Way`, `way_of`, `questions_of`, `Verdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from mcp import MCPError
+from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from treadle.apps.mcp_server.server import Context
+from treadle.journal.entries import ApprovalAsked
+from treadle.journal.run_state import RunState
+
+Way: TypeAlias = Literal["now", "again"]
+"""How a person is asked: while the request is open, or by having it sent again."""
+
+MAX_ARGUMENTS_CHARS: Final = 1000
+SAID_NO: Final = "the person at the MCP client said no"
+FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "decision": {
+            "type": "string",
+            "title": "May it run?",
+            "enum": ["allow", "deny"],
+        },
+        "reason": {"type": "string", "title": "Why not", "description": "Read by the agent's model where you deny."},
+    },
+    "required": ["decision"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    call_id: str
+    form: ElicitRequestFormParams
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What a person said, by call id, as `Runtime.resume` takes it."""
+
+    approve: list[str] = field(default_factory=list[str])
+    deny: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __bool__(self) -> bool:
+        return bool(self.approve or self.deny)
+
+    def add(self, call_id: str, answer: object) -> None:
+        """Anything but a clear yes is a no."""
+        content = (answer.content or {}) if isinstance(answer, ElicitResult) and answer.action == "accept" else {}
+        if content.get("decision") == "allow":
+            self.approve.append(call_id)
+        else:
+            reason = content.get("reason")
+            self.deny[call_id] = f"{SAID_NO}: {reason}" if isinstance(reason, str) and reason.strip() else SAID_NO
+
+
+def way_of(context: Context) -> Way | None:
+    """None where the client cannot ask a person."""
+    offered = context.session.client_capabilities
+    if offered is None or offered.elicitation is None or (offered.elicitation.form is None and offered.elicitation.url is not None):
+        return None
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return "again"
+    return "now" if context.session.can_send_request else None
+
+
+def questions_of(state: RunState, redact: Callable[[str], str]) -> list[Question]:
+    """Of a run that waits; none of one that has ended."""
+    if state.finished is not None or state.started is None:
+        return []
+    texts = {call_id: _text(state.started.agent, asked, begun=call_id in state.starts) for call_id, asked in state.asked.items()}
+    return [Question(call_id, ElicitRequestFormParams(message=redact(text), requested_schema=FORM)) for call_id, text in texts.items()]
+
+
+def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
+    arguments = asked.arguments_json
+    if len(arguments) > MAX_ARGUMENTS_CHARS:
+        arguments = f"{arguments[:MAX_ARGUMENTS_CHARS]}… ({len(arguments)} characters)"
+    if begun:
+        return f"The agent {agent} began {asked.name} {arguments}, and nobody knows whether it took effect. May it run again?"
+    return f"The agent {agent} wants to run {asked.name} {arguments}. It asks because: {asked.reason}"
+
+
+async def ask_now(context: Context, questions: Sequence[Question]) -> Verdicts:
+    """One after the other. A client that fails to ask is a no."""
+    said = Verdicts()
+    for question in questions:
+        try:
+            answer: object = await context.session.elicit_form(question.form.message, question.form.requested_schema, related_request_id=context.request_id)
+        except (MCPError, ValueError):
+            answer = None
+        said.add(question.call_id, answer)
+    return said
+
+
+def asked_again(questions: Sequence[Question], run_id: str) -> InputRequiredResult:
+    """Ends the request: the client sends it once more, with the answers and the run's id."""
+    return InputRequiredResult(input_requests={q.call_id: ElicitRequest(params=q.form) for q in questions}, request_state=run_id)
+
+
+def answers_in(responses: Mapping[str, object] | None, questions: Sequence[Question]) -> Verdicts:
+    """Of the questions that are open; others are nobody's."""
+    said = Verdicts()
+    for question in questions:
+        if question.call_id in (responses or {}):
+            said.add(question.call_id, (responses or {})[question.call_id])
+    return said

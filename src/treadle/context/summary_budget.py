@@ -1,0 +1,91 @@
+"""The cost of attempts at a summary: held back while one is under way, in the journal before it is sent, and counted if it breaks off.
+
+Asking for a summary is compaction.py's. Entry: `SummaryBudget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from treadle._internal.json_text import encode_json
+from treadle.budget.ledger import BudgetSpent
+from treadle.budget.prices import Pricing, needed
+from treadle.errors import AgentError
+from treadle.journal.entries import Compaction
+from treadle.journal.journal import Append
+from treadle.journal.receipts import Cleared, Spent
+from treadle.journal.run_state import RunState
+from treadle.models.model import Switch
+from treadle.models.retry import Attempt
+from treadle.types import Reserved, now
+
+
+class SummaryBudget:
+    """One run's. Without a limit on tokens or money it does nothing."""
+
+    def __init__(self, state: RunState, append: Append) -> None:
+        self._state, self._append = state, append
+        self._aside: Reserved | None = None
+
+    async def begin(self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int) -> None:
+        """Reserve the cost of one attempt, and append that it begins. Raises AgentError where the budget has no room for it, or cannot know."""
+        ledger, reserved = self._state.ledger, Reserved(input_tokens=input_tokens, output_tokens=output_tokens)
+        if ledger.counts_money:
+            pricing = prices(name)
+            await pricing.load()
+            price = needed(pricing, name)(now()).dearest(input_tokens)
+            money = float(price.request + price.token_in * input_tokens), float(price.token_out * output_tokens)
+            reserved = msgspec.structs.replace(reserved, input_usd=money[0], output_usd=money[1])
+        if ledger.estimates:
+            if not ledger.set_aside(reserved):
+                raise AgentError("limit", "the run's budget has no room for a summary")
+            self._aside = reserved
+            await self._note(reserved=reserved)
+
+    async def again(self, attempt: Attempt, error: AgentError, switch: Switch | None, cost_usd: float | None) -> None:
+        """Append that the attempt under way failed and another one begins. `switch`: another model makes it; `cost_usd`: of what it used.
+
+        Raises AgentError where the budget has no room for one more.
+        """
+        if self._aside is None:
+            return
+        ended = _ended(attempt, error)
+        fits = ended == "free" or self._fits_twice(self._aside)
+        if switch is not None and switch.usage is not None:
+            used = Spent(model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd)
+            await self._note(ended="free", spent=used)
+        else:
+            await self._note(ended=ended)
+        if not fits:
+            raise AgentError("limit", "the run's budget has no room for another attempt at a summary")
+        await self._note(reserved=self._aside)
+
+    def _fits_twice(self, reserved: Reserved) -> bool:
+        try:
+            self._state.ledger.check_again(reserved)
+        except BudgetSpent:
+            return False
+        return True
+
+    async def broke_off(self, attempt: Attempt, error: AgentError) -> None:
+        """Append that the attempt under way failed and none follows."""
+        if self._state.summary is not None:
+            await self._note(ended=_ended(attempt, error))
+
+    def give_back(self) -> None:
+        """Release the reservation: what the attempt took is in the state by now, or follows with the run's end."""
+        if self._aside is not None:
+            self._state.ledger.give_back(self._aside)
+            self._aside = None
+
+    async def _note(self, *, reserved: Reserved | None = None, ended: Literal["", "lost", "free"] = "", spent: Spent | None = None) -> None:
+        tokens = self._state.ledger.context_tokens  # older versions take these for the size of the conversation
+        receipt = Cleared(tokens_before=tokens, tokens_after=tokens, reserved=reserved, ended=ended, spent=spent)
+        await self._append(Compaction(at=now(), receipt=encode_json(receipt).decode()))
+
+
+def _ended(attempt: Attempt, error: AgentError) -> Literal["lost", "free"]:
+    return "free" if not attempt.fold.begun and (error.status is not None or not error.sent) else "lost"

@@ -1,0 +1,87 @@
+"""Functions that are told of a run's events as they are read; the run itself never waits for them. Entry: `Callbacks`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.messages.events import Event, TextDelta, ToolCallAsked, ToolCallEnd
+from treadle.messages.result import RunResult
+
+logger = logging.getLogger("treadle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Called in the order of the events, awaited where they are async. One that raises is logged, and the run goes on.
+
+    They hear the run itself, and not those that it starts: whoever wants these too asks for `on_event`.
+    """
+
+    on_text_delta: Callable[[str], object] | None = None
+    on_tool_call: Callable[[ToolCallAsked], object] | None = None
+    on_tool_result: Callable[[ToolCallEnd], object] | None = None
+    """Of calls that ran. One that was refused before is a `warning` with its `call_id`, which `on_event` hears."""
+    on_complete: Callable[[RunResult[Any]], object] | None = None
+    """After every run, whatever its outcome."""
+    on_error: Callable[[AgentError], object] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises AgentError(invalid) for what cannot be called."""
+        for one in fields(self):
+            if (given := getattr(self, one.name)) is not None and not callable(given):
+                raise AgentError("invalid", f"{one.name}= is a {type(given).__name__}: give a function that takes one argument")
+
+    async def hear(self, event: Event) -> None:
+        if event.parent_run_id is not msgspec.UNSET:
+            return
+        match event:
+            case TextDelta() if self.on_text_delta:
+                await call(self.on_text_delta, event.text)
+            case ToolCallAsked() if self.on_tool_call:
+                await call(self.on_tool_call, event)
+            case ToolCallEnd() if self.on_tool_result:
+                await call(self.on_tool_result, event)
+            case _:
+                return
+
+    async def end(self, result: RunResult[Any]) -> None:
+        if result.error is not None and self.on_error:
+            await call(self.on_error, result.error)
+        if self.on_complete:
+            await call(self.on_complete, result)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """All that is called while the events of one run are read; false where nothing is."""
+
+    callbacks: Callbacks | None = None
+    on_event: Callable[[Event], object] | None = None
+
+    def __bool__(self) -> bool:
+        return self.callbacks is not None or self.on_event is not None
+
+    async def hear(self, event: Event) -> None:
+        if self.on_event is not None:
+            await call(self.on_event, event)
+        if self.callbacks is not None:
+            await self.callbacks.hear(event)
+
+    async def end(self, result: RunResult[Any]) -> None:
+        if self.callbacks is not None:
+            await self.callbacks.end(result)
+
+
+async def call(callback: Callable[[Any], object], value: object) -> None:
+    try:
+        answer = callback(value)
+        if isinstance(answer, Awaitable):
+            await answer
+    except Exception:
+        logger.exception("a callback failed; the run goes on")

@@ -1,0 +1,304 @@
+"""One run's events on their way out: made only where somebody listens, numbered, without known secrets, and handed to the run's
+stream and the hub.
+
+What an entry's events are is said in projection.py; what a front does with them is its own business. Entry: `Feed`, `EventStream`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+
+from treadle._internal.redaction import Masking, Redactor
+from treadle.events.hooks import NO_HOOKS, Hooks
+from treadle.events.hub import Hub
+from treadle.journal.entries import Entry, ToolFinished, ToolStarted
+from treadle.journal.projection import events_of
+from treadle.journal.run_state import RunState
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.models import model
+from treadle.models.retry import Attempt
+from treadle.types import now
+
+STREAM_BUFFER = 1024
+"""Events that may wait for a slow reader before neighbouring deltas are joined."""
+JOINED_CHARS = 16_384
+"""A joined delta grows no longer than this: joining stays linear however slow the reader is."""
+_BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
+_NO_ATTEMPT = Attempt(frozenset())
+
+
+class EventStream:
+    """The run's events, in order. While the reader is slow, a delta is joined to the one before it, and a call's progress stands for
+    what it had said just before; nothing else is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._closed = False
+        self.is_over = False
+        """Whether its reader has been told that nothing more comes."""
+        self._news = anyio.Event()
+
+    def put(self, event: Event) -> None:
+        waiting = self._events
+        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.DELTAS) and (whole := joined(waiting[-1], event)):
+            waiting[-1] = whole
+            return
+        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.ToolProgress):
+            _drop_older(waiting, event)
+        waiting.append(event)
+        if len(waiting) == 1:
+            self._news.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._news.set()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._closed:
+                self.is_over = True
+                raise StopAsyncIteration
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._events.popleft()
+
+
+def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
+    """Looks no further back than the last event that is no progress: what several calls say at once stays bounded by their number."""
+    for i in range(len(waiting) - 1, -1, -1):
+        older = waiting[i]
+        if not isinstance(older, events.ToolProgress):
+            return
+        if older.call_id == new.call_id:
+            del waiting[i]
+            return
+
+
+def joined(last: Event, new: Event) -> Event | None:
+    """A delta with what goes on from it right behind; None where that is something else, or it is long enough."""
+    match last, new:
+        case (events.TextDelta(), events.TextDelta()) | (events.ReasoningDelta(), events.ReasoningDelta()):
+            if last.message_id == new.message_id and last.attempt == new.attempt and len(last.text) < JOINED_CHARS:
+                return msgspec.structs.replace(new, text=last.text + new.text)
+        case events.ToolCallDelta(), events.ToolCallDelta():
+            if last.call_id == new.call_id and last.attempt == new.attempt and len(last.arguments) < JOINED_CHARS:
+                return msgspec.structs.replace(new, arguments=last.arguments + new.arguments)
+        case _:
+            pass
+    return None
+
+
+class Feed:
+    """Where a run says what happens. Costs nearly nothing while nobody listens.
+
+    What leaves holds no value that the redactor knows, whoever said it: of an event, of a part's deltas taken together, and of
+    both in the same way, so that a message's deltas still make its text. History and journal keep what was said.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        session_id: str | None,
+        hub: Hub,
+        stream: EventStream | None = None,
+        *,
+        redactor: Callable[[], Redactor] = Redactor,
+        parent: Feed | None = None,
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
+        """`redactor` is asked again for each message: credentials may be replaced while the run goes on."""
+        self._hook = hooks.on_event if hooks.has("on_event") else None
+        self._run_id = run_id
+        self._session_id = session_id
+        self._parent_run_id = parent._run_id if parent is not None else None
+        self._hub = hub
+        self._stream = parent._stream if parent is not None else stream
+        self._numbers = parent._numbers if parent is not None else itertools.count(1)
+        self._attempt = _NO_ATTEMPT
+        self._message_id = ""
+        self._newest_redactor = redactor
+        self._redactor = redactor()
+        self._masking: Masking | None = None
+        """Of the open part; None where no secrets are known."""
+        self._open: type[Event] | None = None
+        """What the deltas of the open part are."""
+        self._is_behind = False
+        """Nobody listened when the response began: what came since the last part began was told to nobody."""
+        self._call = {"call_id": "", "name": ""}
+        """The call whose arguments came last."""
+        self._running_calls: set[str] = set()
+
+    @property
+    def _heard(self) -> bool:
+        """Whether events are made at all."""
+        return self._stream is not None or self._hook is not None or self._hub.heard
+
+    def say(self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None) -> None:
+        """One event that is no delta; `entry_id` makes it durable."""
+        if not self._heard:
+            return
+        if self._redactor:
+            fields = {name: self._redactor.inside(value) for name, value in fields.items()}
+        self._tell(kind, {"id": entry_id, **fields} if entry_id is not None else fields)
+
+    def warn(self, text: str) -> None:
+        self.say(events.Warned, {"text": text})
+
+    def appended(self, entries: Sequence[Entry], first: int | None) -> None:
+        """The durable events of entries that are in the journal, the first of them at sequence `first`.
+
+        None: the journal would not take them; the same events, but not durable.
+        """
+        if self._heard or self._hub.awaited:
+            self._note_calls(entries)
+        if not self._heard:
+            return
+        self.cut()
+        for seq, entry in enumerate(entries, first or 0):
+            for k, (kind, fields) in enumerate(events_of(entry)):
+                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
+
+    def _note_calls(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if isinstance(entry, ToolStarted):
+                self._running_calls.add(entry.call_id)
+            elif isinstance(entry, ToolFinished):
+                self._running_calls.discard(entry.result.call_id)
+
+    def go_on(self, state: RunState, anew: Collection[str]) -> None:
+        """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now.
+
+        `anew`: the calls that a person lets run, which start themselves.
+        """
+        if state.turn:
+            self.say(events.TurnStart, {"turn": state.turn})
+        for call in state.open_calls:
+            if (started := state.starts.get(call.id)) is not None and call.id not in anew:
+                self._running_calls.add(call.id)
+                self.say(events.ToolCallStart, {"call_id": call.id, "name": call.name, "effect": started.effect})
+
+    def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
+        """Of a call that runs; what an abandoned thread says after its call's end is for nobody."""
+        if call_id in self._running_calls:
+            numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
+            self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
+
+    def begin_message(self, message_id: str, attempt: Attempt) -> None:
+        """What `hear` is told from now on belongs to this message."""
+        self._message_id, self._attempt, self._open, self._is_behind = message_id, attempt, None, False
+        self._redactor = self._newest_redactor()
+        self._masking = self._redactor.masking() if self._redactor else None
+
+    @property
+    def listener(self) -> Callable[[model.Delta], None] | None:
+        """What a response's deltas are told to; None where nobody listens when it begins, and nobody may come meanwhile."""
+        if self._heard:
+            return self.hear
+        return self._hear_late if self._hub.awaited else None
+
+    def _hear_late(self, delta: model.Delta) -> None:
+        """Of a response that began when nobody listened: where secrets are known, from the beginning of a part on, so that none is told by half."""
+        if not self._heard:
+            if not self._is_behind:
+                self._is_behind, self._open = True, None
+                self._masking = self._redactor.masking() if self._redactor else None
+        elif not self._is_behind or self._masking is None or isinstance(delta, _BEGINNINGS):
+            self._is_behind = False
+            self.hear(delta)
+
+    def hear(self, delta: model.Delta) -> None:
+        """A delta of the open attempt, right after it was folded."""
+        if isinstance(delta, model.TextDelta):
+            if self._open is not events.TextDelta:
+                self._begin(events.TextDelta)
+            text = delta.text
+            if self._masking is not None and not (text := self._masking.add(text)):
+                return
+            self._put(
+                events.TextDelta(
+                    run_id=self._run_id,
+                    session_id=self._session_id,
+                    seq=next(self._numbers),
+                    at=now(),
+                    message_id=self._message_id,
+                    attempt=self._attempt.number,
+                    text=text,
+                )
+            )
+        else:
+            self._hear_other(delta)
+
+    def _hear_other(self, delta: model.Delta) -> None:
+        match delta:
+            case model.ReasoningDelta():
+                if self._open is not events.ReasoningDelta:
+                    self._begin(events.ReasoningDelta)
+                    self._delta(events.ReasoningStart)
+                self._piece(delta.text)
+            case model.ArgumentsDelta() if self._open is events.ToolCallDelta:
+                self._piece(delta.text)
+            case model.ToolCallStart() if (call := self._attempt.fold.call) is not None:
+                self._begin(events.ToolCallDelta)
+                self._call = {"call_id": self._redactor.exact(call.id), "name": self._redactor.exact(call.name)}
+                self._delta(events.ToolCallDelta, **self._call, arguments="")
+            case model.Restart():
+                self.cut()
+                self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
+            case model.Notice():
+                self.warn(delta.text)
+            case _:
+                self.cut()
+
+    def cut(self) -> None:
+        """The open part's end, also where the attempt was cut: what was held back leaves, and every reasoning_start has its end."""
+        if self._open is None:
+            return
+        if self._masking is not None and (rest := self._masking.end()):
+            self._part(rest)
+        kind, self._open = self._open, None
+        if kind is events.ReasoningDelta:
+            self._delta(events.ReasoningEnd)
+
+    def _begin(self, kind: type[Event]) -> None:
+        self.cut()
+        self._open = kind
+
+    def _piece(self, text: str) -> None:
+        if self._masking is None or (text := self._masking.add(text)):
+            self._part(text)
+
+    def _part(self, text: str) -> None:
+        assert self._open is not None, "a piece belongs to a part"
+        if self._open is events.ToolCallDelta:
+            self._delta(self._open, **self._call, arguments=text)
+        else:
+            self._delta(self._open, text=text)
+
+    def _delta(self, kind: type[Event], **fields: str) -> None:
+        self._tell(kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields})
+
+    def _tell(self, kind: type[Event], fields: Mapping[str, Any]) -> None:
+        if not self._heard:
+            return
+        self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=next(self._numbers), at=now(), **fields))
+
+    def _put(self, event: Event) -> None:
+        if self._parent_run_id is not None:
+            event = msgspec.structs.replace(event, parent_run_id=self._parent_run_id)
+        if self._stream is not None:
+            self._stream.put(event)
+        if self._hook is not None:
+            self._hook(event)
+        if self._hub.heard:
+            self._hub.publish(event)

@@ -1,0 +1,127 @@
+"""A run's events for whoever follows it, in any process: out of the journal up to now, then as entries come, without a gap and without a double.
+
+It listens, then reads the journal, then waits: what comes between is found by the next look. What a run says beside the journal is live_deltas.py's.
+Entry: `Follow`; `Projection`, records as events.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import AsyncGenerator, Callable
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+from treadle._internal.redaction import Redactor
+from treadle.errors import AgentError
+from treadle.events.live_deltas import Heard
+from treadle.journal.entries import Record, RunFinished
+from treadle.journal.journal import Journal
+from treadle.journal.notifier import delta_topic, run_topic
+from treadle.journal.projection import events_of
+from treadle.messages.events import Event
+
+_ID: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?")
+_ALL: Final = 1_000_000_000
+
+
+class Position(NamedTuple):
+    """Of a durable event."""
+
+    entry: int
+    """The journal's sequence."""
+    place: int
+    """Among that entry's events."""
+
+
+BEGINNING: Final = Position(0, _ALL)
+
+
+def position_of(event_id: str) -> Position:
+    """`ENTRY.K`; `ENTRY` stands for all of that entry's events. Raises AgentError(invalid) for what is neither."""
+    if (found := _ID.fullmatch(event_id)) is None:
+        raise AgentError("invalid", f"{event_id!r} is no id of an event: give the `id` of one, like '12.0'")
+    return Position(int(found[1]), int(found[2]) if found[2] else _ALL)
+
+
+class Projection:
+    """The durable events of one run, numbered from 1, without known secrets. Told of its records in order."""
+
+    def __init__(self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]) -> None:
+        """`redactor` is asked again for each record: credentials may be replaced meanwhile."""
+        self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
+        self._numbers = itertools.count(1)
+
+    def of(self, record: Record, *, after: Position = BEGINNING) -> list[Event]:
+        """Those of this record behind `after`."""
+        redactor, said = self._redactor(), list[Event]()
+        for place, (kind, fields) in enumerate(events_of(record.entry)):
+            if (record.seq, place) <= after:
+                continue
+            if redactor:
+                fields = {name: redactor.inside(value) for name, value in fields.items()}
+            own = {"id": f"{record.seq}.{place}", "seq": next(self._numbers), "at": record.entry.at}
+            said.append(kind(run_id=self._run_id, session_id=self._session_id, **own, **fields))
+        return said
+
+    def numbered(self, event: Event) -> Event:
+        """One that is not durable, among the others."""
+        return msgspec.structs.replace(event, seq=next(self._numbers))
+
+
+class Follow:
+    """`async with runtime.follow(run_id) as events: async for event in events: …`. For one reader; it ends after run_end.
+
+    Nothing waits for a reader that is slow, and nothing piles up for it: entries are read when it has taken those before them, and of what is not durable
+    the oldest is lost. An error of the journal ends it; follow again after the last `id`.
+    """
+
+    def __init__(self, journal: Journal, run_id: str, redactor: Callable[[], Redactor], *, after: str | None = None, deltas: bool = True) -> None:
+        self._journal, self._run_id, self._redactor = journal, run_id, redactor
+        self._after = BEGINNING if after is None else position_of(after)
+        self._deltas = deltas
+        self._events = self._followed()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """Raises AgentError(invalid) for an unknown run, and for a position beyond its end."""
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        await self._events.aclose()
+
+    async def _followed(self) -> AsyncGenerator[Event]:
+        run_id, after = self._run_id, self._after
+        topics = (run_topic(run_id), *((delta_topic(run_id),) if self._deltas else ()))
+        async with self._journal.notifier.listen(*topics) as news:
+            info = await self._journal.info(run_id)
+            if after.entry > info.entries:
+                raise AgentError("invalid", f"run {run_id} has {info.entries} entries, and nothing after {after.entry}: follow it from an id that it gave")
+            projection, heard = Projection(run_id, info.session_id, self._redactor), Heard()
+            read, payloads = max(after.entry - 1, 0), list[bytes]()
+            while True:
+                for record in await self._journal.read(run_id, after=read):
+                    read = record.seq
+                    for event in heard.seen(record):
+                        yield projection.numbered(event)
+                    for event in projection.of(record, after=after):
+                        yield event
+                    if isinstance(record.entry, RunFinished):
+                        return
+                if info.status == "finished":  # and its end is not after `after`
+                    return
+                for payload in payloads:
+                    for event in heard.take(payload):
+                        yield projection.numbered(event)
+                payloads = await news.wait()

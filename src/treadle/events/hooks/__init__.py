@@ -1,0 +1,46 @@
+"""Code at named points of every run: what it is told there, and what it may do.
+
+    before_run
+      before_model · after_model          (each turn)
+      before_tool  · after_tool           (each call)
+      before_compaction · after_compaction
+    after_run                             (always, and last)
+
+The contract of one: hook.py; what is refused when it is passed in: checking.py; how those of a run are asked one after the other: chain.py.
+Three that are of use as they are: guard.py (rules
+over calls), cache.py (answers out of memory), audit.py (who did what, in a file). Entry: `Hook`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treadle.events.hooks.chain import NO_HOOKS as NO_HOOKS
+from treadle.events.hooks.chain import Hooks as Hooks
+from treadle.events.hooks.chain import hooks_of as hooks_of
+from treadle.events.hooks.checking import checked_hooks as checked_hooks
+from treadle.events.hooks.hook import Add as Add
+from treadle.events.hooks.hook import AfterModel as AfterModel
+from treadle.events.hooks.hook import Answer as Answer
+from treadle.events.hooks.hook import Ask as Ask
+from treadle.events.hooks.hook import BeforeModel as BeforeModel
+from treadle.events.hooks.hook import BeforeTool as BeforeTool
+from treadle.events.hooks.hook import Hook as Hook
+from treadle.events.hooks.hook import HookedRun as HookedRun
+from treadle.events.hooks.hook import Stop as Stop
+
+if TYPE_CHECKING:
+    from treadle.events.hooks.audit import Audit as Audit
+    from treadle.events.hooks.cache import Cache as Cache
+    from treadle.events.hooks.guard import Guard as Guard
+    from treadle.events.hooks.guard import Rule as Rule
+
+_SHIPPED = {"Audit": "audit", "Cache": "cache", "Guard": "guard", "Rule": "guard"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHIPPED:
+        raise AttributeError(f"module 'treadle.hooks' has no attribute {name!r}")
+    import importlib  # noqa: PLC0415  no run pays for what it does not use
+
+    return getattr(importlib.import_module(f"treadle.events.hooks.{_SHIPPED[name]}"), name)

@@ -1,0 +1,149 @@
+"""Publish and subscribe: every run's events to whoever listens, without ever making a run wait.
+
+The events of one run in full order, none lost, are the run's own stream (feed.py). Entry: `Hub`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from treadle.messages.events import TOOL_EVENTS, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Stands in a slow subscriber's queue where events had to be dropped."""
+
+    count: int
+
+
+class Listener(Protocol):
+    """Is told of every event while it is published, in whatever task publishes it: what it does is done quickly, and raises nothing."""
+
+    def put(self, event: Event) -> None: ...
+
+    def close(self) -> None:
+        """The broker is closed: nothing more comes."""
+        ...
+
+
+class Subscription:
+    """An async iterator over a broker's events from now on. Use it as a context manager, or close it."""
+
+    def __init__(self, broker: Broker, maxsize: int) -> None:
+        self._broker = broker
+        self._maxsize = maxsize
+        self._queue: deque[Event | Missed] = deque()
+        self._missed = 0
+        self._closed = False
+        self._news = anyio.Event()
+
+    def put(self, event: Event) -> None:
+        if len(self._queue) >= self._maxsize:
+            self._missed += 1
+            return
+        if self._missed:
+            self._queue.append(Missed(self._missed))
+            self._missed = 0
+        self._queue.append(event)
+        self._news.set()
+
+    def close(self) -> None:
+        """No more events; what is queued can still be read. Idempotent."""
+        self._closed = True
+        self._news.set()
+        self._broker.remove(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncIterator[Event | Missed]:
+        return self
+
+    async def __anext__(self) -> Event | Missed:
+        while not self._queue:
+            if self._missed:
+                count, self._missed = self._missed, 0
+                return Missed(count)
+            if self._closed:
+                raise StopAsyncIteration
+            if self._news.is_set():  # another reader may wait for it already
+                self._news = anyio.Event()
+            await self._news.wait()
+        return self._queue.popleft()
+
+
+class Broker:
+    """One topic. Publishing never waits: a subscriber whose queue is full misses events and is told how many."""
+
+    def __init__(self) -> None:
+        self._subscriptions: tuple[Listener, ...] = ()
+        self.heard = False
+        """Kept, not computed: every event of every run asks."""
+        self._closed = False
+
+    def subscribe(self, maxsize: int = 1000) -> Subscription:
+        """From now on; at most `maxsize` events wait in it. That of a closed broker is over at once."""
+        subscription = Subscription(self, max(1, maxsize))
+        self.add(subscription)
+        return subscription
+
+    def add(self, listener: Listener) -> None:
+        """From now on. That of a closed broker is closed at once."""
+        if self._closed:
+            listener.close()
+        else:
+            self._subscriptions = (*self._subscriptions, listener)
+            self.heard = True
+
+    def remove(self, listener: Listener) -> None:
+        self._subscriptions = tuple(s for s in self._subscriptions if s is not listener)
+        self.heard = bool(self._subscriptions)
+
+    def publish(self, event: Event) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(event)
+
+    def close(self) -> None:
+        """Ends every subscription. Idempotent."""
+        self._closed = True
+        for subscription in self._subscriptions:
+            subscription.close()
+
+
+class Hub:
+    """`agents`: run, turn, delta, message and error events. `tools`: the events of tool calls."""
+
+    def __init__(self) -> None:
+        self.agents = Broker()
+        self.tools = Broker()
+        self.awaited = False
+        """Whether somebody may begin to listen while a response comes, and then wants what is left of it."""
+
+    @property
+    def heard(self) -> bool:
+        return self.agents.heard or self.tools.heard
+
+    def add(self, listener: Listener) -> None:
+        """To both topics: it is told of everything, in order."""
+        self.agents.add(listener)
+        self.tools.add(listener)
+
+    def remove(self, listener: Listener) -> None:
+        self.agents.remove(listener)
+        self.tools.remove(listener)
+
+    def publish(self, event: Event) -> None:
+        (self.tools if isinstance(event, TOOL_EVENTS) else self.agents).publish(event)
+
+    def close(self) -> None:
+        self.agents.close()
+        self.tools.close()

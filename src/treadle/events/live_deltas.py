@@ -1,0 +1,279 @@
+"""What a model is just saying, and what running calls say: in no journal, told to those who follow a run from elsewhere, and heard by them.
+
+Both ends of it stand here. It may be lost; it never comes after what it belongs to was read in the journal, and never from a driver or an attempt
+that is over. Not here: how a run is followed (follow.py). Entry: `Relay`, `Heard`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from treadle._internal.json_text import decode_json, encode_json
+from treadle.events.feed import joined
+from treadle.events.hub import Hub
+from treadle.journal.entries import ModelRequested, ModelResponded, ModelSwitched, Record, RunFinished, RunResumed, RunStarted, ToolFinished
+from treadle.journal.notifier import Notifier, delta_topic
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.types import Value
+
+LOOK_S: Final = 0.1
+"""How often it looks whether somebody follows one of the runs that are under way."""
+GATHER_S: Final = 0.05
+GATHER_CHARS: Final = 4000
+"""So long, and so much, is gathered before it is told."""
+PAYLOAD_MOST: Final = 7500
+"""Bytes: PostgreSQL takes 8,000."""
+
+Unkept: TypeAlias = (
+    events.TextDelta
+    | events.ReasoningStart
+    | events.ReasoningDelta
+    | events.ReasoningEnd
+    | events.ToolCallDelta
+    | events.ToolProgress
+    | events.Retry
+    | events.Warned
+    | events.LimitWarning
+    | events.ChildStart
+    | events.ChildEnd
+)
+"""Events that may be in no journal."""
+_ENDS_WHAT_WAS_SAID: Final = (RunStarted, RunResumed, ModelRequested, ModelSwitched, ModelResponded, RunFinished)
+
+
+class Place(NamedTuple):
+    """Where a run stands while something is said."""
+
+    fence: int
+    """Of its driver."""
+    seq: int
+    """Of its last entry."""
+
+
+class Told(Value, frozen=True, kw_only=True):
+    """A payload."""
+
+    fence: int
+    seq: int
+    events: tuple[Unkept, ...]
+
+
+# ---------------------------------------------------------------- where a run is driven
+
+
+class _Gathered:
+    __slots__ = ("chars", "events", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.events: list[Event] = []
+        self.chars = 0
+
+
+class Relay:
+    """Tells what runs of one runtime say beside the journal, where somebody listens. Where nobody does it hears nothing of them, and events need not be made.
+
+    Belongs to the event loop of the runs.
+    """
+
+    def __init__(self, hub: Hub, notifier: Notifier) -> None:
+        self._hub, self._notifier = hub, notifier
+        hub.awaited = True
+        self._runs: dict[str, Callable[[], Place]] = {}
+        """Those under way."""
+        self._wanted: frozenset[str] = frozenset()
+        self._gathered: dict[str, _Gathered] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
+
+    def begin(self, run_id: str, place: Callable[[], Place]) -> None:
+        """The run is driven here from now on. `place`: asked while something is said."""
+        self._runs[run_id] = place
+        if self._looking is not None:
+            self._looking.cancel()
+        self._look()
+
+    def end(self, run_id: str) -> None:
+        """Idempotent."""
+        self._runs.pop(run_id, None)
+        self._gathered.pop(run_id, None)
+        if not self._runs:
+            self.close()
+
+    def close(self) -> None:
+        """It hears nothing more, until a run begins."""
+        for timer in (self._looking, self._telling):
+            if timer is not None:
+                timer.cancel()
+        self._looking = self._telling = None
+        self._gathered.clear()
+        self._listen(frozenset())
+
+    def put(self, event: Event) -> None:
+        if event.run_id not in self._wanted:
+            return
+        if isinstance(event.id, str):
+            if isinstance(event, events.MessageAdded):
+                self._gathered.pop(event.run_id, None)  # all of that stands in the message
+        elif isinstance(event, Unkept):
+            self._gather(event)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(LOOK_S, self._look)
+        self._listen(frozenset(run_id for run_id in self._runs if self._notifier.wanted(delta_topic(run_id))))
+
+    def _listen(self, wanted: frozenset[str]) -> None:
+        if wanted and not self._wanted:
+            self._hub.add(self)
+        elif self._wanted and not wanted:
+            self._hub.remove(self)
+        self._wanted = wanted
+
+    def _gather(self, event: Unkept) -> None:
+        run_id = event.run_id
+        if (place_of := self._runs.get(run_id)) is None:
+            return
+        place, gathered = place_of(), self._gathered.get(run_id)
+        if gathered is not None and gathered.place != place:
+            self._tell(run_id)
+            gathered = None
+        if gathered is None:
+            gathered = self._gathered[run_id] = _Gathered(place)
+        _add(gathered.events, event)
+        gathered.chars += _size(event)
+        if gathered.chars >= GATHER_CHARS:
+            self._tell(run_id)
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(GATHER_S, self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._telling = None
+        for run_id in [*self._gathered]:
+            self._tell(run_id)
+
+    def _tell(self, run_id: str) -> None:
+        gathered = self._gathered.pop(run_id)
+        for payload in _payloads(gathered.place, gathered.events):
+            self._notifier.tell(delta_topic(run_id), payload)
+
+
+def _add(gathered: list[Event], event: Event) -> None:
+    """To what it goes on with; a call's progress stands for what it had said just before."""
+    last = gathered[-1] if gathered else None
+    if last is not None and (whole := joined(last, event)) is not None:
+        gathered[-1] = whole
+    elif isinstance(event, events.ToolProgress) and isinstance(last, events.ToolProgress) and last.call_id == event.call_id:
+        gathered[-1] = event
+    else:
+        gathered.append(event)
+
+
+def _size(event: Unkept) -> int:
+    """About so many characters."""
+    match event:
+        case events.TextDelta() | events.ReasoningDelta() | events.ToolProgress() | events.Warned():
+            return len(event.text) + 1
+        case events.ToolCallDelta():
+            return len(event.arguments) + 1
+        case _:
+            return 100
+
+
+def _payloads(place: Place, said: Sequence[Event]) -> Iterator[bytes]:
+    """None is too long; what cannot be made short enough is left out."""
+    data = encode_json({"fence": place.fence, "seq": place.seq, "events": said})
+    if len(data) <= PAYLOAD_MOST:
+        yield data
+    elif len(said) > 1:
+        middle = len(said) // 2
+        yield from _payloads(place, said[:middle])
+        yield from _payloads(place, said[middle:])
+    else:
+        for piece in _pieces(said[0]):
+            yield from _payloads(place, [piece])
+
+
+def _pieces(event: Event) -> Iterator[Event]:
+    """Smaller ones: together they say the same, but of a call's progress and of a warning only how it begins."""
+    match event:
+        case events.TextDelta(text=text) | events.ReasoningDelta(text=text) if len(text) > 1:
+            for half in (text[: len(text) // 2], text[len(text) // 2 :]):
+                yield msgspec.structs.replace(event, text=half)
+        case events.ToolCallDelta(arguments=text) if len(text) > 1:
+            for half in (text[: len(text) // 2], text[len(text) // 2 :]):
+                yield msgspec.structs.replace(event, arguments=half)
+        case events.ToolProgress(text=text) | events.Warned(text=text) if len(text) > 1:
+            yield msgspec.structs.replace(event, text=text[: len(text) // 2])
+        case _:
+            return
+
+
+# ---------------------------------------------------------------- where a run is followed
+
+
+class Heard:
+    """Lets through what is still true. Told of every record in order by `seen`, of payloads by `take`."""
+
+    def __init__(self) -> None:
+        self._fence = 0
+        self._since = 0
+        """The sequence of the entry that ended what was said before."""
+        self._ended: set[str] = set()
+        """Calls of the turn that have their result."""
+        self._reasoning: events.ReasoningStart | None = None
+        """What has no end yet."""
+
+    def seen(self, record: Record) -> list[Event]:
+        """What comes before the events of this record."""
+        entry = record.entry
+        if isinstance(entry, ToolFinished):
+            self._ended.add(entry.result.call_id)
+        if not isinstance(entry, _ENDS_WHAT_WAS_SAID):
+            return []
+        if isinstance(entry, RunResumed):
+            self._fence = max(self._fence, entry.fence)
+        self._since = record.seq
+        self._ended.clear()
+        return self._cut()
+
+    def take(self, payload: bytes) -> list[Event]:
+        """After the journal was read, which had everything before it. Nothing for a payload of a newer version."""
+        try:
+            told = decode_json(payload, Told)
+        except ValueError:
+            return []
+        if told.fence < self._fence or told.seq < self._since:
+            return []
+        self._fence = told.fence
+        return [shown for event in told.events for shown in self._shown(event)]
+
+    def _shown(self, event: Unkept) -> list[Event]:
+        match event:
+            case events.ToolProgress() if event.call_id in self._ended:
+                return []
+            case events.ReasoningStart():
+                before, self._reasoning = self._cut(), event
+                return [*before, event]
+            case events.ReasoningDelta() if self._reasoning is None:  # its start was lost
+                named = ("run_id", "session_id", "seq", "at", "parent_run_id", "message_id", "attempt")
+                self._reasoning = events.ReasoningStart(**{name: getattr(event, name) for name in named})
+                return [self._reasoning, event]
+            case events.ReasoningEnd():
+                return self._cut()
+            case events.TextDelta() | events.ToolCallDelta() | events.Retry():
+                return [*self._cut(), event]
+            case _:
+                return [event]
+
+    def _cut(self) -> list[Event]:
+        """Every start has its end."""
+        start, self._reasoning = self._reasoning, None
+        if start is None:
+            return []
+        return [events.ReasoningEnd(**{name: getattr(start, name) for name in start.__struct_fields__ if name != "id"})]

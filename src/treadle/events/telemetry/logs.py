@@ -1,0 +1,190 @@
+"""Structured logs: each event of each run, and each word of the library's own logger, as one line. A thread writes; no run ever waits for it.
+
+What an event becomes is lines.py's. Entry: `log_events`, `EventLog`.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, cast
+
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.events.hub import Hub
+from treadle.events.telemetry.lines import Line, line_of, line_of_record, missed
+from treadle.messages.events import DELTAS, Event, ReasoningEnd, ReasoningStart
+
+if TYPE_CHECKING:
+    from treadle.events.telemetry.files import LogFile
+
+logger = logging.getLogger("treadle")
+
+Form: TypeAlias = Literal["text", "json"]
+Sink: TypeAlias = "TextIO | LogFile"
+WAITING_MAX = 10_000
+"""Lines that may wait for a slow sink; what comes then is counted, and left out."""
+GRACE_S = 1.5
+"""How long closing waits for a slow sink."""
+
+_LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
+Waiting: TypeAlias = "tuple[Event | logging.LogRecord | int, Mapping[str, str]] | None"
+"""What to write, or how many lines are missing, with the ids of its trace; None: nothing more comes."""
+
+
+def log_events(hub: Hub, *, form: Form = "json", file: Sink | None = None, content: bool = False, deltas: bool = False, writer: Any = None) -> EventLog:
+    """Begins to log what `hub` publishes; `with` or `close()` ends it.
+
+    `form`: lines of JSON, or text for people. `file`: standard error where it is not given. `content`: what is said and done stands in the
+    lines, without known secrets; else only how long it is. `deltas`: the pieces of responses too. `writer`: a structlog logger of the
+    application's, which is called in a thread; `form` and `file` are its own then.
+    """
+    from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  nothing else needs it
+
+    at_end = file.close if isinstance(file, LogFile) else None
+    return EventLog(hub, writer or structured(form, file if file is not None else sys.stderr), content=content, deltas=deltas, at_end=at_end)
+
+
+def structured(form: Form, file: Sink) -> Any:
+    """A structlog logger of our own: the application's configuration of structlog is neither used nor changed."""
+    try:
+        import structlog  # noqa: PLC0415  45 ms, and only where somebody logs
+    except ImportError as e:
+        raise AgentError("invalid", "structured logs need structlog: pip install structlog") from e
+    from treadle.events.telemetry.lines import printable  # noqa: PLC0415  nothing else needs it
+
+    text = structlog.dev.ConsoleRenderer(colors=file.isatty(), sort_keys=False, pad_event_to=20)
+    ending = [printable, text] if form == "text" else [structlog.processors.JSONRenderer()]
+    processors = [structlog.processors.add_log_level, *ending]
+    return structlog.wrap_logger(structlog.WriteLogger(cast("TextIO", file)), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(0))
+
+
+class EventLog:
+    """A listener of a hub whose lines a thread of its own writes. `put` may be called from any thread and never blocks."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        writer: Any,
+        *,
+        content: bool = False,
+        deltas: bool = False,
+        waiting_max: int = WAITING_MAX,
+        at_end: Callable[[], object] | None = None,
+    ) -> None:
+        """Begins at once. `writer`: a structlog logger; `at_end`: called once nothing more is written, by the thread that wrote."""
+        self._hub = hub
+        self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
+        self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
+        self._lock = threading.Lock()
+        """Guards `_missed`: what was missed is said once, right before what comes after it."""
+        self._missed = 0
+        self._over = threading.Event()
+        """Nothing more comes."""
+        self._thread = threading.Thread(target=self._write_all, name="treadle-event-log", daemon=True)
+        self._thread.start()
+        self._words = _Words(self)
+        logger.addHandler(self._words)
+        hub.add(self)
+
+    def put(self, event: Event) -> None:
+        if self._deltas or not isinstance(event, _LEFT_OUT):
+            self.add(event)
+
+    def add(self, what: Event | logging.LogRecord) -> None:
+        """Also a record of the library's logger."""
+        with self._lock:
+            try:
+                if self._missed:
+                    self._lines.put_nowait((self._missed, {}))
+                    self._missed = 0
+                self._lines.put_nowait((what, trace_ids()))
+            except queue.Full:
+                self._missed += 1
+
+    def close(self) -> None:
+        """Nothing more is taken; what waits is still written. Returns at once. Idempotent."""
+        logger.removeHandler(self._words)
+        self._hub.remove(self)
+        self._over.set()
+        with suppress(queue.Full):  # then the thread looks for itself, once it has come through
+            self._lines.put_nowait(None)
+
+    def wait(self, seconds: float = GRACE_S) -> None:
+        """After `close`: until all is written. Blocks, so long at most; what a sink would not take by then is told in the library's log."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            logger.warning("the event log could not write its last %d lines: its sink does not take them", self._lines.qsize() + self._missed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+        self.wait()
+
+    # ------------------------------------------------------------ in the thread
+
+    def _write_all(self) -> None:
+        lost = 0
+        while (waiting := self._next()) is not None:
+            what, ids = waiting
+            if isinstance(what, int):
+                lost += what
+                continue
+            if lost and not self._write(missed(lost)):
+                lost += 1
+                continue
+            lost = 0 if self._write(self._line(what, ids)) else 1
+        with self._lock:
+            lost += self._missed
+        if lost:
+            self._write(missed(lost))
+        if self._at_end is not None:
+            self._at_end()
+
+    def _next(self) -> Waiting:
+        if self._over.is_set():
+            try:
+                return self._lines.get_nowait()
+            except queue.Empty:
+                return None
+        return self._lines.get()
+
+    def _line(self, what: Event | logging.LogRecord, ids: Mapping[str, str]) -> Line:
+        line = line_of_record(what) if isinstance(what, logging.LogRecord) else line_of(what, content=self._content)
+        line.fields.update(ids)
+        return line
+
+    def _write(self, line: Line) -> bool:
+        """False where the sink would not take it: the next line that it takes says what is missing."""
+        try:
+            getattr(self._writer, line.level)(line.event, **line.fields)
+        except Exception:  # noqa: BLE001  a full disk, a closed pipe, somebody's processor: none of them ends the log
+            return False
+        return True
+
+
+class _Words(logging.Handler):
+    """Hands on what the library's own logger says; secrets are taken out of it there (`mask_logs`)."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__()
+        self._log = log
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.add(record)
+
+
+def trace_ids() -> Mapping[str, str]:
+    """Of the current span, where there is one; OpenTelemetry is not imported for it."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None or not (found := trace.get_current_span().get_span_context()).is_valid:
+        return {}
+    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"}

@@ -1,0 +1,124 @@
+"""What follows a run from outside while it is under way: a contract of three spans, and the one that does nothing.
+
+Where spans go is telemetry/; when they begin and end is the loop's and the toolbox's. Entry: `Tracer`, `NO_TRACER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from treadle.messages.message import ToolCall, ToolResult
+from treadle.messages.metrics import RunMetrics
+from treadle.models.model import ModelRequest, ModelResponse
+from treadle.types import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedRun:
+    """Which run it is."""
+
+    run_id: str
+    session_id: str | None
+    parent_run_id: str | None
+    agent: str
+    agent_hash: str
+    """Of its definition."""
+    description: str
+    model: str
+    """As it was asked for, like "anthropic:claude-opus-5-5"."""
+
+
+class RunSpan(Protocol):
+    def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:
+        """Once, before the span ends."""
+        ...
+
+
+class ModelSpan(Protocol):
+    def first_delta(self) -> None:
+        """At the first delta of each attempt."""
+        ...
+
+    def retried(self, kind: str, wait_s: float) -> None: ...
+
+    def responded(self, response: ModelResponse, cost_usd: float | None) -> None:
+        """Once, where a whole response came."""
+        ...
+
+
+class ToolSpan(Protocol):
+    def finished(self, result: ToolResult) -> None:
+        """Once, where there is a result."""
+        ...
+
+
+class Tracer(Protocol):
+    """Opens spans around what a run does, in the task that does it, so that what happens inside can find its parent.
+
+    What is raised inside a span goes through it. A tracer raises nothing itself and never blocks.
+    """
+
+    def run(self, run: TracedRun) -> AbstractContextManager[RunSpan]: ...
+
+    def model(self, run: TracedRun, request: ModelRequest) -> AbstractContextManager[ModelSpan]: ...
+
+    def tool(self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
+        """`kind`: what the tool says of itself for a trace, like the MCP server that it belongs to."""
+        ...
+
+
+class _Nothing:
+    """A span that nobody sees."""
+
+    def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None: ...
+
+    def first_delta(self) -> None: ...
+
+    def retried(self, kind: str, wait_s: float) -> None: ...
+
+    def responded(self, response: ModelResponse, cost_usd: float | None) -> None: ...
+
+    def finished(self, result: ToolResult) -> None: ...
+
+
+NO_SPAN: ModelSpan = _Nothing()
+_NOTHING = nullcontext(_Nothing())
+
+
+class NoTracer:
+    def run(self, run: TracedRun) -> AbstractContextManager[RunSpan]:
+        return _NOTHING
+
+    def model(self, run: TracedRun, request: ModelRequest) -> AbstractContextManager[ModelSpan]:
+        return _NOTHING
+
+    def tool(self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
+        return _NOTHING
+
+
+NO_TRACER: Tracer = NoTracer()
+
+
+class Traced:
+    """One run, with the tracer that follows it."""
+
+    __slots__ = ("_run", "_tracer", "is_on")
+
+    def __init__(self, tracer: Tracer, run: TracedRun) -> None:
+        self._tracer, self._run = tracer, run
+        self.is_on = tracer is not NO_TRACER
+
+    def run(self) -> AbstractContextManager[RunSpan]:
+        return self._tracer.run(self._run)
+
+    def model(self, request: ModelRequest) -> AbstractContextManager[ModelSpan]:
+        return self._tracer.model(self._run, request)
+
+    def tool(self, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
+        return self._tracer.tool(self._run, call, kind)
+
+
+UNTRACED = Traced(NO_TRACER, TracedRun(run_id="", session_id=None, parent_run_id=None, agent="", agent_hash="", description="", model=""))

@@ -1,0 +1,75 @@
+"""The journal: the append-only log that every result, list and resume is derived from. Stores are in memory/, sqlite/ and postgres/; tables/
+holds what the two databases share.
+
+    journal.py     `Journal`, `RunWriter`: the contract
+    entries.py     the entries of a run, and their bytes
+    run_state.py   `RunState`: the fold of a run's entries
+    projection.py  `events_of`: the events of an entry
+    receipts.py    compaction receipts, and the history after them
+    window.py      which messages of a session its next run sees
+    sessions.py    `SessionStore`: conversations
+    repetition.py  detecting a run that repeats itself
+    run_messages.py  messages that a run derives from its entries
+    load.py        a run's state from its entries
+    importing.py   an imported run without its authority
+    fork.py        the starting point of a fork
+    diff.py        comparing two runs
+    queue.py       runs that wait for a worker
+    engine.py      `Engine`: the contract of a delivery engine
+    notifier.py    hints between processes that something changed
+    pending.py     results that a thread owes to coroutines
+    forks.py       connections that a forked process must not touch
+    removable.py   checking whether runs may be removed
+    totals.py      totals over trees of runs
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, Literal, cast, get_args
+
+from treadle.errors import AgentError
+from treadle.journal.journal import Journal
+
+Durability = Literal["process", "power"]
+LEASE_S: Final = 15.0
+INSTALL: Final = "pip install 'treadle[postgres]'"
+
+
+def open_journal(url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Journal:
+    """`memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+
+    `lease_s`: with PostgreSQL, how long after its last sign of life a process still has its runs; another one takes them over afterwards.
+    Raises AgentError(invalid) for one that cannot be opened; blocks while a server is asked.
+    """
+    if durability not in get_args(Durability):
+        raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
+    if not isinstance(cast("object", url), str):
+        raise AgentError("invalid", f"a journal is named by a URL, not by a {type(url).__name__}: give f'sqlite:///{{path}}'")
+    scheme, colon, rest = url.partition(":")
+    if scheme == "memory" and colon and not rest:
+        from treadle.journal.memory.journal import MemoryJournal  # noqa: PLC0415  each leaf is loaded when it is used
+
+        return MemoryJournal()
+    if scheme == "sqlite" and rest.startswith("///") and len(rest) > len("///"):
+        from treadle.journal.sqlite import SqliteJournal  # noqa: PLC0415  likewise
+
+        return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        return _postgres(url, durability, lease_s)
+    instead = f"'sqlite:///{url}'" if not colon and rest == "" and url else "'memory:', 'sqlite:///FILE' or 'postgresql://USER@HOST/DATABASE'"
+    raise AgentError("invalid", f"{_without_password(url)!r} is no journal: use {instead}")
+
+
+def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
+    try:
+        from treadle.journal.postgres import PostgresJournal  # noqa: PLC0415  an extra, and 110 ms
+    except ImportError as e:
+        raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
+    return PostgresJournal.open(url, durability=durability, lease_s=lease_s)
+
+
+def _without_password(url: str) -> str:
+    """As an error may show it."""
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r":.*@", r":***@", url))

@@ -1,0 +1,73 @@
+"""Where two runs part, and how they ended: a comparison of what their journals say. Entry: `compare`, `RunDiff`."""
+
+from __future__ import annotations
+
+from treadle.journal.run_state import RunState
+from treadle.messages.message import Message
+from treadle.messages.metrics import RunTotals
+from treadle.types import Outcome, Usage, Value
+
+
+class Side(Value, frozen=True, kw_only=True):
+    """One of the two."""
+
+    run_id: str
+    agent: str
+    model: str
+    outcome: Outcome | None
+    """None where it is not finished."""
+    turns: int
+    tool_calls: int
+    usage: Usage
+    cost_usd: float | None = None
+    total: RunTotals
+    """Sums over the run and every run that it started; of a run that is not finished, its own figures."""
+    duration_s: float
+    text: str
+    messages: tuple[Message, ...]
+    """From where they part."""
+
+
+class RunDiff(Value, frozen=True, kw_only=True):
+    same_messages: int
+    """How many messages at the beginning say the same in both."""
+    a: Side
+    b: Side
+
+    @property
+    def is_same(self) -> bool:
+        """Both say the same to their end, and ended alike."""
+        return not self.a.messages and not self.b.messages and self.a.outcome == self.b.outcome
+
+
+def compare(a: RunState, b: RunState) -> RunDiff:
+    """By what messages say: ids, times and opaque data of providers may differ."""
+    ours, theirs = list(a.history), list(b.history)
+    pairs = zip(ours, theirs, strict=False)
+    same = next((i for i, (x, y) in enumerate(pairs) if _said(x) != _said(y)), min(len(ours), len(theirs)))
+    return RunDiff(same_messages=same, a=_side(a, same), b=_side(b, same))
+
+
+def _said(message: Message) -> tuple[object, ...]:
+    calls = tuple((call.name, call.arguments_json) for call in message.tool_calls)
+    results = tuple((result.name, result.content, result.is_error, result.unknown) for result in message.tool_results)
+    return (message.role, message.text, message.reasoning, calls, results)
+
+
+def _side(state: RunState, same: int) -> Side:
+    started, finished = state.started, state.finished
+    assert started is not None, "a run begins with run.started"
+    return Side(
+        run_id=started.run_id,
+        agent=started.agent,
+        model=state.model,
+        outcome=finished.outcome if finished else None,
+        turns=state.ledger.turns,
+        tool_calls=state.ledger.tool_calls,
+        usage=state.ledger.usage,
+        cost_usd=state.ledger.cost_usd,
+        total=(finished and finished.total) or state.ledger.total,
+        duration_s=round(state.driven_s, 3),
+        text=state.text,
+        messages=tuple(state.history[same:]),
+    )

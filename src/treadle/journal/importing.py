@@ -1,0 +1,101 @@
+"""Runs from a file as data: entries without the authority that they claim. Entry: `as_data`.
+
+An export is written by someone else. Its words, results and figures are kept; everything that would act here is replaced by what holds for
+the importer, and every call without a result becomes a question for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import structs
+
+from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, ModelSwitched, RunResumed, RunStarted, ToolStarted
+from treadle.journal.run_state import RunState
+from treadle.messages.message import ToolCall
+from treadle.types import Mode, Settings, now
+
+BEGUN: Final = "imported: it had begun elsewhere and may have taken effect"
+NOT_BEGUN: Final = "imported: the file asks for it, and no approval in a file counts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """What holds where a run is imported."""
+
+    mode: Mode
+    cwd: str
+    model: str
+    """In place of a model that is a file."""
+    file_models: Collection[str]
+    """Providers whose models are files, like `script`."""
+    session_id: str
+    """Of a new session."""
+    keeps_parent: bool = False
+    """True if the parent run was imported into the same journal."""
+
+    def name(self, model: str) -> str:
+        return self.model if model.partition(":")[0].strip() in self.file_models else model
+
+
+def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
+    """The entries of a whole run (`journal.read_run`) with the importer's authority, marked as imported.
+
+    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools, additions to requests and parts of system prompts
+    go. A call without a result loses its start and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a person.
+    """
+    state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    still_open = {} if state.finished is not None else {call.id: call for call in state.open_calls}
+    kept = [changed for entry in entries if (changed := _changed(entry, importer, still_open)) is not None]
+    at = now()
+    for call in still_open.values():
+        reason = BEGUN if call.id in state.starts else NOT_BEGUN
+        kept.append(ApprovalAsked(at=at, call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason))
+    return kept
+
+
+def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) -> Entry | None:
+    """None for an entry that does not stay."""
+    match entry:
+        case RunStarted():
+            return _started(entry, importer)
+        case RunResumed():
+            asked = None if entry.asked is None else importer.name(entry.asked)
+            return structs.replace(entry, mode=importer.mode, cwd=importer.cwd, model=importer.name(entry.model), asked=asked)
+        case ModelSwitched():
+            return structs.replace(entry, model=importer.name(entry.model), before=importer.name(entry.before))
+        case ApprovalAnswered():
+            return None
+        case ApprovalAsked() | ToolStarted():
+            return None if entry.call_id in still_open else entry
+        case _:
+            return entry
+
+
+def _started(entry: RunStarted, importer: Importer) -> RunStarted:
+    stays = importer.keeps_parent
+    return structs.replace(
+        entry,
+        imported=now(),
+        mode=importer.mode,
+        cwd=importer.cwd,
+        model=importer.name(entry.model),
+        settings=_settings(entry.settings),
+        session_id=None if entry.session_id is None or stays else importer.session_id,
+        past=None,
+        parent_run_id=entry.parent_run_id if stays else None,
+        parent_call_id=entry.parent_call_id if stays else None,
+        user_id=None,
+        passing=(),
+        on_ask="wait",
+        on_unknown="tell",
+    )
+
+
+def _settings(settings: Settings) -> Settings:
+    """Without what a provider would run or be sent beyond the conversation."""
+    return structs.replace(settings, hosted_tools=None, extra=None, service_tier=None)

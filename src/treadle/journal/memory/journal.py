@@ -1,0 +1,336 @@
+"""The journal in memory: the contract without the disk, for tests and for runs that need not outlive the process.
+
+A finished run is packed into compressed JSON, so that a million of them cost little. Entry: `MemoryJournal`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle._internal.json_text import decode_json, encode_json
+from treadle.budget.costs import By, Costs, Tally
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry, Fork, Record, RunFinished, RunResumed, RunStarted, ToolLate
+from treadle.journal.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unfinished, unknown_run
+from treadle.journal.load import forked, load
+from treadle.journal.memory.notifier import LocalNotifier
+from treadle.journal.memory.queue import MemoryQueue, Queued
+from treadle.journal.notifier import QUEUE, run_topic
+from treadle.journal.queue import Place, RunQueue
+from treadle.journal.removable import removable
+from treadle.journal.run_state import RunState
+from treadle.journal.sessions import NEW_SESSION, SessionChanged, SessionStore, SessionView, ViewMark, title_of
+from treadle.journal.totals import with_totals
+from treadle.types import Time
+
+
+class _Run:
+    __slots__ = ("entries", "fence", "held", "late", "packed", "queued", "session_id", "waiting")
+
+    def __init__(self, entries: Sequence[Entry], session_id: str | None, late: dict[str, int], *, fence: int = 1) -> None:
+        self.entries = [*entries]
+        self.session_id = session_id
+        self.late = late
+        """That of its session, by run."""
+        self.packed: bytes | None = None
+        self.fence = fence
+        self.held = self.waiting = False
+        self.queued: Queued | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.packed is not None
+
+    @property
+    def status(self) -> RunStatus:
+        if self.finished or self.held or self.waiting:
+            return "finished" if self.finished else "running" if self.held else "waiting"
+        return "queued" if self.queued is not None and self.queued.parked is None else "stopped"
+
+    def info(self) -> RunInfo:
+        info = info_of(self.unpacked(), self.status)
+        if (queued := self.queued) is None:
+            return info
+        return msgspec.structs.replace(info, queue=queued.place.queue, tenant=queued.place.tenant, parked=queued.parked)
+
+    def unpacked(self) -> list[Entry]:
+        return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
+
+    def pack(self) -> None:
+        self.packed = zlib.compress(encode_json(self.unpacked()), level=1)
+        self.entries = []
+
+
+class MemoryWriter:
+    """Appends to one run until another driver takes it over."""
+
+    __slots__ = ("_notifier", "_run", "_topic", "fence", "run_id")
+
+    def __init__(self, run_id: str, run: _Run, notifier: LocalNotifier) -> None:
+        self.run_id = run_id
+        self._run = run
+        self._notifier, self._topic = notifier, run_topic(run_id)
+        self.fence = run.fence
+        run.held, run.waiting = True, False
+
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+        run = self._run
+        if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
+            raise self._not_held()
+        finished = run.finished
+        if finished:
+            run.entries, run.packed = run.unpacked(), None
+            run.late[self.run_id] = len(run.entries) + len(entries)
+        first = len(run.entries) + 1
+        run.entries.extend(entries)
+        if finished or any([type(entry) is RunFinished for entry in entries]):
+            run.held = False
+            run.pack()
+        if put_back is not None:
+            run.held, run.queued = False, Queued.put_back(run.queued, put_back)
+            self._notifier.tell(QUEUE)
+        self._notifier.tell(self._topic)
+        return first
+
+    async def verify(self) -> None:
+        if self._run.fence != self.fence or not self._run.held:
+            raise self._not_held()
+
+    def _not_held(self) -> AgentError:
+        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
+
+    async def release(self, *, waiting: bool = False) -> None:
+        if self._run.held and self._run.fence == self.fence:
+            self._run.held, self._run.waiting = False, waiting
+            if self._run.queued is not None:
+                self._run.queued.let_go(waiting=waiting)
+                self._notifier.tell(QUEUE)
+
+
+class MemoryJournal:
+    """Runs in a dictionary; gone with the process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._last: dict[str, str] = {}
+        """The newest run of each session."""
+        self._late: dict[str, dict[str, int]] = {}
+        """By session, the last late result of each run that got any after its end."""
+        self._children: dict[str, list[_Run]] = {}
+        """By the run that started them."""
+        self.sessions = SessionStore()
+        self.notifier = LocalNotifier()
+        self.queue: RunQueue = MemoryQueue(self._runs, self._add, self._find, self.notifier)
+        self._stop: Callable[[str], None] | None = None
+
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        return MemoryWriter(started.run_id, self._add([started], found=found), self.notifier)
+
+    def _add(self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None) -> _Run:
+        """A new run, which nobody drives yet. `found`: as for `begin`."""
+        started = entries[0]
+        assert isinstance(started, RunStarted), "a run begins with run.started"
+        run_id, session_id = started.run_id, started.session_id
+        if run_id in self._runs:
+            raise AgentError("busy", f"there is a run {run_id} already")
+        if session_id is not None and started.parent_run_id is None:
+            self._join(session_id, started, found)
+        run = self._runs[run_id] = _Run(entries, session_id, self._late_in(session_id), fence=fence)
+        self._note_parent(started, run)
+        self.notifier.tell(run_topic(run_id))
+        return run
+
+    def _note_parent(self, started: RunStarted, run: _Run) -> None:
+        if started.parent_run_id is not None:
+            self._children.setdefault(started.parent_run_id, []).append(run)
+
+    def _late_in(self, session_id: str | None) -> dict[str, int]:
+        return self._late.setdefault(session_id or "", {})
+
+    def _join(self, session_id: str, started: RunStarted, found: ViewMark | None) -> None:
+        """One run at a time; the first one names the session."""
+        last = self._last.get(session_id, "")
+        if (other := self._runs.get(last)) is not None and not other.finished:
+            now_what = "wait for its end, or cancel it" if other.held or other.status == "queued" else "resume it, or kill it"
+            raise AgentError("busy", f"run {last} of session {session_id!r} is not finished: {now_what}")
+        if found is not None and found != self.sessions.mark(session_id):
+            raise SessionChanged(session_id)
+        info = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
+        if info.title == NEW_SESSION:
+            self.sessions.update_title(session_id, title_of(started.input.text))
+        self.sessions.begin(session_id, started.run_id)
+        self._last[session_id] = started.run_id
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        run = self._find(run_id)
+        if run.finished:
+            raise AgentError("invalid", f"run {run_id} is finished")
+        if run.held and not force:
+            raise AgentError("busy", f"run {run_id} is being driven: wait for its end, or cancel it")
+        run.fence += 1
+        return MemoryWriter(run_id, run, self.notifier)
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        if not self._find(run_id).held or self._stop is None:
+            return False
+        self._stop(run_id)
+        return True
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._stop = heard
+
+    def hurry(self) -> None: ...
+
+    async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
+        first = max(after, 0)
+        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)]
+
+    async def load(self, run_id: str) -> RunState:
+        return load(run_id, self._records, self.sessions)
+
+    async def children(self, run_id: str) -> list[RunInfo]:
+        return self._infos(self._children.get(run_id, ()))
+
+    async def load_fork(self, fork: Fork) -> RunState:
+        return forked(fork, self._records, self.sessions)
+
+    async def view(self, session_id: str) -> SessionView:
+        return SessionView(self.sessions.get_messages(session_id), self.sessions.mark(session_id), dict(self._late.get(session_id, {})))
+
+    async def read_bytes(self, run_id: str) -> list[bytes]:
+        return [encode_json(entry) for entry in self._find(run_id).unpacked()]
+
+    async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
+        read = read_run(entries)
+        started = read[0]
+        assert isinstance(started, RunStarted), "read_run sees to it"
+        if started.run_id in self._runs:
+            raise AgentError("invalid", f"run {started.run_id} is here already: nothing was added")
+        if started.fork is not None and started.fork.run_id not in self._runs:
+            raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
+        run = self._runs[started.run_id] = _Run(read, started.session_id, self._late_in(started.session_id))
+        self._note_parent(started, run)
+        session_id, finished = started.session_id, any(isinstance(entry, RunFinished) for entry in read)
+        if session_id is not None and started.parent_run_id is None:
+            if self.sessions.get(session_id) is None:
+                self.sessions.create(title_of(started.input.text), session_id=session_id)
+            self.sessions.begin(session_id, started.run_id)
+            self._last[session_id] = started.run_id
+            if finished and isinstance(read[-1], ToolLate):
+                run.late[started.run_id] = len(read)
+            if finished:
+                state = load(started.run_id, self._records, self.sessions)
+                self.sessions.remember(session_id, state.history[:] if started.fork else state.said)
+        if finished:
+            run.pack()
+        return await self.info(started.run_id)
+
+    async def info(self, run_id: str) -> RunInfo:
+        return self._infos([self._find(run_id)])[0]
+
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
+        wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
+        if forked_from is not None:
+            wanted = [run for run in wanted if (fork := _started(run).fork) is not None and fork.run_id == forked_from]
+        return self._infos(wanted[:limit])
+
+    async def under_way(self, *, limit: int) -> list[RunInfo]:
+        running = [info for info in await self.runs() if info.status == "running"]
+        return sorted(running, key=lambda info: info.updated_at)[:limit]
+
+    async def left_behind(self, *, limit: int) -> list[str]:
+        stopped = [info.run_id for info in await self.runs() if info.status == "stopped" and info.queue is None and info.parent_run_id is None]
+        return stopped[:limit]
+
+    async def holder(self, session_id: str) -> Holder | None:
+        run_id = self._last.get(session_id, "")
+        run = self._runs.get(run_id)
+        if run is None or not run.held:
+            return None
+        since = next(entry.at for entry in reversed(run.entries) if isinstance(entry, RunStarted | RunResumed))
+        return Holder(run_id=run_id, pid=os.getpid(), host=socket.gethostname(), since=since)
+
+    async def costs(self, by: By, *, since: date | None = None) -> Costs:
+        tally = Tally(by, since=since)
+        for run in self._runs.values():
+            tally.add(spent(run.info()))
+        return tally.costs()
+
+    async def prune(self, before: Time, *, apply: bool) -> Freed:
+        old = {run_id: run for run_id, run in self._runs.items() if run.finished and run.unpacked()[-1].at < before}
+        needs: dict[str, set[str]] = {}
+        for run_id, run in self._runs.items():
+            started = _started(run)
+            if started.fork is not None:
+                needs.setdefault(run_id, set()).add(started.fork.run_id)
+            if (parent := started.parent_run_id) in self._runs:  # one that goes on needs its children's ends
+                needs.setdefault(run_id, set()).add(parent)
+                needs.setdefault(parent, set()).add(run_id)
+        needed = {other for run_id, others in needs.items() if run_id not in old for other in others}
+        while more := {other for run_id in needed & old.keys() for other in needs.get(run_id, ())} - needed:
+            needed |= more
+        gone = {run_id: run for run_id, run in old.items() if run_id not in needed}
+        if apply:
+            for run_id in gone:
+                del self._runs[run_id]
+                self._children.pop(run_id, None)
+        size = sum(len(run.packed or b"") for run in gone.values())
+        return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
+
+    async def remove(self, run_ids: Collection[str]) -> Freed:
+        trees = {run_id: self._tree(run_id) for run_id in run_ids if run_id in self._runs}
+        forks = {run_id: fork.run_id for run_id, run in self._runs.items() if (fork := _started(run).fork) is not None}
+        going = removable(trees, lambda origin: [run_id for run_id, forked_from in forks.items() if forked_from == origin])
+        size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
+        for run_id in going:
+            del self._runs[run_id]
+            self._children.pop(run_id, None)
+        wanted = [run_id for tree in trees.values() for run_id in tree]
+        return Freed(runs=tuple(going), kept=tuple(run_id for run_id in wanted if run_id not in going), size_bytes=size)
+
+    def _tree(self, root: str) -> list[str]:
+        """Ids of a run and all below it. Raises AgentError(busy) where one is not finished."""
+        tree, found = list[str](), [root]
+        while found:
+            tree.append(run_id := found.pop())
+            if not self._runs[run_id].finished:
+                raise unfinished(run_id)
+            found += [_started(child).run_id for child in self._children.get(run_id, ())]
+        return tree
+
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        self.notifier.close()
+        self._runs.clear()
+        self._children.clear()
+
+    def _records(self, run_id: str) -> list[Record]:
+        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked(), 1)]
+
+    def _infos(self, runs: Iterable[_Run]) -> list[RunInfo]:
+        return with_totals([run.info() for run in runs], self._started_by)
+
+    def _started_by(self, run_ids: Collection[str]) -> list[RunInfo]:
+        return [child.info() for run_id in run_ids for child in self._children.get(run_id, ())]
+
+    def _find(self, run_id: str) -> _Run:
+        found = self._runs.get(run_id)
+        if found is None:
+            raise unknown_run(run_id, self._runs)
+        return found
+
+
+def _started(run: _Run) -> RunStarted:
+    started = run.unpacked()[0]
+    assert isinstance(started, RunStarted), "a run begins with run.started"
+    return started
+
+
+if TYPE_CHECKING:
+    _: type[Journal] = MemoryJournal

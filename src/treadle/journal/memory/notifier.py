@@ -1,0 +1,170 @@
+"""What processes of one machine tell each other over a journal: inside this process at once, of others by looking at what the journal holds.
+
+It looks only while somebody listens; what a model is just saying stays in the process. Entry: `LocalNotifier`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.journal.notifier import Notifier
+
+POLL_S: Final = 1.0
+"""So long `wait` waits at most."""
+LOOK_S: Final = 0.05
+"""How often it looks whether another process has changed something."""
+KEPT_MAX: Final = 1000
+"""Payloads for one listener that does not come to read them."""
+
+
+class Watch(Protocol):
+    """What others have changed. Belongs to one thread."""
+
+    def changed(self, topics: Collection[str], /) -> Collection[str]:
+        """Those of the topics that something is new about since the last time; the first time all of them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Ear:
+    """One that listens."""
+
+    def __init__(self, poll_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._poll_s = poll_s
+        self._came = anyio.Event()
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._payloads: deque[bytes] = deque(maxlen=KEPT_MAX)
+        self._told = False
+
+    def tell(self, payload: bytes) -> None:
+        with self._lock:
+            if payload:
+                self._payloads.append(payload)
+            if self._told:
+                return
+            self._told = True
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # the loop is closed, and nobody waits
+            return
+
+    def _wake(self) -> None:
+        self._came.set()
+
+    async def wait(self) -> list[bytes]:
+        with anyio.move_on_after(self._poll_s):
+            await self._came.wait()
+        self._came = anyio.Event()
+        with self._lock:
+            payloads, self._told = [*self._payloads], False
+            self._payloads.clear()
+        return payloads
+
+
+class LocalNotifier:
+    """One for each journal object."""
+
+    def __init__(self, watch: Callable[[], Watch] | None = None, *, poll_s: float = POLL_S) -> None:
+        """`watch`: how to look at what other processes change; None: there are none."""
+        self._watch, self._poll_s = watch, poll_s
+        self._lock = threading.Lock()
+        """Guards all below."""
+        self._ears: dict[str, tuple[_Ear, ...]] = {}
+        self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
+        """Of the thread under way: each has its own."""
+        self._ending: list[threading.Thread] = []
+        """Those that have been told to end."""
+
+    @asynccontextmanager
+    async def listen(self, *topics: str) -> AsyncGenerator[_Ear]:
+        ear = _Ear(self._poll_s)
+        self._add(topics, ear)
+        try:
+            yield ear
+        finally:
+            self._remove(topics, ear)
+
+    def _add(self, topics: Collection[str], ear: _Ear) -> None:
+        with self._lock:
+            for topic in topics:
+                self._ears[topic] = (*self._ears.get(topic, ()), ear)
+            if self._watch is None or self._thread is not None or not any(map(_is_seen, topics)):
+                return
+            self._ends = threading.Event()
+            self._thread = threading.Thread(target=self._look, args=(self._watch, self._ends), name="treadle-notifier", daemon=True)
+            self._thread.start()
+
+    def _remove(self, topics: Collection[str], ear: _Ear) -> None:
+        with self._lock:
+            for topic in topics:
+                if left := tuple(one for one in self._ears.get(topic, ()) if one is not ear):
+                    self._ears[topic] = left
+                else:
+                    self._ears.pop(topic, None)
+            if not any(map(_is_seen, self._ears)):
+                self._end()
+
+    def tell(self, topic: str, payload: bytes = b"") -> None:
+        for ear in self._ears.get(topic, ()):
+            ear.tell(payload)
+
+    def wanted(self, topic: str) -> bool:
+        return topic in self._ears
+
+    def _look(self, watch: Callable[[], Watch], ends: threading.Event) -> None:
+        """In a thread. What cannot be looked at is looked at by those who wait, at their poll time."""
+        try:
+            looking = watch()
+        except AgentError:  # the journal is closed, or does not open now
+            ends.wait()
+            return
+        try:
+            while not ends.wait(LOOK_S):
+                with self._lock:
+                    topics = [topic for topic in self._ears if _is_seen(topic)]
+                for topic in looking.changed(topics):
+                    self.tell(topic)
+        finally:
+            looking.close()
+
+    def _end(self) -> None:
+        self._ending = [thread for thread in (*self._ending, self._thread) if thread is not None and thread.is_alive()]
+        self._thread = None
+        self._ends.set()
+
+    def close(self) -> None:
+        """Whoever still listens is woken, and not told anything any more from elsewhere. Idempotent."""
+        with self._lock:
+            self._watch = None
+            self._end()
+            threads, topics = self._ending, [*self._ears]
+        for thread in threads:
+            thread.join()
+        for topic in topics:
+            self.tell(topic)
+
+    def abandon(self) -> None:
+        """In a forked child: its thread is not there, and no loop of its parent's listens."""
+        self._lock, self._ends = threading.Lock(), threading.Event()
+        self._ears, self._thread, self._watch, self._ending = {}, None, None, []
+
+
+def _is_seen(topic: str) -> bool:
+    """Whether the journal itself shows what is new."""
+    return not topic.startswith("delta:")
+
+
+if TYPE_CHECKING:
+    _: type[Notifier] = LocalNotifier

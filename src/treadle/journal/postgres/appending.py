@@ -1,0 +1,139 @@
+"""Appends as they go to the server: those of many runs in one statement, each of which checks its own run, fence, head and owner.
+
+Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry: `Append`, `append_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, LiteralString
+
+import psycopg
+
+from treadle.journal.postgres.database import call_of
+from treadle.journal.tables.bodies import whole
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.driving import Hold
+from treadle.journal.tables.rows import Row, bodies
+
+_ADVANCED: Final[LiteralString] = """
+with given as (
+    select * from unnest(%s::bigint[], %s::integer[], %s::integer[], %s::integer[], %s::bigint[], %s::text[]) as given(run, fence, head, count, at_us, owner)
+), advanced as (
+    update treadle.runs set head = given.head + given.count, updated_at_us = given.at_us from given
+    where runs.num = given.run and runs.fence = given.fence and runs.head = given.head and runs.owner = given.owner
+    returning runs.num, given.head
+), written as (
+    insert into treadle.entries(place, type, call, attempt, body)
+    select (advanced.num << 32) + advanced.head + line.seq, line.type, decode(line.call, 'hex'), line.attempt, line.body
+    from unnest(%s::bigint[], %s::integer[], %s::text[], %s::text[], %s::integer[], %b::bytea[]) as line(run, seq, type, call, attempt, body)
+    join advanced on advanced.num = line.run
+)"""
+_DURABLY: Final[LiteralString] = """
+select num, case current_setting('synchronous_commit') when 'off' then set_config('synchronous_commit', 'on', true) end from advanced
+"""
+_APPEND: Final[LiteralString] = _ADVANCED + _DURABLY
+_APPEND_PIECES: Final[LiteralString] = (
+    _ADVANCED
+    + """, piece as (
+    select (advanced.num << 32) + advanced.head + piece.seq as place, at, hash
+    from unnest(%s::bigint[], %s::integer[], %s::integer[], %b::bytea[]) as piece(run, seq, at, hash) join advanced on advanced.num = piece.run
+), known as (
+    select num, hash from treadle.blobs where hash in (select hash from piece)
+), made as (
+    insert into treadle.blobs(hash, body)
+    select hash, body from unnest(%b::bytea[], %b::bytea[]) as new(hash, body)
+    where hash in (select hash from piece) and hash not in (select hash from known)
+    on conflict(hash) do update set hash = excluded.hash returning num, hash
+), cut as (
+    insert into treadle.cuts(place, at, blob)
+    select place, at, num from piece join (select * from known union all select * from made) as blob using(hash)
+)"""
+    + _DURABLY
+)
+"""A blob that somebody else makes at the same moment is waited for, and its number told: hence the update that changes nothing."""
+
+
+class Mark(Hold):
+    """What a driver holds. Belongs to one of the writer's threads at a time."""
+
+    __slots__ = ("doubtful", "lapses", "lost")
+
+    def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str, lapses: int) -> None:
+        super().__init__(run_id, num, fence=fence, head=head, owner=owner)
+        self.lapses = lapses
+        """How often the driver's lease had lapsed when the run was last seen to be its own."""
+        self.doubtful = False
+        """An append was found to stand after its answer was lost: another driver may have taken the run over since."""
+        self.lost = False
+        """The last append failed because of the server, and nobody may know whether it stands: only another driver goes on."""
+
+
+class Append:
+    """Some entries of one run, to stand after all it has when they are sent."""
+
+    __slots__ = ("at_us", "mark", "rows", "size")
+
+    def __init__(self, mark: Mark, at_us: int, rows: Sequence[Row]) -> None:
+        self.mark = mark
+        self.at_us = at_us
+        self.rows = rows
+        self.size = sum([len(row.body) + sum([len(piece.text) for piece in row.pieces]) for row in rows])
+        """In bytes."""
+
+    def stands(self, db: Cursor) -> bool:
+        """Whether those very entries stand where they were to stand. Raises psycopg.Error."""
+        head, count = self.mark.head, len(self.rows)
+        sent = [(head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces])) for n, row in enumerate(self.rows, 1)]
+        return bodies(db, self.mark.num, after=head, to=head + count) == sent
+
+
+def append_all(db: psycopg.Connection, appends: Sequence[Append]) -> set[int]:
+    """Of at most one per run. Gives the numbers of the runs whose append stands; the others were refused, and nothing of theirs was written.
+
+    Raises psycopg.Error, where nothing was written; where the connection was lost nobody knows.
+    """
+    lines = [(append.mark.num, seq, row) for append in appends for seq, row in enumerate(append.rows, 1)]
+    values: list[object] = [
+        _numbers(append.mark.num for append in appends),
+        _numbers(append.mark.fence for append in appends),
+        _numbers(append.mark.head for append in appends),
+        _numbers(len(append.rows) for append in appends),
+        _numbers(append.at_us for append in appends),
+        _words(append.mark.owner for append in appends),
+        _numbers(run for run, _, _ in lines),
+        _numbers(seq for _, seq, _ in lines),
+        _words(row.type for _, _, row in lines),
+        _words(_hex(row) for _, _, row in lines),
+        _words("null" if row.attempt is None else str(row.attempt) for _, _, row in lines),
+        [row.body for _, _, row in lines],
+    ]
+    pieces = [(run, seq, piece) for run, seq, row in lines for piece in row.pieces]
+    if not pieces:
+        return {num for num, _ in db.execute(_APPEND, values).fetchall()}
+    texts = dict(sorted((piece.hash, piece.text) for _, _, piece in pieces))  # in order: two that make the same ones do not wait for each other
+    values += [
+        _numbers(run for run, _, _ in pieces),
+        _numbers(seq for _, seq, _ in pieces),
+        _numbers(piece.at for _, _, piece in pieces),
+        [piece.hash for _, _, piece in pieces],
+        [*texts],
+        [*texts.values()],
+    ]
+    return {num for num, _ in db.execute(_APPEND_PIECES, values).fetchall()}
+
+
+def _hex(row: Row) -> str:
+    """A call's id as a word; an empty one is none without its quotes."""
+    call = call_of(row.call)
+    return "null" if call is None else f'"{call.hex()}"'
+
+
+def _numbers(values: Iterable[int]) -> str:
+    """As PostgreSQL writes an array: every append has the same statement, whatever is in it."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _words(values: Iterable[str]) -> str:
+    """Of words without anything that an array of PostgreSQL gives a meaning."""
+    return "{" + ",".join(values) + "}"

@@ -1,0 +1,311 @@
+"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `Server`, `Readers.read`.
+
+What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no state from one transaction to the next, and no prepared
+statements where something stands between it and the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import selectors
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Final, LiteralString, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+import psycopg
+from psycopg import conninfo
+
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.postgres.database import cursor_of
+from treadle.journal.postgres.failures import is_lost, place_of, secrets_of, translated, unusable
+from treadle.journal.postgres.silence import SILENT_S, Silence, hang_up
+from treadle.journal.tables.database import Cursor
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 30.0
+"""So long a server that is away is waited for, once the journal is open."""
+HURRIED_S: Final = 5.0
+"""So long, in a process that ends."""
+SAID_S: Final = 10.0
+"""Within this a server that took a connection answers on it for the first time."""
+KEPT_MAX: Final = 4
+"""Idle connections that read."""
+READING_MAX: Final = 8
+"""Reads at once: a server has few connections, and many processes share them."""
+_DEFAULTS: Final = {
+    "application_name": "treadle",
+    "connect_timeout": "10",
+    "client_encoding": "utf8",
+    "keepalives": "1",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",  # milliseconds: what was sent and is not taken
+}
+_BEGIN: Final[LiteralString] = (
+    "begin isolation level read committed; set local search_path = treadle, pg_catalog; set local idle_in_transaction_session_timeout = '5s'; "
+    "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
+)
+"""What a process locked that was stopped in the midst of it, or whose machine is gone, is free again before it costs others their leases; should it go
+on, it finds its connection lost, and does it again."""
+_BEGIN_READING: Final[LiteralString] = "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
+
+# What psycopg says of a pipeline whose connection was lost is no news to whoever has no handler for it: it is seen here, and mended or told.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
+
+class Server:
+    """Where the journal is. Safe from any thread."""
+
+    def __init__(self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S) -> None:
+        """Raises AgentError(invalid) for what is no URL of PostgreSQL."""
+        self.place = place_of(url)
+        self.patience_s = patience_s
+        self._secrets = secrets_of(url)
+        given = conninfo.conninfo_to_dict(url)
+        self._conninfo = conninfo.make_conninfo("", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None})
+        self._until = math.inf
+        """Nobody waits for longer than that any more."""
+        self._given_up: str | None = None
+        """What was said when nobody had time left: it is not tried again."""
+        self.silence = Silence(self._is_there, silent_s=silent_s)
+
+    def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
+        """Each statement is committed by itself. `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error."""
+        if self._given_up is not None and self.left_s <= 0:
+            raise psycopg.OperationalError(self._given_up)
+        most_s = min(math.inf if within_s is None else within_s, max(self.left_s, 2.0))
+        quick = {} if most_s == math.inf else {"connect_timeout": max(round(most_s), 2), "tcp_user_timeout": round(most_s * 1000)}
+        try:
+            db = psycopg.connect(conninfo.make_conninfo(self._conninfo, **quick), autocommit=True)
+        except psycopg.OperationalError as e:
+            if self.left_s <= 0:
+                self._given_up = str(e)
+            raise
+        try:
+            with within(db, min(most_s, SAID_S)):  # what stands between may have taken the connection, and hand nothing on
+                pooled = is_pooled(db)
+            if pooled:
+                db.prepare_threshold = None
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def connect_patiently(self, patience: Patience) -> psycopg.Connection:
+        """Raises psycopg.Error where none came to stand in that time."""
+        while True:
+            try:
+                return self.connect()
+            except psycopg.OperationalError:
+                if not patience.wait():
+                    raise
+
+    def patience(self, gone: threading.Event | None = None) -> Patience:
+        """`gone`: nobody wants it any more."""
+        return Patience(self, gone)
+
+    @property
+    def left_s(self) -> float:
+        """In a process that ends; else there is no end of it."""
+        return self._until - time.monotonic()
+
+    def hurry(self) -> None:
+        """The process ends: from now on a server that is away, or silent, is waited for a few seconds, all in all. Idempotent."""
+        self._until = min(self._until, time.monotonic() + HURRIED_S)
+        self.silence.hurry()
+
+    def _is_there(self, within_s: int) -> bool:
+        """Also one that refuses us answers."""
+        answer = psycopg.pq.PGconn.ping(conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode())
+        return answer in (psycopg.pq.Ping.OK, psycopg.pq.Ping.REJECT)
+
+    def error(self, error: psycopg.Error, done: str) -> AgentError:
+        return translated(error, self.place, done, secrets=self._secrets)
+
+    def unusable(self, error: psycopg.Error) -> AgentError:
+        return unusable(error, self.place, secrets=self._secrets)
+
+
+class Patience:
+    """How long one tries again, less and less often."""
+
+    def __init__(self, server: Server, gone: threading.Event | None) -> None:
+        self._server = server
+        self._until = time.monotonic() + server.patience_s
+        self._pause_s = 0.02
+        self._gone = gone or threading.Event()
+
+    def wait(self) -> bool:
+        """False where there is no time left."""
+        left = min(self._until - time.monotonic(), self._server.left_s)
+        if left <= 0 or self._gone.wait(min(self._pause_s, left)):
+            return False
+        self._pause_s = min(self._pause_s * 2, 1.0)
+        return True
+
+
+def is_pooled(db: psycopg.Connection) -> bool:
+    """Whether something stands between that gives each transaction another connection, as pgbouncer does: it tells a process id of its own."""
+    row = db.execute("select pg_backend_pid()", prepare=False).fetchone()
+    return row is None or row[0] != db.info.backend_pid
+
+
+def is_stale(db: psycopg.Connection) -> bool:
+    """Whether the server said something, or goodbye, while nothing was asked: what is sent now may get lost, and nobody would know when."""
+    if db.closed:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(db.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+@contextlib.contextmanager
+def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
+    """What is asked inside is answered so soon, or the connection is lost: what stands between may be silent for ever."""
+    timer = threading.Timer(seconds, hang_up, (db,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def begin(db: psycopg.Connection, *, reading: bool = False) -> Cursor:
+    """A transaction, in which the tables' names stand for themselves. Raises psycopg.Error."""
+    db.execute(_BEGIN_READING if reading else _BEGIN, prepare=False)
+    return cursor_of(db)
+
+
+def end(db: psycopg.Connection) -> None:
+    """Undoes what was begun."""
+    with contextlib.suppress(psycopg.Error):
+        if not db.closed and db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            db.execute("rollback", prepare=False)
+
+
+class Readers:
+    """Safe from any thread."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._turn = threading.BoundedSemaphore(READING_MAX)
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._idle: list[psycopg.Connection] = []
+        self._closed = False
+        self._gone = threading.Event()
+        abandon_in_children(self)
+
+    async def read(self, what: Callable[[Cursor], T]) -> T:
+        """`what` of a snapshot, in a thread: the event loop does not wait. Done again where the connection was lost. It may read sessions."""
+        return await anyio.to_thread.run_sync(self._read_in_turn, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+
+    def read_now(self, what: Callable[[Cursor], T]) -> T:
+        """Read for a caller that is no coroutine, again where the connection was lost. Waits for no turn: it may be part of another read."""
+        return self._read(what, self._server.patience(self._gone))
+
+    def _read_in_turn(self, what: Callable[[Cursor], T]) -> T:
+        patience = self._server.patience(self._gone)
+        with self._turn:
+            return self._read(what, patience)
+
+    def _read(self, what: Callable[[Cursor], T], patience: Patience) -> T:
+        while True:
+            db: psycopg.Connection | None = None
+            try:
+                db, cursor = self._begin(patience)
+                return what(cursor)
+            except psycopg.Error as e:
+                if not is_lost(e, db) or db is None or not patience.wait():
+                    raise self._server.error(e, "nothing was changed") from e
+            finally:
+                if db is not None:
+                    self._done(db)
+
+    def _begin(self, patience: Patience) -> tuple[psycopg.Connection, Cursor]:
+        """On a connection that still stands, until `_done`."""
+        while (kept := self._take()) is not None:
+            with contextlib.suppress(psycopg.Error):
+                return kept, self._begin_on(kept)
+            self._forget_idle()  # they stood as long; to find each of them mute takes its time
+        while True:
+            db = self._server.connect_patiently(patience)
+            try:
+                return db, self._begin_on(db)
+            except psycopg.Error:  # what stands between took the connection, and had none to the server
+                if not patience.wait():
+                    raise
+
+    def _begin_on(self, db: psycopg.Connection) -> Cursor:
+        """Closes it where nothing can begin on it."""
+        self._server.silence.begin(db)
+        try:
+            return begin(db, reading=True)
+        except BaseException:
+            self._server.silence.end(db)
+            db.close()
+            raise
+
+    def _done(self, db: psycopg.Connection) -> None:
+        end(db)
+        self._server.silence.end(db)
+        self._give_back(db)
+
+    def _take(self) -> psycopg.Connection | None:
+        with self._lock:
+            if self._closed:
+                raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, db: psycopg.Connection) -> None:
+        with self._lock:
+            if not self._closed and not db.closed and not db.broken and len(self._idle) < KEPT_MAX:
+                self._idle.append(db)
+                return
+        db.close()
+
+    def abandon(self) -> None:
+        """In a forked child: no connection of its parent is used, and none is closed."""
+        self._turn = threading.BoundedSemaphore(READING_MAX)
+        self._lock, self._gone, self._closed = threading.Lock(), threading.Event(), True
+        _abandoned.extend(self._idle)
+        self._idle = []
+
+    def close(self) -> None:
+        """Those that are being read from close when they are done. Idempotent."""
+        self._gone.set()
+        with self._lock:
+            self._closed = True
+        self._forget_idle()
+
+    def _forget_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_abandoned: list[psycopg.Connection] = []
+"""Of a parent process: closing one would say goodbye to the server in the parent's name."""
+
+
+def abandoned(db: psycopg.Connection | None) -> None:
+    """In a forked child: it is neither used nor closed."""
+    if db is not None:
+        _abandoned.append(db)

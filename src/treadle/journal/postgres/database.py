@@ -1,0 +1,125 @@
+"""psycopg's connection as the tables use it, and what is PostgreSQL's own in them. How one is opened stands in connections.py.
+
+Entry: `cursor_of`, `call_of`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import errors
+
+from treadle.journal.postgres.words import VectorWords
+from treadle.journal.tables.database import Cursor, Dialect
+
+_ROWS_FIRST, _ROWS_MOST = 16, 512
+"""Of a stream, fetched at a time."""
+_CALL_BYTES = 2000
+"""Of a call's id; longer ones stand in the entry alone. An index takes 2,700 in all."""
+_numbers = count()
+"""Two streams of a transaction have two names."""
+
+
+def try_hold(db: Cursor, what: str) -> bool:
+    """As `Dialect.hold`, but without waiting: False where another transaction holds it."""
+    return db.execute("select pg_try_advisory_xact_lock(hashtextextended(?, 0))", (_held(what),)).get
+
+
+def _held(what: str) -> str:
+    return f"treadle {what!r}"
+
+
+class _Postgres:
+    words = VectorWords()
+    refused = errors.UniqueViolation
+    together = 32
+    now = "treadle.now_us()"
+    skip_locked = " for update skip locked"
+    next_change = "nextval('session_changes')"
+
+    def now_us(self, db: Cursor) -> int:
+        return db.execute(f"select {self.now}").get
+
+    def call(self, call: str | bytes | None) -> object:
+        return call_of(call)
+
+    def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
+        lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
+        db.execute(f"select {lock}(hashtextextended(?, 0))", (_held(what),))
+
+
+POSTGRES: Dialect = _Postgres()
+
+
+def call_of(call: str | bytes | None) -> bytes | None:
+    """A text of PostgreSQL has no place for NUL, which models put into ids too; an index has none for long ones, in which gateways pass on thoughts."""
+    key = call.encode() if isinstance(call, str) else call
+    return key if key is None or len(key) <= _CALL_BYTES else b"sha256:" + hashlib.sha256(key).digest()
+
+
+class _Cursor:
+    """Reads the rows of a statement at once; those of a stream as they are asked for."""
+
+    __slots__ = ("_cursor", "_db")
+
+    dialect = POSTGRES
+
+    def __init__(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._db = db
+        self._cursor = db.cursor(binary=True)
+
+    @property
+    def get(self) -> Any:
+        row = self._cursor.fetchone()
+        return None if row is None else row[0]
+
+    @property
+    def changed(self) -> int:
+        return self._cursor.rowcount
+
+    def execute(self, statements: str, bindings: Sequence[object] | None = None, /) -> _Cursor:
+        self._cursor.execute(_translated(statements), bindings)
+        return self
+
+    def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> _Cursor:
+        self._cursor.executemany(_translated(statements), bindings)
+        return self
+
+    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+        """The end of the transaction closes it: whoever stops reading need not."""
+        name = f"stream_{next(_numbers)}"
+        rows, some = self._db.cursor(binary=True), _ROWS_FIRST
+        rows.execute(_translated(f"declare {name} no scroll cursor for {statement}"), bindings)
+        while found := rows.execute(f"fetch forward {some} from {name}".encode()).fetchall():
+            yield from found
+            if len(found) < some:
+                return
+            some = min(some * 2, _ROWS_MOST)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._cursor.fetchone()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._cursor.fetchall()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._cursor)
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str) -> bytes:
+    """With the marks that psycopg has for parameters. No text inside of a statement has a question mark."""
+    return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+def cursor_of(db: psycopg.Connection[tuple[Any, ...]]) -> Cursor:
+    return _Cursor(db)
+
+
+if TYPE_CHECKING:
+    _: type[Dialect] = _Postgres

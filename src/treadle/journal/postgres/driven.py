@@ -1,0 +1,113 @@
+"""The runs that are driven from here: who is asked to stop, and what lets go of a run although the journal did not take it at first. Entry: `Driven`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from treadle.errors import AgentError
+from treadle.journal.entries import RunStarted
+from treadle.journal.notifier import QUEUE, Notifier, run_topic
+from treadle.journal.postgres import driving
+from treadle.journal.postgres.connections import Server, begin, end
+from treadle.journal.postgres.workers import LEASE_S, Workers
+from treadle.journal.postgres.writer import Writer
+from treadle.journal.sessions import ViewMark
+from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.tables.stopping import HeldRuns, wish
+
+
+class Driven:
+    """Part of one journal. Safe from many tasks, of many event loops."""
+
+    def __init__(self, server: Server, writer: Writer, notifier: Notifier, *, lease_s: float = LEASE_S, ended: Callable[[], None]) -> None:
+        """`ended`: told that a run is not driven from here any more. Raises AgentError(invalid) for a lease that is too short."""
+        self.workers = Workers(server, lease_s=lease_s, look=self._look)
+        self._writer = writer
+        self._notifier = notifier
+        self._ended = ended
+        self._lock = threading.Lock()
+        """Guards the one below."""
+        self._unwritten: list[Work[bool]] = []
+        """Releases that the journal did not take."""
+        self._held = HeldRuns()
+
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> driving.PostgresRun:
+        await self._write_releases()
+        return self._hold(await driving.begin(self._writer, self.workers, started, self, found=found))
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> driving.PostgresRun:
+        await self._write_releases()
+        return self._hold(await driving.take_over(self._writer, self.workers, run_id, self, force=force))
+
+    def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
+        self._held.add(run.num, run.run_id)
+        self.appended(run.run_id)
+        return run
+
+    # ------------------------------------------------------------ what its runs tell
+
+    def let_go(self, num: int, unwritten: Work[bool] | None = None) -> None:
+        self._held.remove(num)
+        if unwritten is not None:
+            with self._lock:
+                self._unwritten.append(unwritten)
+        self._ended()
+
+    def appended(self, run_id: str) -> None:
+        self._notifier.tell(run_topic(run_id))
+
+    def ready(self) -> None:
+        self._notifier.tell(QUEUE)
+
+    # ------------------------------------------------------------ stopping
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._held.heard = heard
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self.workers.me, self.workers.of), stood=_asked_again))
+
+    # ------------------------------------------------------------ now and then
+
+    def _look(self, db: psycopg.Connection) -> None:
+        """In the thread of the lease. Raises psycopg.Error."""
+        with self._lock:
+            unwritten = [*self._unwritten]
+        if held := self._held.numbers():
+            for (num,) in db.execute("delete from treadle.stops where run = any(%s) returning run", (held,)).fetchall():
+                self._held.tell(num)
+        for work in unwritten:
+            try:
+                self._release(db, work)
+            finally:
+                end(db)
+
+    def _release(self, db: psycopg.Connection, work: Work[bool]) -> None:
+        """It checks its fence: at worst it changes nothing."""
+        is_ready = work(begin(db))
+        db.execute("commit", prepare=False)
+        with self._lock:
+            if work in self._unwritten:
+                self._unwritten.remove(work)
+        if is_ready:
+            self.ready()
+
+    async def _write_releases(self) -> None:
+        """Before a run begins, which the same session's last one may hold up."""
+        while (work := next(iter(self._unwritten), None)) is not None:  # the thread of the lease takes some away meanwhile
+            try:
+                is_ready = await self._writer.write(work, stood=_asked_again)
+            except AgentError:  # the journal still takes nothing
+                return
+            with self._lock:
+                if work in self._unwritten:
+                    self._unwritten.remove(work)
+            if is_ready:
+                self.ready()
+
+
+def _asked_again(db: Cursor) -> None:
+    """Done twice, it is as if it were done once."""

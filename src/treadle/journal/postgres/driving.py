@@ -1,0 +1,237 @@
+"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one transaction that checks the fence.
+
+Which thread writes is writer.py's, who is alive workers.py's business. Entry: `PostgresRun`, `begin`, `take_over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+import anyio
+import anyio.to_thread
+
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry, RunStarted
+from treadle.journal.postgres.appending import Append, Mark
+from treadle.journal.postgres.workers import Workers
+from treadle.journal.postgres.writer import Writer
+from treadle.journal.queue import Place
+from treadle.journal.sessions import ViewMark
+from treadle.journal.tables import queue
+from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.tables.driving import Seen, add_late, finish, looked_over
+from treadle.journal.tables.liveness import is_driven
+from treadle.journal.tables.queue import LET_GO, TAKEN
+from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+
+_RELEASE = f"""
+update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
+where num = ? and fence = ? and owner = ? returning queue
+"""
+_MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
+
+
+class Home(Protocol):
+    """The journal, as its runs know it."""
+
+    def let_go(self, num: int, unwritten: Work[bool] | None = None, /) -> None:
+        """The run is not driven any more. `unwritten`: what says so in the journal, which did not take it; it gives whether the run waits in a queue."""
+        ...
+
+    def appended(self, run_id: str, /) -> None: ...
+
+    def ready(self) -> None:
+        """A run waits in its queue again."""
+        ...
+
+
+class PostgresRun:
+    """Appends to one run until another driver takes it over."""
+
+    def __init__(self, writer: Writer, workers: Workers, started: RunStarted, mark: Mark, home: Home, *, begun: bool) -> None:
+        """`begun`: this object drives it from its beginning, and so sees every entry."""
+        self.run_id = started.run_id
+        self.num = mark.num
+        self.fence = mark.fence
+        self._writer = writer
+        self._workers = workers
+        self._mark = mark
+        self._home = home
+        self._seen = Seen(started, begun=begun)
+        self._over = False
+        """It was let go, or is finished."""
+
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+        if not entries:
+            return self._mark.head + 1
+        end, late, once = looked_over(self.run_id, entries)
+        append = Append(self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries])
+        self._seen.note(entries)
+        try:
+            if once:
+                await self._be_sure()
+            if end is not None:
+                first = await self._write(append, lambda db: finish(db, self._mark, entries, end, self._seen))
+            elif late:
+                first = await self._write(append, lambda db: add_late(db, self._mark, entries))
+            elif put_back is not None:
+                first = await self._write(append, lambda db: queue.put_back(db, self._mark, entries, put_back))
+            else:
+                first = await self._writer.append(append)
+            if once:
+                await self._be_sure()
+        except AgentError as e:
+            self._seen.forget_said()
+            if e.kind == "busy":
+                self._home.let_go(self.num, self._released(waiting=False))
+            raise
+        self._home.appended(self.run_id)
+        if end is not None or put_back is not None:
+            self._over = True
+            self._home.let_go(self.num)
+        if put_back is not None:
+            self._home.ready()
+        return first
+
+    async def verify(self) -> None:
+        try:
+            await self._ask()
+        except AgentError as e:
+            if e.kind == "busy":
+                self._home.let_go(self.num, self._released(waiting=False))
+            raise
+
+    async def _be_sure(self) -> None:
+        """Nobody has taken the run over, nor will without force as long as the lease holds that was just looked at. Raises AgentError(busy).
+
+        A lease that has held without a gap since the run was last seen to be this driver's needs no question.
+        """
+        mark = self._mark
+        if not (self._workers.holds() and self._workers.lapses == mark.lapses and not mark.doubtful):
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Renew the lease and look at the run's row, in one transaction. Raises AgentError(busy)."""
+        mark, lapses = self._mark, self._workers.lapses
+
+        def work(db: Cursor) -> Callable[[], bool] | None:
+            renewed = self._workers.renew(db)
+            return renewed if db.execute(_MINE, (mark.num, mark.fence, mark.owner)).fetchone() is not None else None
+
+        try:
+            renewed = await self._writer.write(work, key=mark.num, stood=_redone)
+        except AgentError as e:
+            reason = f"the lease of this process ran out, and is not renewed, so run {self.run_id} may be another one's: its call does not begin ({e.message})"
+            raise AgentError("busy", reason) from e
+        if renewed is None:
+            raise mark.not_held()
+        mark.lapses, mark.doubtful = lapses + renewed(), False
+
+    async def _write(self, append: Append, write: Callable[[Cursor], None]) -> int:
+        mark = append.mark
+
+        def work(db: Cursor) -> int:
+            write(db)
+            if db.changed != 1:
+                raise mark.not_held()
+            insert(db, mark.num, mark.head + 1, append.rows)
+            return mark.head + 1
+
+        def stood(db: Cursor) -> int | None:
+            return mark.head + 1 if append.stands(db) else None
+
+        return await self._writer.write(work, key=mark.num, stood=stood, adds=append)
+
+    async def release(self, *, waiting: bool = False) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._home.let_go(self.num)
+        work = self._released(waiting=waiting)
+        try:
+            if await self._writer.write(work, key=self.num, stood=_redone):
+                self._home.ready()
+        except AgentError:  # nobody can take it up before that is written, or the lease has run out
+            self._home.let_go(self.num, work)
+
+    def _released(self, *, waiting: bool) -> Work[bool]:
+        mark = self._mark
+
+        def work(db: Cursor) -> bool:
+            row = db.execute(_RELEASE, (int(waiting), int(waiting), mark.num, mark.fence, mark.owner)).fetchone()
+            return row is not None and row[0] is not None
+
+        return work
+
+
+def _redone(db: Cursor) -> None:
+    """Done twice, it is as if it were done once."""
+
+
+# ---------------------------------------------------------------- how a driver comes to its run
+
+
+async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Home, *, found: ViewMark | None = None) -> PostgresRun:
+    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
+    check_id(started.run_id)
+    worker, row = await _me(workers), row_of(started)
+    mark = Mark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
+    first = Append(mark, 0, (row,))
+
+    def work(db: Cursor) -> int:
+        num = make_run(db, started, workers.of, owner=worker, found=found)
+        insert(db, num, 1, (row,))
+        return num
+
+    def stood(db: Cursor) -> int | None:
+        found = db.execute("select num from runs where id = ? and owner = ? and fence = 1 and head = 1", (started.run_id, worker)).fetchone()
+        if found is None:
+            return None
+        mark.num = cast("int", found[0])
+        return mark.num if first.stands(db) else None
+
+    mark.num = await writer.write(work, key=f"begin {started.run_id}", stood=stood, adds=first)
+    return PostgresRun(writer, workers, started, mark, home, begun=True)
+
+
+async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *, force: bool) -> PostgresRun:
+    """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
+    worker, fence_next = await _me(workers), 0
+    lapses = workers.lapses
+
+    def work(db: Cursor) -> PostgresRun:
+        nonlocal fence_next
+        run = find(db, run_id)
+        owner, fence, finished = cast(
+            "tuple[str | None, int, int | None]", db.execute("select owner, fence, finished from runs where num = ? for update", (run.num,)).fetchone()
+        )
+        if finished is not None:
+            raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
+        workers.hold_still(db, owner)  # else one whose lease just ran out could renew it, and begin a call, between the look and the commit
+        process = None if force else workers.of(db, owner)
+        if process is not None:
+            raise is_driven(run_id, process)
+        fence_next = fence + 1
+        db.execute(f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?", (worker, fence_next, worker, run.num))
+        db.execute("delete from stops where run = ?", (run.num,))
+        return taken(db)
+
+    def taken(db: Cursor) -> PostgresRun:
+        run = find(db, run_id)
+        fence, head = cast("tuple[int, int]", db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone())
+        ((_, data),) = bodies(db, run.num, to=1)
+        started = cast("RunStarted", read_stored(data, run.schema))
+        return PostgresRun(writer, workers, started, Mark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses), home, begun=False)
+
+    def stood(db: Cursor) -> PostgresRun | None:
+        """Nobody else of this process takes it meanwhile: they wait for this one."""
+        mine = db.execute("select 1 from runs where id = ? and owner = ? and fence = ?", (run_id, worker, fence_next)).fetchone()
+        return None if mine is None else taken(db)
+
+    return await writer.write(work, key=f"take over {run_id}", stood=stood)
+
+
+async def _me(workers: Workers) -> str:
+    return workers.me or await anyio.to_thread.run_sync(workers.register, limiter=anyio.CapacityLimiter(1))

@@ -1,0 +1,107 @@
+"""The journal in PostgreSQL: the contract of a journal, put together out of the files beside this one and in tables/. Entry: `PostgresJournal.open`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Self, get_args
+
+import anyio
+import anyio.to_thread
+import psycopg
+
+from treadle.errors import AgentError
+from treadle.journal.entries import RunStarted
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.postgres.connections import Readers, Server
+from treadle.journal.postgres.driven import Driven
+from treadle.journal.postgres.indexing import Indexing
+from treadle.journal.postgres.notifier import PostgresNotifier
+from treadle.journal.postgres.schema import make_ready
+from treadle.journal.postgres.workers import LEASE_S
+from treadle.journal.postgres.writer import Writer
+from treadle.journal.sessions import ViewMark
+from treadle.journal.tables.journal import TableJournal
+from treadle.journal.tables.queue import TableQueue
+
+Durability = Literal["process", "power"]
+
+
+class PostgresJournal(TableJournal):
+    """Runs in a database that any number of processes, of many machines, may use at once. Made by `open`."""
+
+    def __init__(self, server: Server, *, lease_s: float = LEASE_S) -> None:
+        """Raises AgentError(invalid) for a lease that is too short."""
+        self._readers = Readers(server)
+        self._writer = Writer(server)
+        self.notifier = PostgresNotifier(server)
+        self._indexing = Indexing(self._writer)
+        try:
+            self._driven = Driven(server, self._writer, self.notifier, lease_s=lease_s, ended=self._indexing.wake)
+        except AgentError:
+            self.notifier.close()
+            raise
+        workers = self._driven.workers
+        super().__init__(self._writer, self._readers, workers.of)
+        self.queue = TableQueue(self._writer, self._readers, workers, self.notifier, append=self._writer.write)
+        self._server = server
+        self._keeps_runs = False
+
+    @classmethod
+    def open(cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Self:
+        """The journal in that database, in a schema `treadle` of its own, which is made where there is none. Asks the server, and blocks meanwhile.
+
+        `durability`: here the two words mean the same. A commit that the server has told is in its log on disk (`synchronous_commit` is on for
+        whatever holds entries) and outlives the death of this process, of the server and of its power; what outlives the loss of the server's disk
+        is for its standbys. `lease_s`: how long after its last sign of life a process still has its runs; a dead one's can be taken over afterwards.
+        Raises AgentError(invalid) for a URL, a server or a database that cannot be used; no error shows a password.
+        """
+        if durability not in get_args(Durability):
+            raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
+        server = Server(url)
+        try:
+            with server.connect() as db, server.silence.over(db):
+                make_ready(db, server.place)
+        except psycopg.Error as e:
+            raise server.unusable(e) from e
+        return cls(server, lease_s=lease_s)
+
+    def __repr__(self) -> str:
+        return f"PostgresJournal({self._server.place!r})"
+
+    @property
+    def renewals_missed(self) -> int:
+        """How often this process was late to say that it lives, or could not, since the journal was opened."""
+        return self._driven.workers.renewals_missed
+
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        self._keeps_runs |= keep_runs
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
+
+    def _close(self) -> None:
+        self.hurry()
+        self.notifier.close()
+        self._readers.close()
+        self._writer.close()
+        self._indexing.close()
+        if not self._keeps_runs:  # else its thread renews the lease until the process ends
+            self._driven.workers.leave()
+
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        return await self._driven.begin(started, found=found)
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        return await self._driven.take_over(run_id, force=force)
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._driven.on_stop(heard)
+
+    def hurry(self) -> None:
+        self._server.hurry()
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        return await self._driven.ask_to_stop(run_id)
+
+
+if TYPE_CHECKING:
+    _: type[Journal] = PostgresJournal

@@ -1,0 +1,302 @@
+"""One thread's connection, and what it does on it: appends of many runs in one statement, or a whole transaction.
+
+A connection that is lost is replaced, and what was under way is done again; what may already stand is looked up, never guessed. Who waits for what is
+writer.py's. Entry: `Lane`, `PendingAppend`, `PendingTransaction`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, LiteralString, NamedTuple, TypeVar, cast
+
+import psycopg
+from psycopg import errors
+
+from treadle._internal.crash import boundary
+from treadle.errors import AgentError
+from treadle.journal.pending import Pending
+from treadle.journal.postgres.appending import Append, append_all
+from treadle.journal.postgres.connections import Patience, Server, begin, end, is_stale
+from treadle.journal.postgres.failures import is_lost
+from treadle.journal.tables.database import Work
+
+T = TypeVar("T")
+
+TRIES_MAX: Final = 6
+"""Of what others got in the way of."""
+
+_DISTURBED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
+_AWAY = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
+"""What a server says that goes; where it is gone nothing has a code."""
+_NUMBER: Final[LiteralString] = "select pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text"
+_STATUS: Final[LiteralString] = "select pg_postmaster_start_time()::text, case when pg_postmaster_start_time()::text = %s then pg_xact_status(%s::xid8) end"
+_UNKNOWN: Final = "nobody knows whether what was under way was committed"
+
+
+class PendingAppend(Pending[int]):
+    """Some entries, whose sequence it gives."""
+
+    __slots__ = ("append", "maybe")
+
+    def __init__(self, append: Append) -> None:
+        super().__init__()
+        self.append = append
+        self.maybe = False
+        """It was sent once, and the connection was lost."""
+
+    @property
+    def key(self) -> Hashable:
+        return self.append.mark.num
+
+    def cannot_go_on(self) -> None:
+        self.append.mark.lost = True
+
+
+class PendingTransaction(Pending[T], Generic[T]):
+    __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
+
+    def __init__(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: Append | None = None) -> None:
+        super().__init__()
+        self.work = work
+        self.key = key
+        self.stood = stood
+        self.adds = adds
+        self.maybe = self.committing = self.done = False
+        self.tried: _Tried[T] | None = None
+
+    def cannot_go_on(self) -> None:
+        if self.adds is not None:
+            self.adds.mark.lost = True
+
+
+class _Tried(NamedTuple, Generic[T]):
+    """A transaction that may have been committed, as the server knows it."""
+
+    number: str | None
+    """None: it wrote nothing."""
+    server: str
+    """Since when that server runs: another one, or one that crashed, may give the number to another transaction."""
+    result: T
+
+
+def _was_demoted(error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> bool:
+    """In place of the server that something was sent to answers one that takes no writes: the one that does may come."""
+    return isinstance(error, errors.ReadOnlySqlTransaction) and any(pending.maybe for pending in batch)
+
+
+class Lane:
+    """One thread's connection, and what it does on it."""
+
+    def __init__(self, server: Server, gone: threading.Event, connections: set[psycopg.Connection]) -> None:
+        self._server = server
+        self._gone = gone
+        self._connections = connections
+        self._db: psycopg.Connection | None = None
+
+    def do(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> None:
+        """Raises nothing: whoever waits would wait for ever."""
+        patience = self._server.patience(self._gone)
+        appends = [pending for pending in batch if isinstance(pending, PendingAppend)]
+        if appends:
+            self._guarded(appends, partial(self._append, appends, patience))
+        for transaction in batch:
+            if isinstance(transaction, PendingTransaction):
+                self._guarded([transaction], partial(self._transact, transaction, patience))
+        if self._db is not None:
+            self._server.silence.end(self._db)
+
+    def _guarded(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]], act: Callable[[], None]) -> None:
+        try:
+            act()
+        except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+            for pending in batch:
+                if pending.error is None and pending.result is None:
+                    self._fail(pending, e)
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._connections.discard(self._db)
+            self._server.silence.end(self._db)
+            self._db.close()
+            self._db = None
+
+    # ------------------------------------------------------------ appends
+
+    def _append(self, batch: Sequence[PendingAppend], patience: Patience) -> None:
+        """Raises what went wrong with all of them."""
+        ready = [pending for pending in batch if not self._refuse_lost(pending)]
+        while ready:
+            db = None
+            try:
+                db = self._connection(patience)
+                boundary()
+                stood = append_all(db, [pending.append for pending in ready])
+                boundary()
+            except psycopg.Error as e:
+                if db is None:
+                    raise
+                if is_lost(e, db):
+                    for pending in ready:
+                        pending.maybe = True
+                if is_lost(e, db) or _was_demoted(e, ready):
+                    self.close()
+                    if patience.wait():
+                        continue
+                    raise
+                if len(ready) == 1:
+                    if isinstance(e, _DISTURBED) and patience.wait():
+                        continue
+                    raise
+                for pending in ready:  # what goes wrong with one alone leaves the others
+                    self._guarded([pending], partial(self._append, [pending], patience))
+                return
+            for pending in ready:
+                self._settle(pending, done=pending.append.mark.num in stood)
+            ready = [pending for pending in ready if pending.error is None and pending.result is None]
+            self._look_up(ready, patience)
+            return
+
+    def _refuse_lost(self, pending: PendingAppend) -> bool:
+        if pending.append.mark.lost:
+            pending.error = self._cannot_go_on()
+        return pending.append.mark.lost
+
+    def _settle(self, pending: PendingAppend, *, done: bool) -> None:
+        mark = pending.append.mark
+        if done:
+            pending.result = mark.head + 1
+            mark.head += len(pending.append.rows)
+        elif not pending.maybe:
+            pending.error = mark.not_held()
+
+    def _look_up(self, refused: Sequence[PendingAppend], patience: Patience) -> None:
+        """Whether the checks refused what an earlier try, lost on its way back, had already appended. Raises psycopg.Error."""
+        for pending in refused:
+            stands = self._again(pending.append.stands, patience)
+            pending.append.mark.doubtful = True
+            self._settle(pending, done=stands)
+            if not stands:
+                pending.error = pending.append.mark.not_held()
+
+    def _again(self, look: Work[T], patience: Patience) -> T:
+        """What only reads, however often the connection is lost."""
+        while True:
+            db = None
+            try:
+                db = self._connection(patience)
+                end(db)  # what failed before it
+                return look(begin(db, reading=True))
+            except psycopg.Error as e:
+                if db is None or not is_lost(e, db):
+                    raise
+                self.close()
+                if not patience.wait():
+                    raise
+            finally:
+                if self._db is not None:
+                    end(self._db)
+
+    # ------------------------------------------------------------ transactions
+
+    def _transact(self, pending: PendingTransaction[T], patience: Patience) -> None:
+        """Raises what went wrong with it."""
+        if pending.adds is not None and pending.adds.mark.lost:
+            raise self._cannot_go_on()
+        for tries_left in reversed(range(TRIES_MAX)):
+            while not self._is_disturbed(pending, patience, tries_left):
+                if pending.done:
+                    if pending.adds is not None:
+                        pending.adds.mark.head += len(pending.adds.rows)
+                    return
+
+    def _is_disturbed(self, pending: PendingTransaction[T], patience: Patience, tries_left: int) -> bool:
+        """Others were in the way. False: it is done, or the connection was lost, and there is time for another one."""
+        db = None
+        try:
+            db = self._connection(patience)
+            pending.result = self._try(db, pending, patience)
+            pending.done = True
+        except AgentError:
+            if not pending.maybe or pending.stood is None or (found := self._again(pending.stood, patience)) is None:
+                raise
+            pending.result, pending.done = found, True  # it had still been on its way when it was looked up
+        except psycopg.Error as e:
+            if db is not None and (is_lost(e, db) or _was_demoted(e, (pending,))):
+                pending.maybe = pending.maybe or (pending.committing and is_lost(e, db))
+                self.close()
+                if not patience.wait():
+                    raise
+                return False
+            if not isinstance(e, (*_DISTURBED, errors.UniqueViolation)) or not tries_left:
+                raise
+            return True
+        finally:
+            if self._db is not None:
+                end(self._db)
+        return False
+
+    def _try(self, db: psycopg.Connection, pending: PendingTransaction[T], patience: Patience) -> T:
+        tried, pending.committing = pending.tried, False
+        if pending.maybe and tried is not None:
+            if self._was_committed(db, tried, patience):
+                return tried.result
+            pending.maybe = False
+        cursor = begin(db)
+        if pending.maybe and pending.stood is not None and (found := pending.stood(cursor)) is not None:
+            return found
+        result = pending.work(cursor)
+        if pending.stood is None:
+            number, server = cast("tuple[str | None, str]", db.execute(_NUMBER).fetchone())
+            pending.tried = _Tried(number, server, result)
+        if pending.adds is not None:
+            boundary()
+        pending.committing = True
+        db.execute("commit", prepare=False)
+        pending.committing = False
+        if pending.adds is not None:
+            boundary()
+        return result
+
+    def _was_committed(self, db: psycopg.Connection, tried: _Tried[Any], patience: Patience) -> bool:
+        """Raises AgentError where nobody knows."""
+        while tried.number is not None:
+            server, status = cast("tuple[str, str | None]", db.execute(_STATUS, (tried.server, tried.number)).fetchone())
+            if server != tried.server or status is None:
+                raise AgentError("agent", f"the server of {self._server.place!r} ended in a commit, and {_UNKNOWN}. Look at the journal, then try again")
+            if status != "in progress":
+                return status == "committed"
+            if not patience.wait():
+                raise AgentError("agent", f"the connection to {self._server.place!r} was lost in a commit, and {_UNKNOWN}. Look at the journal, then try again")
+        return False
+
+    # ------------------------------------------------------------ what goes wrong
+
+    def _connection(self, patience: Patience) -> psycopg.Connection:
+        """Raises psycopg.Error where there is none in time."""
+        if self._db is not None and is_stale(self._db):
+            self.close()
+        if self._db is None:
+            self._db = self._server.connect_patiently(patience)
+            self._connections.add(self._db)
+        self._server.silence.begin(self._db)
+        return self._db
+
+    def _fail(self, pending: PendingAppend | PendingTransaction[Any], error: BaseException) -> None:
+        if not isinstance(error, psycopg.Error):
+            pending.error = error
+        elif pending.maybe:
+            pending.cannot_go_on()
+            pending.error = self._server.error(error, f"{_UNKNOWN}: nothing more is appended from here. Look at the journal once the server is back")
+        else:
+            done = "nothing was changed" if isinstance(pending, PendingTransaction) and pending.adds is None else "nothing was appended"
+            pending.error = self._server.error(error, done)
+            if isinstance(error, _AWAY) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
+                pending.cannot_go_on()  # else a server that comes back would be told that its absence ended the run
+        if isinstance(error, errors.ReadOnlySqlTransaction):  # the next one may lead to the server that took its place
+            self.close()
+
+    def _cannot_go_on(self) -> AgentError:
+        text = f"the connection to {self._server.place!r} was lost in an append: nothing more is appended from here. Resume the run"
+        return AgentError("agent", text)

@@ -1,0 +1,299 @@
+"""What processes over a journal in PostgreSQL tell each other: one connection listens and notifies, in a thread; never in an append's transaction.
+
+Where something like pgbouncer stands between, nothing is heard of others, and those who wait look at the journal at their poll time. How messages are packed
+stands in channels.py. Entry: `PostgresNotifier`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, LiteralString
+
+import anyio
+import psycopg
+from psycopg import sql
+
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.memory.notifier import POLL_S, LocalNotifier
+from treadle.journal.notifier import Listening, Notifier
+from treadle.journal.postgres.channels import WISHES, Told, Unpacking, batches, channel_of, packed
+from treadle.journal.postgres.connections import Server, abandoned, is_pooled
+from treadle.types import new_id
+
+TOGETHER_S: Final = 0.02
+"""What is told within this time of the last notification goes with the next."""
+WISH_S: Final = 10.0
+"""How often those who listen say so; who did not for two and a half times as long does not listen any more."""
+UNKNOWN_S: Final = 2.0
+"""So long a process that just connected tells everything: it has not heard yet who listens."""
+HELD_MAX: Final = 10_000
+"""Messages to be sent; the oldest are dropped."""
+SUBSCRIBED_WITHIN_S: Final = 2.0
+_ASKS: Final = "?"
+"""The wish of one that wants to know the others'."""
+
+_NOTIFY: Final[LiteralString] = """
+with fast as materialized (select set_config('synchronous_commit', 'off', true))
+select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as given(channel, told)
+"""
+
+
+class PostgresNotifier:
+    """One for each journal object. Its thread and its connection begin when somebody listens or tells."""
+
+    def __init__(self, server: Server, *, poll_s: float = POLL_S) -> None:
+        self._server = server
+        self._local = LocalNotifier(poll_s=poll_s)
+        self._me = new_id("ear")
+        self._lock = threading.Lock()
+        """Guards all below."""
+        self._topics: Counter[str] = Counter()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, anyio.Event]] = []
+        """Those who just began to listen, until the server knows."""
+        self._outgoing: deque[Told] = deque(maxlen=HELD_MAX)
+        self._wishes: dict[str, float] = {}
+        """What others listen to, and until when that is believed."""
+        self._all_until = 0.0
+        """Until then everything is told."""
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._wake_in, self._wake_out = _pair()
+        self._db: psycopg.Connection | None = None
+        abandon_in_children(self)
+
+    # ------------------------------------------------------------ listening
+
+    @asynccontextmanager
+    async def listen(self, *topics: str) -> AsyncGenerator[Listening]:
+        async with self._local.listen(*topics) as ear:
+            subscribed = anyio.Event()
+            with self._lock:
+                self._topics.update(topics)
+                self._waiting.append((asyncio.get_running_loop(), subscribed))
+            self._begin()
+            self._wake()
+            try:
+                with anyio.move_on_after(SUBSCRIBED_WITHIN_S):  # a server that is away is waited for no longer
+                    await subscribed.wait()
+                yield ear
+            finally:
+                with self._lock:
+                    self._topics.subtract(topics)
+                    self._topics = +self._topics
+
+    def tell(self, topic: str, payload: bytes = b"") -> None:
+        self._local.tell(topic, payload)
+        self._begin()
+        if self._closed or (topic.startswith(("run:", "delta:")) and not self._elsewhere(topic)):
+            return
+        is_first = not self._outgoing
+        self._outgoing.append(Told(topic, payload))
+        if is_first:
+            self._wake()
+
+    def wanted(self, topic: str) -> bool:
+        self._begin()
+        return self._local.wanted(topic) or self._elsewhere(topic)
+
+    def _elsewhere(self, topic: str) -> bool:
+        now = time.monotonic()
+        return now < self._all_until or self._wishes.get(topic, 0) > now
+
+    # ------------------------------------------------------------ the thread
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            with self._lock:
+                if self._closed or self._thread is not None:
+                    return
+                self._all_until = time.monotonic() + UNKNOWN_S
+                self._thread = threading.Thread(target=self._run, name="treadle-notifier", daemon=True)
+                self._thread.start()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # it is awake as it is, or over
+            self._wake_in.send(b"!")
+
+    def _run(self) -> None:
+        pause_s = 0.1
+        while not self._closed:
+            try:
+                self._db = db = self._server.connect()
+                self._serve(_Line(self._server, db, self._me))
+                pause_s = 0.1
+            except (psycopg.Error, OSError, ValueError):  # hints only: those who wait look by themselves
+                pause_s = min(pause_s * 2, 5.0)
+            finally:
+                if self._db is not None:
+                    self._db.close()
+                self._subscribed()
+            self._pause(pause_s)
+
+    def _pause(self, pause_s: float) -> None:
+        deadline = time.monotonic() + pause_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_out, selectors.EVENT_READ)
+            while not self._closed and (left := deadline - time.monotonic()) > 0:
+                if selector.select(left):
+                    _drain(self._wake_out)
+
+    def _serve(self, line: _Line) -> None:
+        """Until it is closed. Raises psycopg.Error, OSError."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_out, selectors.EVENT_READ)
+            selector.register(line.db.fileno(), selectors.EVENT_READ)
+            self._all_until = time.monotonic() + (float("inf") if line.is_deaf else UNKNOWN_S)
+            line.subscribe((WISHES,))
+            line.notify([(WISHES, [Told(_ASKS, b"")])])
+            self._tell_all()  # what came while nobody listened is seen by looking
+            wished_at, sent_at, wished = 0.0, 0.0, frozenset[str]()
+            while not self._closed:
+                topics = frozenset(self._topics)
+                line.subscribe([WISHES, *map(channel_of, topics)])
+                self._subscribed()
+                now = time.monotonic()
+                if not topics <= wished or now >= wished_at + WISH_S or line.asked:
+                    wished, wished_at, line.asked = topics, now, False
+                    line.notify([(WISHES, [Told(topic, b"") for topic in topics])] if topics else [])
+                if self._outgoing and now >= sent_at + TOGETHER_S:
+                    sent_at = now
+                    line.notify(self._taken())
+                for told in line.heard():
+                    self._hear(told, line)
+                pause_s = 0 if line.asked else max(sent_at + TOGETHER_S - time.monotonic(), 0) if self._outgoing else WISH_S / 4
+                for key, _ in selector.select(pause_s):
+                    if key.fileobj is self._wake_out:
+                        _drain(self._wake_out)
+
+    def _taken(self) -> list[tuple[str, list[Told]]]:
+        """What is to be sent, by channel, in order; what says nothing is sent once."""
+        by_channel: dict[str, dict[object, Told]] = {}
+        for number in range(len(self._outgoing)):
+            told = self._outgoing.popleft()
+            by_channel.setdefault(channel_of(told.topic), {})[number if told.payload else told.topic] = told
+        return [(channel, [*some.values()]) for channel, some in by_channel.items()]
+
+    def _hear(self, told: Told, line: _Line) -> None:
+        if not told.topic.startswith("wish "):
+            self._local.tell(told.topic, told.payload)
+        elif (topic := told.topic.removeprefix("wish ")) == _ASKS:
+            line.asked = True
+        else:
+            now = time.monotonic()
+            if len(self._wishes) > HELD_MAX:
+                self._wishes = {topic: until for topic, until in self._wishes.items() if until > now}
+            self._wishes[topic] = now + 2.5 * WISH_S
+
+    def _subscribed(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for loop, event in waiting:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                loop.call_soon_threadsafe(event.set)
+
+    def _tell_all(self) -> None:
+        for topic in [*self._topics]:
+            self._local.tell(topic)
+
+    def close(self) -> None:
+        """Whoever still listens is woken. Idempotent."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wake()
+            thread.join()
+        self._wake_in.close()
+        self._wake_out.close()
+        self._local.close()
+
+    def abandon(self) -> None:
+        """In a forked child: its thread is not there, and no loop of its parent's listens."""
+        self._lock, self._closed, self._thread = threading.Lock(), True, None
+        self._local.abandon()
+        abandoned(self._db)
+        self._db = None
+        self._wake_in, self._wake_out = _pair()
+
+
+class _Line:
+    """The connection, while it stands."""
+
+    def __init__(self, server: Server, db: psycopg.Connection, me: str) -> None:
+        self.db = db
+        self._silence = server.silence
+        with self._silence.over(db):
+            self.is_deaf = is_pooled(db)
+        self.asked = False
+        """Somebody wants to know what is listened to here."""
+        self._me = me
+        self._serial = 0
+        self._subscribed: set[str] = set()
+        self._unpacking: dict[str, Unpacking] = {}
+        self._came: deque[psycopg.Notify] = deque()
+        db.add_notify_handler(self._came.append)
+
+    def subscribe(self, channels: Collection[str]) -> None:
+        """To these and no others. Raises psycopg.Error."""
+        if self.is_deaf or self._subscribed == {*channels}:
+            return
+        with self._silence.over(self.db):
+            for channel in self._subscribed.difference(channels):
+                self.db.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
+            for channel in {*channels} - self._subscribed:
+                self.db.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        self._subscribed = {*channels}
+
+    def notify(self, told: Collection[tuple[str, Collection[Told]]]) -> None:
+        """Raises psycopg.Error."""
+        channels: list[str] = []
+        texts: list[str] = []
+        for channel, some in told:
+            for batch in batches(some):
+                self._serial += 1
+                for text in packed(self._me, self._serial, batch):
+                    channels.append(channel)
+                    texts.append(text)
+        if texts:
+            with self._silence.over(self.db):
+                self.db.execute(_NOTIFY, (channels, texts))
+
+    def heard(self) -> list[Told]:
+        """What came since the last time. Raises psycopg.Error."""
+        self.db.pgconn.consume_input()
+        while (notify := self.db.pgconn.notifies()) is not None:
+            self._came.append(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
+        if self.db.pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the connection is lost")
+        told: list[Told] = []
+        while self._came:
+            notify = self._came.popleft()
+            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(notify.payload)
+            told += [Told(f"wish {one.topic}", b"") for one in some] if notify.channel == WISHES else some
+        return told
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """To wake a thread that waits for a connection."""
+    into, out = socket.socketpair()
+    into.setblocking(False)
+    out.setblocking(False)
+    return into, out
+
+
+def _drain(out: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while out.recv(4096):
+            pass
+
+
+if TYPE_CHECKING:
+    _: type[Notifier] = PostgresNotifier

@@ -1,0 +1,210 @@
+"""Who drives runs: each open journal that does is a worker, alive as long as its lease, which it renews in a thread, by the database's clock.
+A process that another one of its host finds gone is dead at once.
+
+Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `Workers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, LiteralString
+
+import psycopg
+
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.postgres.connections import Patience, Server, abandoned, within
+from treadle.journal.postgres.failures import is_lost
+from treadle.journal.postgres.process_identity import fate, identity
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.liveness import Process
+from treadle.types import new_id
+
+LEASE_S: Final = 15.0
+LEASE_S_LEAST: Final = 1.0
+LOOK_S: Final = 1.0
+"""How often a worker that drives looks whether somebody wants a run to stop."""
+_KEPT_US: Final = 86_400_000_000
+"""So long a list shows a worker that died."""
+
+_RENEW: Final[LiteralString] = """
+insert into treadle.workers(id, host, pid, identity, since_us, seen_at_us, lease_until_us)
+values(%s, %s, %s, %s, treadle.now_us(), treadle.now_us(), treadle.now_us() + %s)
+on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us = excluded.lease_until_us
+"""
+_LIVES: Final = "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
+"""A lease that was given in the future is none: the clock was put back since, or another server's is behind."""
+
+
+def clock() -> float:
+    """Seconds that go on while the machine sleeps, where it tells them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Workers:
+    """The workers of one journal, and the one that this object is, once it registered. Safe from any thread."""
+
+    needs_lease = True
+
+    def __init__(self, server: Server, *, lease_s: float = LEASE_S, look: Callable[[psycopg.Connection], None] | None = None) -> None:
+        """`look`: what else is to be done now and then, on the connection that renews the lease. Raises AgentError(invalid) for a lease that is too short."""
+        if not lease_s >= LEASE_S_LEAST:
+            raise AgentError("invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}")
+        self.me: str | None = None
+        self.lease_s = lease_s
+        self.renewals_missed = 0
+        """Renewals that failed or came late, since it registered."""
+        self.lapses = 0
+        """How often the lease was renewed when it no longer surely held: another worker may have taken runs over in between."""
+        self._server = server
+        self._look = look
+        self._lock = threading.Lock()
+        """Two threads that begin their first run at once are one worker."""
+        self._counting = threading.Lock()
+        """Guards `_until` and `lapses` while both change."""
+        self._until = 0.0
+        self._gone = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._db: psycopg.Connection | None = None
+        abandon_in_children(self)
+
+    # ------------------------------------------------------------ this one
+
+    def register(self) -> str:
+        """This worker's id; from the first call on it lives. Blocks. Raises AgentError."""
+        with self._lock:
+            if self.me is None:
+                if self._gone.is_set():
+                    raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+                self.me = self._register(new_id("worker"))
+            return self.me
+
+    def _register(self, me: str) -> str:
+        patience = self._server.patience(self._gone)
+        while not self._is_registered(me, patience):
+            pass
+        self._thread = threading.Thread(target=self._live, args=(me,), name="treadle-lease", daemon=True)
+        self._thread.start()
+        return me
+
+    def _is_registered(self, me: str, patience: Patience) -> bool:
+        """False where the connection was lost, and there is time to try again. Raises AgentError."""
+        try:
+            self._db = self._server.connect_patiently(patience)
+            with self._server.silence.over(self._db):
+                self._renew(self._db, me)
+                self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
+        except psycopg.Error as e:
+            is_over = not is_lost(e, self._db) or not patience.wait()
+            self._drop()
+            if is_over:
+                raise self._server.error(e, "nothing was begun") from e
+            return False
+        return True
+
+    def holds(self) -> bool:
+        """Whether the lease surely holds now."""
+        return clock() < self._until
+
+    def renew(self, db: Cursor) -> Callable[[], bool]:
+        """In a transaction of the caller's, who calls what it gives once that is committed: whether the lease had lapsed. Raises psycopg.Error."""
+        assert self.me is not None, "it is registered"
+        sent = clock()
+        db.execute(_RENEW.replace("%s", "?"), self._row(self.me))
+        return lambda: self._renewed(sent)
+
+    def leave(self) -> None:
+        """All that it held is free. Idempotent."""
+        self._gone.set()
+        with self._lock:
+            me, thread = self.me, self._thread
+            self.me = self._thread = None
+            self._until = 0.0
+        if thread is not None:
+            thread.join()
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(psycopg.Error), within(db, self.lease_s / 3):  # else the lease runs out by itself
+                db.execute("delete from treadle.workers where id = %s", (me,))
+            db.close()
+
+    # ------------------------------------------------------------ the others
+
+    def of(self, db: Cursor, worker: str | None) -> Process | None:
+        """None for a dead worker: its lease has run out, or its process was on this host and is gone."""
+        if worker is None:
+            return None
+        row = db.execute(f"select pid, host, identity, lease_until_us - now_us() from workers where id = ? and {_LIVES}", (worker,)).fetchone()
+        if row is None:
+            return None
+        pid, host, known, left_us = row
+        became = fate(known)
+        return None if became == "gone" else Process(pid, host, lease_s=left_us / 1_000_000 if became == "unknown" else None)
+
+    def living(self, db: Cursor) -> list[str]:
+        return [worker for worker, known in db.execute(f"select id, identity from workers where {_LIVES}").fetchall() if fate(known) != "gone"]
+
+    def hold_still(self, db: Cursor, worker: str | None) -> None:
+        """Until the transaction is over it cannot renew its lease: what `of` says of it stays true."""
+        if worker is not None:
+            db.execute("select 1 from workers where id = ? for share", (worker,))
+
+    # ------------------------------------------------------------ the thread
+
+    def _live(self, me: str) -> None:
+        pause_s = min(self.lease_s / 3, LOOK_S)
+        due = clock() + self.lease_s / 3
+        while not self._gone.wait(pause_s):
+            try:
+                db = self._connection()
+                with within(db, self.lease_s / 3):
+                    if clock() >= due:
+                        self.renewals_missed += clock() >= due + self.lease_s / 3
+                        self._renew(db, me)
+                        due = clock() + self.lease_s / 3
+                    if self._look is not None:
+                        self._look(db)
+            except psycopg.Error:
+                self.renewals_missed += clock() >= due
+                self._drop()
+
+    def _connection(self) -> psycopg.Connection:
+        """Raises psycopg.Error."""
+        db = self._db
+        if db is None or db.closed or db.broken:
+            self._db = db = self._server.connect(within_s=self.lease_s / 3)
+        return db
+
+    def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _renew(self, db: psycopg.Connection, me: str) -> None:
+        sent = clock()
+        db.execute(_RENEW, self._row(me))
+        self._renewed(sent)
+
+    def _renewed(self, sent: float) -> bool:
+        """Whether the lease had lapsed. Called by the thread that renews it and by those that write."""
+        with self._counting:
+            lapsed = clock() >= self._until
+            self.lapses += lapsed
+            self._until = max(self._until, sent + self.lease_s)
+            return lapsed
+
+    def _row(self, me: str) -> tuple[object, ...]:
+        return (me, socket.gethostname(), os.getpid(), identity(), int(self.lease_s * 1_000_000))
+
+    def abandon(self) -> None:
+        """In a forked child: the lease is the parent's, and its thread is not there."""
+        self._lock, self._counting, self._gone = threading.Lock(), threading.Lock(), threading.Event()
+        self._gone.set()
+        abandoned(self._db)
+        self.me = self._thread = self._db = None
+        self._until = 0.0

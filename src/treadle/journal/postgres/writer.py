@@ -1,0 +1,164 @@
+"""What is written to the server: a few threads with a connection each take appends of many runs, and whole transactions, side by side.
+
+What belongs to one run is done in order. What a thread does with it is lane.py's. Entry: `Writer.append`, `Writer.write`, `Writer.write_now`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.pending import outcome_of, settle_all
+from treadle.journal.postgres.appending import Append
+from treadle.journal.postgres.connections import Server, abandoned
+from treadle.journal.postgres.lane import Lane, PendingAppend, PendingTransaction
+from treadle.journal.tables.database import Work
+
+T = TypeVar("T")
+
+THREADS_MAX: Final = 3
+TOGETHER_MAX: Final = 64
+"""Appends in one statement."""
+TOGETHER_BYTES: Final = 16 << 20
+"""Of their entries, unless it is one append: the server takes no statement of a gigabyte, and others wait for a long one."""
+
+
+class Writer:
+    """Begins its threads when there is something to write. Safe from any thread and any event loop."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._turn = threading.Condition()
+        """Guards all below."""
+        self._queue: deque[PendingAppend | PendingTransaction[Any]] = deque()
+        self._behind: dict[Hashable, deque[PendingAppend | PendingTransaction[Any]]] = {}
+        """What waits for the write of the same run that is queued, or under way."""
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+        self._gone = threading.Event()
+        self._connections: set[psycopg.Connection] = set()
+        abandon_in_children(self)
+
+    # ------------------------------------------------------------ handing in
+
+    async def append(self, append: Append) -> int:
+        """The sequence of the first, once all are durable. Finished also while the caller is cancelled.
+
+        Raises AgentError: busy where the run is not its driver's any more, agent where they cannot be stored; then nothing was appended, or
+        the driver is `lost`, which says so.
+        """
+        pending = PendingAppend(append)
+        pending.awaited()
+        self._hand_in(pending)
+        return await outcome_of(pending)
+
+    async def write(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: Append | None = None) -> T:
+        """What the work gives, which is one transaction, once it is durable; finished also while the caller is cancelled. It may be done again.
+
+        `adds`: what it appends among other things.
+
+        `key`: what of the same one was handed in before is done before. `stood`: what an earlier try did that was lost as it was committed; None where
+        it did nothing. Without it the server is asked, and where that one crashed meanwhile nobody can know, which is told. Raises AgentError.
+        """
+        pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
+        pending.awaited()
+        self._hand_in(pending)
+        return await outcome_of(pending)
+
+    def write_now(self, work: Work[T], *, stood: Work[T | None] | None = None) -> T:
+        """The same for a caller that is no coroutine; its thread waits."""
+        pending = PendingTransaction(work, stood=stood)
+        future = pending.waited_for()
+        self._hand_in(pending)
+        return future.result()
+
+    def _hand_in(self, pending: PendingAppend | PendingTransaction[Any]) -> None:
+        with self._turn:
+            if self._closed:
+                raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+            if pending.key is not None:
+                if (behind := self._behind.get(pending.key)) is not None:
+                    behind.append(pending)
+                    return
+                self._behind[pending.key] = deque()
+            self._queue.append(pending)
+            if self._idle >= len(self._queue):  # else those that are idle were woken for what was handed in just before
+                self._turn.notify()
+            elif len(self._threads) < THREADS_MAX:
+                thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def abandon(self) -> None:
+        """In a forked child: the threads are not there, and the connections are the parent's."""
+        self._turn, self._gone = threading.Condition(), threading.Event()
+        self._closed, self._threads = True, []
+        for db in self._connections:
+            abandoned(db)
+        self._connections = set()
+
+    def close(self) -> None:
+        """What was handed in is written first; a server that is away is not waited for. Idempotent."""
+        self._gone.set()
+        with self._turn:
+            self._closed = True
+            threads, self._threads = self._threads, []
+            self._turn.notify_all()
+        for thread in threads:
+            thread.join()
+
+    # ------------------------------------------------------------ a thread
+
+    def _run(self) -> None:
+        lane = Lane(self._server, self._gone, self._connections)
+        while batch := self._next():
+            lane.do(batch)
+            self._done(batch)
+            settle_all(batch)
+        lane.close()
+
+    def _next(self) -> Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]:
+        """Appends of many runs, or one transaction; nothing when it is closed."""
+        with self._turn:
+            while not self._queue:
+                if self._closed and not self._behind:
+                    return []
+                self._idle += 1
+                self._turn.wait()
+                self._idle -= 1
+            first = self._queue.popleft()
+            if isinstance(first, PendingTransaction):
+                return [first]
+            batch, left = [first], deque[PendingAppend | PendingTransaction[Any]]()
+            room = TOGETHER_BYTES - first.append.size
+            while self._queue and len(batch) < TOGETHER_MAX:
+                following = self._queue.popleft()
+                if isinstance(following, PendingAppend) and (size := following.append.size) <= room:
+                    batch.append(following)
+                    room -= size
+                else:
+                    left.append(following)
+            self._queue.extendleft(reversed(left))
+            if self._queue and self._idle:
+                self._turn.notify()
+            return batch
+
+    def _done(self, batch: Sequence[PendingAppend | PendingTransaction[Any]]) -> None:
+        with self._turn:
+            for pending in batch:
+                if pending.key is None:
+                    continue
+                if behind := self._behind[pending.key]:
+                    self._queue.append(behind.popleft())
+                    self._turn.notify()
+                else:
+                    del self._behind[pending.key]
+            if self._closed:
+                self._turn.notify_all()

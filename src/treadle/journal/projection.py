@@ -1,0 +1,145 @@
+"""What a front may see of each entry: a pure function, the same on every host, whenever it is asked. Entry: `events_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from treadle._internal.json_text import JsonText, decode_json
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Compaction,
+    Entry,
+    InputAdded,
+    ModelRequested,
+    ModelResponded,
+    ModelSwitched,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+)
+from treadle.journal.run_messages import late_message
+from treadle.messages import events
+from treadle.messages.events import Event
+from treadle.messages.message import ToolCall
+from treadle.messages.metrics import RunTotals
+
+
+def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
+    """An object where the text is one, else the text."""
+    try:
+        return ToolCall(id="", name="", arguments_json=arguments_json).arguments
+    except ValueError:
+        return arguments_json
+
+
+def total_of(entry: RunFinished) -> RunTotals:
+    """Figures of the run's tree; of a run that started no other, its own."""
+    unpriced = sum(part.unpriced for part in entry.spending)
+    own = RunTotals(turns=entry.turns, tool_calls=entry.tool_calls, usage=entry.usage, cost_usd=entry.cost_usd, unpriced=unpriced)
+    return entry.total or own
+
+
+LOST = "lost"
+"""The kind of an attempt that ended with its process."""
+
+
+def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    """The durable events of an entry, in order: their types and own fields. The same on every host, whenever it is asked."""
+    match entry:
+        case RunStarted() | RunResumed():
+            yield events.RunStart, {"agent": entry.agent, "model": entry.model}
+        case ModelRequested():
+            yield from _events_of_request(entry)
+        case ModelSwitched():
+            yield events.Warned, {"text": f"{entry.before} did not answer ({entry.why}): {entry.model} is asked from here on"}
+        case ModelResponded():
+            yield from _events_of_response(entry)
+        case ToolStarted():
+            yield events.ToolCallStart, {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect}
+        case ToolFinished(started=False, result=result):
+            why = ", and has a result that was given" if entry.status == "ok" else ""
+            yield events.Warned, {"text": f"{result.name} was not run{why}: {result.text}", "call_id": result.call_id}
+        case ToolFinished(result=result):
+            fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}
+            exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
+            yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields, **exited}
+        case InputAdded():
+            yield events.InputAdded, {"text": entry.message.text}
+        case ApprovalAsked() | ApprovalAnswered():
+            yield _event_of_approval(entry)
+        case ToolLate():
+            yield events.InputAdded, {"text": late_message(entry).text}
+        case Compaction():
+            receipt = decode_json(entry.receipt.encode(), object)
+            if not (isinstance(receipt, dict) and ("reserved" in receipt or "ended" in receipt)):  # those are of attempts at a summary, and change nothing
+                yield events.Compacted, {"receipt": receipt}
+        case RunFinished():
+            yield from _events_of_end(entry)
+        case _:
+            return
+
+
+def _events_of_request(entry: ModelRequested) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    if entry.attempt > 1:
+        kind = entry.failed.kind if entry.failed else LOST
+        yield events.Retry, {"attempt": entry.attempt - 1, "wait_s": entry.wait_s, "kind": kind}
+        return
+    if entry.turn > 1:
+        yield events.TurnEnd, {"turn": entry.turn - 1}
+    yield events.TurnStart, {"turn": entry.turn}
+
+
+def _event_of_approval(entry: ApprovalAsked | ApprovalAnswered) -> tuple[type[Event], Mapping[str, Any]]:
+    if isinstance(entry, ApprovalAnswered):
+        return events.ApprovalResolved, {"call_id": entry.call_id, "decision": entry.decision, "by": entry.by}
+    arguments = shown_arguments(entry.arguments_json)
+    return events.ApprovalRequested, {"call_id": entry.call_id, "name": entry.name, "arguments": arguments, "reason": entry.reason}
+
+
+def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    details = {} if entry.details is None else {"details": entry.details}
+    yield events.UsageReported, msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd) | details
+    if entry.message.parts:
+        yield events.MessageAdded, {"message": entry.message}
+    for call in entry.message.tool_calls:
+        yield events.ToolCallAsked, {"call_id": call.id, "name": call.name, "arguments": shown_arguments(call.arguments_json)}
+
+
+def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    if entry.open_turn is not None:
+        yield events.TurnEnd, {"turn": entry.open_turn}
+    output = decode_json(entry.output.encode(), object)
+    if output is not None:
+        yield events.OutputReady, {"value": output, "validated": entry.validated}
+    error: dict[str, Any] = {}
+    if (info := entry.error) is not None:
+        error = {"error": info}
+        known = {k: v for k, v in (("status", info.status), ("request_id", info.request_id)) if v is not None}
+        yield events.ErrorRaised, {"kind": info.kind, "message": info.message, **known}
+    yield (
+        events.RunEnd,
+        {
+            "outcome": entry.outcome,
+            "text": entry.text,
+            "output": output,
+            "validated": entry.validated,
+            "usage": entry.usage,
+            "turns": entry.turns,
+            "tool_calls": entry.tool_calls,
+            "duration_s": entry.duration_s,
+            **_cost(entry.cost_usd),
+            "total": total_of(entry),
+            **error,
+        },
+    )
+
+
+def _cost(cost_usd: float | None) -> dict[str, float]:
+    return {} if cost_usd is None else {"cost_usd": cost_usd}

@@ -1,0 +1,297 @@
+"""How a conversation that outgrows its model is made smaller: what goes, what stays, and the receipts from which it is the same again.
+
+Pure: who asks for a summary is compaction.py's, its words are summary.py's, what a session shows between its runs window.py's.
+Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from treadle._internal.json_text import JsonText, decode_json
+from treadle.errors import AgentError
+from treadle.journal.window import Kept, Window, kept_of
+from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
+from treadle.messages.size import BYTES_PER_TOKEN, result_size, size_of
+from treadle.types import Reserved, Usage, Value, new_id, now
+
+HEAD_CHARS = 300
+"""Of a cleared result that cannot be had again."""
+LEAST_BYTES = 300
+"""What clearing one result must bring."""
+
+AGAIN, RAN, TOO_LONG = range(3)
+LINES = (
+    "[Cleared to make room: what {name} gave here, {size}. Make the call again if it is needed.]",
+    "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has run: make it again only if it should happen again.]",
+    "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for less at once.]",
+)
+UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that came with it.]"
+WITHDRAWN = "refused"
+"""Begins the id of a message that stands for an exchange which the provider refused."""
+REFUSED = "[The provider refused to go on with a request here. The request, and what led to the refusal, left the conversation.]"
+
+
+# ---------------------------------------------------------------- receipts
+
+
+class Spent(Value, frozen=True, kw_only=True):
+    """What a summary took, also one that was of no use."""
+
+    model: str
+    usage: Usage
+    cost_usd: float | None = None
+    """None: its price is not known."""
+
+
+class Cut(Value, frozen=True, kw_only=True):
+    """What became of one result."""
+
+    call_id: str
+    line: int = AGAIN
+    """Which of the receipt's lines stands in place of what went."""
+    kept: int = 0
+    """Characters of its beginning that stay before the line."""
+
+    def of(self, result: ToolResult, lines: Sequence[str]) -> ToolResult:
+        line = lines[self.line] if 0 <= self.line < len(lines) else ""
+        line = line.replace("{size}", _shown_size(result)).replace("{name}", result.name)
+        head = result.text[: max(self.kept, 0)]
+        content = f"{head}…\n{line}" if head else line
+        return msgspec.structs.replace(result, content=content)
+
+
+def _shown_size(result: ToolResult) -> str:
+    pictures = sum(isinstance(part, MediaPart) for part in result.content) if not isinstance(result.content, str) else 0
+    chars = f"{len(result.text):,} character{'' if len(result.text) == 1 else 's'}"
+    images = "1 image or file" if pictures == 1 else f"{pictures} images or files"
+    return chars if not pictures else f"{chars} and {images}" if result.text else images
+
+
+class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared"):
+    """The receipt of results whose place a line took. Their calls and they themselves stay, and so does the number of messages."""
+
+    cuts: tuple[Cut, ...] = ()
+    lines: tuple[str, ...] = msgspec.field(default_factory=lambda: LINES)
+    """Always as they were: what `cuts` point to. `{name}` is the tool's, `{size}` what the result was."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Of the next request, as far as can be told beforehand."""
+    failed: str = ""
+    """Why there is no summary, where one was tried."""
+    spent: Spent | None = None
+    """By what was tried."""
+    unseen: tuple[str, ...] = ()
+    """Ids of messages whose images a line replaces, because the provider refused one of them."""
+    unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
+    """Always as it was. `{name}` is the image's, `{kind}` its media type."""
+    reserved: Reserved | None = None
+    """For an attempt at a summary, which begins here."""
+    ended: Literal["", "lost", "free"] = ""
+    """The attempt at a summary that was under way broke off here: it may have cost all of its reservation, or surely nothing beside `spent`."""
+
+    @property
+    def is_note(self) -> bool:
+        """True if it is of an attempt at a summary only: the conversation stays as it is."""
+        return self.reserved is not None or self.ended != ""
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """All of them."""
+        return None
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        cuts = {cut.call_id: cut for cut in self.cuts}
+        shown = [self._blind(message) if message.id in self.unseen else message for message in messages] if self.unseen else messages
+        return [self._short(message, cuts) if message.role == "tool" else message for message in shown]
+
+    def _blind(self, message: Message) -> Message:
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult) and not isinstance(part.content, str):
+                parts.append(msgspec.structs.replace(part, content=tuple([self._described(inner) for inner in part.content])))
+            else:
+                parts.append(self._described(part) if isinstance(part, MediaPart) else part)
+        return message.with_parts(parts)
+
+    def _described(self, part: TextPart | MediaPart) -> TextPart | MediaPart:
+        if not isinstance(part, MediaPart) or not part.is_image:
+            return part
+        return TextPart(text=self.unseen_line.replace("{kind}", part.media_type).replace("{name}", part.name or "an image"))
+
+    def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        if not any(result.call_id in cuts for result in results):
+            return message
+        changed = {result.call_id: cuts[result.call_id].of(result, self.lines) for result in results if result.call_id in cuts}
+        return message.with_parts([changed.get(part.call_id, part) if isinstance(part, ToolResult) else part for part in message.parts])
+
+
+class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary"):
+    """The receipt of messages whose place one took that sums them up."""
+
+    pinned: tuple[str, ...]
+    """Ids of those that stay before it: the first words of the conversation, and the prompt of the run."""
+    kept_from: str
+    """The id of the oldest of the newest, which stay after it."""
+    dropped: int
+    """How many left."""
+    message: Message
+    spent: Spent
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """None: they are others than those it was made for, and all stay."""
+        return kept_of(messages, self.pinned, self.kept_from, self.message)
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
+
+
+class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdrawn"):
+    """The receipt of the end of a conversation that left it, because the provider refused to go on and would refuse all that follows."""
+
+    since: str
+    """The id of the first message that left."""
+    dropped: int
+    message: Message
+    """Stands in place of those that left."""
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """None: they are others than those it was made for, and all stay."""
+        at = next((i for i, message in enumerate(messages) if message.id == self.since), None)
+        return None if at is None else Kept(range(at), at + self.dropped, self.message)
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
+
+
+Receipt: TypeAlias = Window | Cleared | Summary | Withdrawn
+
+
+class _Kind(Value, frozen=True, kw_only=True):
+    kind: str = "window"
+
+
+_KINDS: Mapping[str, type[Receipt]] = {"window": Window, "cleared": Cleared, "summary": Summary, "withdrawn": Withdrawn}
+
+
+def read_receipt(text: JsonText) -> Receipt:
+    """Raises AgentError(invalid) for one that is none, or of a kind that this version does not know."""
+    try:
+        kind = decode_json(text.encode(), _Kind).kind
+        if kind in _KINDS:
+            return decode_json(text.encode(), _KINDS[kind])
+    except ValueError as e:
+        raise AgentError("invalid", f"this receipt of a compaction cannot be read: {e}") from e
+    raise AgentError("invalid", f"a compaction of the kind {kind!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+
+
+Said: TypeAlias = Message | Receipt
+"""What a run adds to its conversation, in order: messages as they were said, and what then became of all before."""
+
+
+def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
+    """What is in view after all that."""
+    view = [*messages]
+    for one in said:
+        if isinstance(one, Message):
+            view.append(one)
+        else:
+            view = one.of(view)
+    return view
+
+
+# ---------------------------------------------------------------- what goes
+
+
+def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Ids of the messages with images that the model has not answered yet; of all with images, where there are none."""
+    start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
+    return _with_images(messages[start:]) or _with_images(messages)
+
+
+def _with_images(messages: Iterable[Message]) -> tuple[str, ...]:
+    return tuple(message.id for message in messages if any(_is_image(part) for part in message.parts))
+
+
+def _is_image(part: Part) -> bool:
+    if isinstance(part, ToolResult) and not isinstance(part.content, str):
+        return any(_is_image(inner) for inner in part.content)
+    return isinstance(part, MediaPart) and part.is_image
+
+
+def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
+    """The end of a conversation that a refusal stopped: the refused response, what the model had not answered before it, and the calls that led to that.
+
+    Where an earlier refusal is all that lies before it, one exchange more, since what the provider refuses may be there. None for an empty conversation.
+    """
+    at = next((i for i, message in enumerate(messages) if message.id == refused_id), len(messages))
+    start = _unanswered(messages, at)
+    if 0 < start < len(messages) and messages[start].id.startswith(WITHDRAWN):
+        start = _unanswered(messages, start - (messages[start - 1].role == "assistant"))
+    if start == len(messages):
+        return None
+    marker = Message(id=new_id(WITHDRAWN), role="user", parts=(TextPart(text=REFUSED),), created_at=now())
+    return Withdrawn(since=messages[start].id, dropped=len(messages) - start, message=marker)
+
+
+def _unanswered(messages: Sequence[Message], end: int) -> int:
+    """Where what stands before `end` without an answer begins: with the calls, where results are part of it."""
+    start = end
+    while start and messages[start - 1].role != "assistant":
+        start -= 1
+    return start - 1 if start and messages[start - 1].tool_calls else start
+
+
+def last_turn(messages: Sequence[Message]) -> int:
+    """Where what the model has not answered yet begins: with its own calls, where their results are the last it has not read."""
+    for i in range(len(messages) - 1, -1, -1):
+        if messages[i].role == "assistant":
+            return i if messages[i].tool_calls or i == len(messages) - 1 else i + 1
+    return 0
+
+
+def newest(messages: Sequence[Message], tokens_max: int) -> int:
+    """The index from which on are the newest whole turns that fit; the last one is among them whatever its size."""
+    start = last_turn(messages)
+    tokens = size_of(messages[start:]).tokens
+    for i in range(start - 1, -1, -1):
+        tokens += size_of(messages[i : i + 1]).tokens
+        if tokens > tokens_max:
+            break
+        if messages[i].role != "tool":  # nothing comes between a call and its result
+            start = i
+    return start
+
+
+def old_results(messages: Sequence[Message], is_repeatable: Callable[[str], bool]) -> tuple[Cut, ...]:
+    """Those of which little need stay. `is_repeatable`: by call id, whether the call may simply be made again.
+
+    The beginning of the others stays: it may be the only trace of what happened. One of which nobody knows whether it happened stays whole.
+    """
+    return _worth(
+        (Cut(call_id=result.call_id, line=AGAIN) if is_repeatable(result.call_id) else Cut(call_id=result.call_id, line=RAN, kept=HEAD_CHARS), result)
+        for message in messages
+        for result in message.tool_results
+        if not result.unknown
+    )
+
+
+def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...]:
+    """The beginning of each stays, so that together they have about so many tokens: of the last turn, which the model has not read yet."""
+    results = [result for message in messages for result in message.tool_results if not result.unknown]
+    kept = max(tokens_max * BYTES_PER_TOKEN // max(len(results), 1) - len(LINES[TOO_LONG]), HEAD_CHARS)
+    return _worth((Cut(call_id=result.call_id, line=TOO_LONG, kept=kept), result) for result in results)
+
+
+def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
+    """Those that bring something."""
+    return tuple(cut for cut, result in cuts if _weight(result) - _weight(cut.of(result, LINES)) >= LEAST_BYTES)
+
+
+def _weight(result: ToolResult) -> int:
+    return result_size(result).tokens * BYTES_PER_TOKEN

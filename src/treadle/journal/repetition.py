@@ -1,0 +1,79 @@
+"""Detect runs that go in circles: the same call with the same result again and again, while nothing changes. Entry: `Repetition`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from treadle.messages.message import ToolCall, ToolResult
+
+DEFAULT_REPEATS = 10
+PACED_MS = 5_000.0
+"""Calls that take at least this long pace themselves, as polls do."""
+_ERROR_WEIGHT = 2
+
+
+class Done(NamedTuple):
+    """A call that has its result."""
+
+    call: ToolCall
+    result: ToolResult
+    changed: bool
+    """It may have changed something."""
+    waited: bool
+    """It looked at something that goes on, or took its time."""
+
+
+class Repeated(NamedTuple):
+    """A call that gave the same result so many `times`. `ends`: the model was warned before, and went on."""
+
+    name: str
+    times: int
+    ends: bool
+
+
+class Repetition:
+    """Recent calls of a run, up to the last that changed something."""
+
+    def __init__(self) -> None:
+        self._recent: deque[int] = deque()
+        self._warned: set[int] = set()
+
+    def reset(self) -> None:
+        self._recent.clear()
+        self._warned.clear()
+
+    def found(self, calls: Iterable[Done], limit: int) -> Repeated | None:
+        """Record the calls of a response. Return the one of which the model should be warned, at half of `limit`, or with which the run should end.
+
+        Looks at the last 2 * `limit` calls. Equal calls of one response count once, and calls that wait not at all. Errors weigh double. A call that
+        may have changed something clears the record of all others.
+        """
+        found, here = None, set[int]()
+        for call, result, changed, waited in calls:
+            key = hash((call.name, call.arguments_json, result.content, result.is_error))
+            if changed:
+                self._keep_only(key)
+            if waited or key in here:
+                continue
+            here.add(key)
+            self._recent.append(key)
+            while len(self._recent) > 2 * limit:
+                self._recent.popleft()
+            found = self._judged(call.name, key, result.is_error, limit) or found
+        return found
+
+    def _keep_only(self, key: int) -> None:
+        self._recent = deque(one for one in self._recent if one == key)
+        self._warned &= {key}
+
+    def _judged(self, name: str, key: int, is_error: bool, limit: int) -> Repeated | None:
+        count = self._recent.count(key)
+        weight = count * (_ERROR_WEIGHT if is_error else 1)
+        if key in self._warned:
+            return Repeated(name, count, ends=True) if weight >= limit else None
+        if 2 * weight < limit or count < 2:
+            return None
+        self._warned.add(key)
+        return Repeated(name, count, ends=False)

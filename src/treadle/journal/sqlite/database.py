@@ -1,0 +1,54 @@
+"""SQLite's connection as the tables use it, and what is SQLite's own in them. How one is opened stands in schema.py. Entry: `cursor_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import apsw
+
+from treadle.journal.sqlite.words import FtsWords
+from treadle.journal.tables.database import Cursor, Dialect
+from treadle.journal.tables.rows import micros
+from treadle.types import now
+
+
+class _Sqlite:
+    words = FtsWords()
+    refused = apsw.ConstraintError
+    together = 1
+    skip_locked = ""
+    now = "cast(unixepoch('subsec') * 1000000 as integer)"
+    next_change = "(select coalesce(max(changed), 0) + 1 from sessions)"
+
+    def now_us(self, db: Cursor) -> int:
+        return micros(now())
+
+    def call(self, call: str | bytes | None) -> object:
+        """Texts have no place for lone surrogates: bytes stand beside them."""
+        return call
+
+    def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
+        """One connection writes at a time."""
+
+
+SQLITE: Dialect = _Sqlite()
+
+
+class _Cursor(apsw.Cursor):
+    dialect = SQLITE
+
+    @property
+    def changed(self) -> int:
+        return self.connection.changes()
+
+    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+        return iter(cursor_of(self.connection).execute(statement, bindings))
+
+
+def cursor_of(connection: apsw.Connection) -> Cursor:
+    return cast("Cursor", _Cursor(connection))  # its own annotations name what Python has since 3.12 only
+
+
+if TYPE_CHECKING:
+    _: type[Dialect] = _Sqlite

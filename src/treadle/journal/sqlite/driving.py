@@ -1,0 +1,169 @@
+"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one transaction that checks the fence.
+
+Which thread writes is writer.py's, who is alive workers.py's business. Entry: `SqliteRun`, `begin`, `take_over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry, RunStarted
+from treadle.journal.notifier import QUEUE, run_topic
+from treadle.journal.queue import Place
+from treadle.journal.sessions import ViewMark
+from treadle.journal.sqlite.workers import Workers
+from treadle.journal.sqlite.writer import Writer
+from treadle.journal.tables import queue
+from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.tables.driving import Hold, Seen, add_late, finish, looked_over
+from treadle.journal.tables.liveness import is_driven
+from treadle.journal.tables.queue import LET_GO, TAKEN
+from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.types import now
+
+_ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
+_RELEASE = f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and fence = ? and owner = ?"
+_MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
+
+
+class LetGo(Protocol):
+    """Told that a run is not driven any more."""
+
+    def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
+        """`unwritten`: what says so in the file, which did not take it."""
+        ...
+
+
+class SqliteRun:
+    """Appends to one run until another driver takes it over."""
+
+    def __init__(self, writer: Writer, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool) -> None:
+        """`begun`: this object drives it from its beginning, and so sees every entry. `let_go` is told once it does no more."""
+        self.run_id = started.run_id
+        self.num = hold.num
+        self.fence = hold.fence
+        self._writer = writer
+        self._hold = hold
+        self._seen = Seen(started, begun=begun)
+        self._let_go = let_go
+        self.topic = run_topic(started.run_id)
+        self.tell: Callable[[str], None] = _nobody
+        self._over = False
+        """It was let go, or is finished."""
+
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+        hold, seen = self._hold, self._seen
+        if not entries:
+            return hold.head + 1
+        end, late, once = looked_over(self.run_id, entries)
+        rows = [row_of(entry) for entry in entries]
+        before = hold.head
+
+        def work(db: Cursor) -> int:
+            nonlocal before
+            before = hold.head
+            if end is not None:
+                finish(db, hold, entries, end, seen)
+            elif late:
+                add_late(db, hold, entries)
+            elif put_back is not None:
+                queue.put_back(db, hold, entries, put_back)
+            else:
+                db.execute(_ADVANCE, (len(rows), micros(entries[-1].at), hold.num, hold.fence, before, hold.owner))
+            if db.changed != 1:
+                raise hold.not_held()
+            insert(db, hold.num, before + 1, rows)
+            hold.head += len(rows)
+            return before + 1
+
+        def undo() -> None:
+            hold.head = before
+
+        seen.note(entries)
+        try:
+            first = await self._writer.write(work, undo=undo, appends=True, once=once)
+        except AgentError as e:
+            seen.forget_said()
+            if e.kind == "busy":
+                self._let_go(self.num)
+            raise
+        self.tell(self.topic)
+        if end is not None or put_back is not None:
+            self._over = True
+            self._let_go(self.num)
+        if put_back is not None:
+            self.tell(QUEUE)
+        return first
+
+    async def verify(self) -> None:
+        hold = self._hold
+
+        def work(db: Cursor) -> bool:
+            return db.execute(_MINE, (hold.num, hold.fence, hold.owner)).fetchone() is not None
+
+        if not await self._writer.write(work):
+            self._let_go(self.num)
+            raise hold.not_held()
+
+    async def release(self, *, waiting: bool = False) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._let_go(self.num)
+        hold, at = self._hold, now()
+
+        def work(db: Cursor) -> None:
+            db.execute(_RELEASE, (waiting, waiting, micros(at), hold.num, hold.fence, hold.owner))
+
+        try:
+            await self._writer.write(work)
+            self.tell(QUEUE)
+        except AgentError:  # nobody can take it up before that is written, or this process has ended
+            self._let_go(self.num, work)
+
+
+def _nobody(topic: str) -> None:
+    """Listens."""
+
+
+# ---------------------------------------------------------------- how a driver comes to its run
+
+
+async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: LetGo, *, found: ViewMark | None = None) -> SqliteRun:
+    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
+    check_id(started.run_id)
+    worker, row = workers.register(), row_of(started)
+
+    def work(db: Cursor) -> int:
+        num = make_run(db, started, workers.of, owner=worker, found=found)
+        insert(db, num, 1, (row,))
+        return num
+
+    num = await writer.write(work, appends=True)
+    return SqliteRun(writer, started, Hold(started.run_id, num, fence=1, head=1, owner=worker), let_go, begun=True)
+
+
+async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:
+    """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
+    worker = workers.register()
+
+    def work(db: Cursor) -> SqliteRun:
+        run = find(db, run_id)
+        owner, fence, head, finished = cast(
+            "tuple[str | None, int, int, int | None]", db.execute("select owner, fence, head, finished from runs where num = ?", (run.num,)).fetchone()
+        )
+        if finished is not None:
+            raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
+        process = None if force else workers.process(owner)
+        if process is not None:
+            raise is_driven(run_id, process)
+        db.execute(f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?", (worker, worker, run.num))
+        db.execute("delete from stops where run = ?", (run.num,))
+        ((_, data),) = bodies(db, run.num, to=1)
+        started = cast("RunStarted", read_stored(data, run.schema))
+        return SqliteRun(writer, started, Hold(run_id, run.num, fence=fence + 1, head=head, owner=worker), let_go, begun=False)
+
+    return await writer.write(work)

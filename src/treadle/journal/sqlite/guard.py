@@ -1,0 +1,317 @@
+"""The second guard of a journal file: a lock that outlives the loss of SQLite's own, and the check that the file is still the one that was opened.
+
+SQLite's locks are POSIX locks, which a process loses when any code in it opens and closes the same file. The guard is a flock on a file
+beside the journal: shared while a process has the journal open, exclusive while one opens or closes it alone. A process that finds the guard
+held and SQLite's locks gone does not open the journal, because SQLite would take it for unlocked, and truncate or delete what the other
+process has mapped (os_unix.c: the first opener of the -shm file truncates it, the last closer deletes the log). Entry: `Guard`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import struct
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from treadle._internal.file_lock import take
+from treadle._internal.held_files import HELD
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+
+logger = logging.getLogger("treadle")
+
+SUFFIX = "-guard"
+LOST_S = 2.0
+"""How long the guard may be held without SQLite's locks: a process that opens or closes the journal holds both within milliseconds."""
+CHECK_S = 0.5
+"""How often the files and locks are looked at."""
+_LINUX = sys.platform == "linux"
+_IS_USED = sys.platform != "win32"
+"""Locks of Windows belong to a handle, and closing another handle leaves them alone."""
+_DMS = 128
+"""The byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS)."""
+_SHARED = (1 << 30) + 2
+"""The first byte of the journal file that every open connection in WAL mode has locked (SHARED_FIRST)."""
+_SHARED_SIZE = 510
+_FLOCK = "hhqqi"
+_finding = threading.Lock()
+"""Invariant: one guard for each path in this process."""
+_guards: WeakValueDictionary[Path, Guard] = WeakValueDictionary()
+
+
+class Guard:
+    """What one process holds of one journal file, shared by all journals that the process has open on it. `enter` it, then `share` or `leave`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.with_name(path.name + SUFFIX)
+        self._descriptor: int | None = None
+        self._users = 0
+        """Journals of this process that have the file open."""
+        self._turn = threading.Lock()
+        """Invariant: one journal of this process is being opened or closed, between `enter` and `share`, or in `leave`."""
+        self._known: dict[Path, tuple[int, int]] = {}
+        """The files of the journal with their inodes, as they were once the journal was open."""
+        self._lost: str | None = None
+        self._next_check = 0.0
+        self._sqlite: dict[Path, int] = {}
+        """SQLite's own descriptors, where their locks can be looked up."""
+        abandon_in_children(self)
+
+    @classmethod
+    def enter(cls, path: Path, *, wait_s: float) -> Guard:
+        """Wait until the journal can be opened safely. Call `share` once SQLite has it open, else `give_up`. Raises AgentError(agent)."""
+        with _finding:
+            guard = _guards.setdefault(path, cls(path))
+        guard._turn.acquire()
+        try:
+            if not guard._users and _IS_USED:
+                guard._wait(wait_s)
+            guard._users += 1
+        except BaseException:
+            guard._turn.release()
+            raise
+        return guard
+
+    def share(self) -> None:
+        """SQLite has the journal open and its files are there: others may open it too."""
+        try:
+            if not self._known:
+                self._note()
+            if self._descriptor is not None and self._users == 1:
+                take(self._descriptor, shared=True)
+        finally:
+            self._turn.release()
+
+    def give_up(self) -> None:
+        """In place of `share`: the journal could not be opened."""
+        try:
+            self._leave()
+        finally:
+            self._turn.release()
+
+    # ------------------------------------------------------------ waiting
+
+    def _wait(self, wait_s: float) -> None:
+        begun, lost_since = time.monotonic(), None
+        while True:
+            descriptor = self._opened()
+            if take(descriptor) and self._is_current(descriptor):
+                self._descriptor = descriptor
+                return
+            shared = take(descriptor, shared=True)
+            if shared and self._is_current(descriptor) and _is_locked_by_others(self.path):
+                self._descriptor = descriptor
+                return
+            os.close(descriptor)
+            now = time.monotonic()
+            lost_since = (lost_since or now) if shared else None
+            if (lost_since is not None and now - lost_since > LOST_S) or now - begun > wait_s + LOST_S:
+                raise self._refusal(lost=lost_since is not None)
+            time.sleep(random.uniform(0.002, 0.01))
+
+    def _opened(self) -> int:
+        try:
+            mode = self.path.stat().st_mode & 0o666
+            return os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), mode)
+        except OSError as e:
+            text = f"the guard {str(self._file)!r} of the journal cannot be opened ({e.strerror or e}): nothing was done"
+            raise AgentError("agent", f"{text}. Make it readable and writable for whoever uses the journal") from e
+
+    def _is_current(self, descriptor: int) -> bool:
+        """False if the file was removed by the process that closed the journal last."""
+        return _inode_at(self._file) == _inode(os.fstat(descriptor))
+
+    def _refusal(self, *, lost: bool) -> AgentError:
+        whom = " ".join(str(pid) for pid in _holders(self._file)) or "unknown"
+        if not lost:
+            return AgentError("agent", f"another process (pid {whom}) keeps the journal {str(self.path)!r} to itself while it opens it: try again")
+        why = "something in it has opened and closed a file of the journal, or removed one"
+        text = f"another process (pid {whom}) has the journal {str(self.path)!r} open, but no longer holds its locks ({why})"
+        return AgentError("agent", f"{text}: it is not opened, so that nothing is lost. End that process, then try again")
+
+    # ------------------------------------------------------------ leaving
+
+    def is_alone(self) -> bool:
+        """Whether no other process, and no other journal of this one, has the file open; if so, none can open it before `leave`.
+
+        False also means that this journal is no longer guarded: close it.
+        """
+        with self._turn:
+            return self._users == 1 and (self._descriptor is None or take(self._descriptor))
+
+    def leave(self) -> None:
+        """SQLite has closed the journal."""
+        with self._turn:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if self._users:
+            return
+        HELD.remove(self)
+        self._known, self._sqlite, self._lost = {}, {}, None
+        if self._descriptor is not None:
+            if take(self._descriptor):
+                with suppress(OSError):
+                    if self._is_current(self._descriptor):
+                        self._file.unlink()
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def abandon(self) -> None:
+        """In a forked child: the lock stays the parent's."""
+        global _finding
+        _finding, self._turn = threading.Lock(), threading.Lock()
+        _guards.pop(self.path, None)
+        HELD.remove(self)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    # ------------------------------------------------------------ checking
+
+    def _note(self) -> None:
+        files = [self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))]
+        if self._descriptor is not None:
+            files.append(self._file)
+        self._known = {file: inode for file in files if (inode := _inode_at(file)) is not None}
+        HELD.add(self, self._known.values())
+
+    def watch(self, file: Path) -> None:
+        """Check this file too, which says that this process is alive."""
+        if (inode := _inode_at(file)) is not None:
+            self._known = {**self._known, file: inode}
+            HELD.add(self, self._known.values())
+
+    def unwatch(self, file: Path) -> None:
+        self._known = {known: inode for known, inode in self._known.items() if known != file}
+
+    def check(self) -> None:
+        """Raise AgentError(agent) if the open journal has lost its locks or is not the file at its path any more. Looks once in `CHECK_S`.
+
+        After the first such error, every call raises it: what was lost is not known to be whole again.
+        """
+        if self._lost is None:
+            if (now := time.monotonic()) < self._next_check:
+                return
+            self._next_check = now + CHECK_S
+            self._lost = self._broken()
+        if self._lost is not None:
+            text = f"the journal {str(self.path)!r} is not used any more: {self._lost}. Nothing was appended since that was seen"
+            raise AgentError("agent", f"{text}. Put its files back as they were, and start this process again")
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None
+
+    def _broken(self) -> str | None:
+        """What has happened to the files or locks of the open journal, in words; None where all is well, or it cannot be told."""
+        for file, inode in self._known.items():
+            try:
+                found = os.stat(file)
+            except (FileNotFoundError, NotADirectoryError):
+                return f"{str(file)!r} was removed or renamed"
+            except OSError:
+                continue
+            if _inode(found) != inode:
+                return f"{str(file)!r} was replaced by another file"
+            if found.st_nlink > 1 and file == self.path:
+                return f"{str(file)!r} was given a second name (a hard link)"
+        return self._lost_locks() if _LINUX else None
+
+    def _lost_locks(self) -> str | None:
+        shm = self.path.with_name(self.path.name + "-shm")
+        with suppress(OSError):  # no descriptor is left to look with
+            if (inode := self._known.get(shm)) is not None and not _has_lock(self._descriptor_of(shm, inode), _DMS):
+                return f"the lock on {str(shm)!r} was dropped, because something in this process opened and closed the file"
+        with suppress(OSError):
+            if (inode := self._known.get(self.path)) is not None:
+                descriptor = self._descriptor_of(self.path, inode)
+                if not _has_lock(descriptor, _SHARED):
+                    return self._retake(descriptor)
+        return None
+
+    def _retake(self, descriptor: int) -> str | None:
+        """The lock on the journal file itself may be taken again: with the other one in place, nobody has used the file as if it were unlocked."""
+        import fcntl  # noqa: PLC0415  Windows has none
+
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
+        except OSError:
+            return f"the lock on {str(self.path)!r} was dropped, because something in this process opened and closed the file, and another process has it now"
+        logger.warning("something in this process opened and closed the journal %s, and so dropped a lock on it, which was taken again", self.path)
+        return None
+
+    def _descriptor_of(self, file: Path, inode: tuple[int, int]) -> int:
+        """One of SQLite's. Raises OSError."""
+        known = self._sqlite.get(file)
+        with suppress(OSError):
+            if known is not None and _inode(os.fstat(known)) == inode:
+                return known
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                if _inode(os.fstat(int(name))) == inode:
+                    self._sqlite[file] = int(name)
+                    return int(name)
+        raise FileNotFoundError(errno.ENOENT, "SQLite has closed it", str(file))
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _inode_at(file: Path) -> tuple[int, int] | None:
+    try:
+        return _inode(os.stat(file))
+    except OSError:
+        return None
+
+
+def _has_lock(descriptor: int, byte: int) -> bool:
+    """Whether this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists the locks of the process on the file."""
+    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
+        for line in info:
+            if not line.startswith("lock:"):
+                continue
+            *_, kind, _, _, _, _, start, end = line.split()
+            if kind == "POSIX" and int(start) <= byte and (end == "EOF" or byte <= int(end)):
+                return True
+    return False
+
+
+def _is_locked_by_others(path: Path) -> bool:
+    """Whether a process has SQLite's lock on the -shm file. Call this only while this process has no connection to the journal."""
+    if not _LINUX:
+        return True  # it is not looked at
+    import fcntl  # noqa: PLC0415  Windows has none
+
+    try:
+        descriptor = os.open(path.with_name(path.name + "-shm"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _DMS, 1, 0)
+        kind, *_ = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return kind != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
+
+
+def _holders(file: Path) -> list[int]:
+    """The processes that have a flock on the file, where the kernel tells."""
+    inode = _inode_at(file)
+    pids: list[int] = []
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            _, kind, _, _, pid, place, *_ = line.split()
+            if inode is not None and kind == "FLOCK" and int(place.rpartition(":")[2]) == inode[1] and int(pid) > 0:
+                pids.append(int(pid))
+    return sorted(set(pids))

@@ -1,0 +1,222 @@
+"""The journal in a SQLite file: the contract of a journal, put together out of the files beside this one. Entry: `SqliteJournal.open`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self, get_args
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from treadle.errors import AgentError
+from treadle.journal.entries import RunStarted
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.memory.notifier import LocalNotifier
+from treadle.journal.queue import RunQueue
+from treadle.journal.sessions import ViewMark
+from treadle.journal.sqlite import driving
+from treadle.journal.sqlite.guard import Guard
+from treadle.journal.sqlite.places import prepare
+from treadle.journal.sqlite.readers import Readers
+from treadle.journal.sqlite.schema import connect, make_ready, unusable
+from treadle.journal.sqlite.watching import SqliteWatch
+from treadle.journal.sqlite.workers import Workers
+from treadle.journal.sqlite.writer import Writer
+from treadle.journal.tables import search
+from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.tables.journal import TableJournal
+from treadle.journal.tables.queue import TableQueue
+from treadle.journal.tables.stopping import HeldRuns, wish
+
+Durability = Literal["process", "power"]
+BUSY_TIMEOUT_S = 15.0
+INDEXED_AT_ONCE = 10
+FREED_AT_ONCE = 2000
+"""Pages."""
+
+
+class SqliteJournal(TableJournal):
+    """Runs in a file that any number of processes of one machine may use at once. Made by `open`."""
+
+    def __init__(self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float) -> None:
+        self.path = path
+        self._guard = guard
+        self._workers = Workers(path, guard)
+        self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
+        self._held = HeldRuns()
+        busy_timeout_ms = int(busy_timeout_s * 1000)
+        self._writer = Writer(db, guard, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
+        super().__init__(self._writer, self._readers, self._workers.of)
+        self.notifier = LocalNotifier(partial(SqliteWatch, path))
+        abandon_in_children(self.notifier)
+        self.queue: RunQueue = TableQueue(self._writer, self._readers, self._workers, self.notifier, append=partial(self._writer.write, appends=True))
+        self._keeps_runs = False
+        self._owes_log = False
+        """The log still holds what was deleted."""
+        self._unwritten: list[Work[None]] = []
+        """Releases of runs that the file did not take."""
+        self._seen_version = 0
+        """Of the file, when it was last looked at what others wrote."""
+
+    @classmethod
+    def open(cls, path: Path | str, *, durability: Durability = "process", busy_timeout_s: float = BUSY_TIMEOUT_S) -> Self:
+        """The journal in that file, which is made where there is none, for its owner alone. Quick, and blocks.
+
+        `durability`: an append that returned outlives the death of the process, or also a loss of power; the start of a once-call
+        always outlives both. `busy_timeout_s`: how long to wait for other processes that write. On Linux a network file system is
+        refused; elsewhere it is not recognised, and must not be used. Raises AgentError(invalid) for a place that cannot be used
+        and for a file that is no journal, damaged, or of a newer version.
+        """
+        if durability not in get_args(Durability):
+            raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
+        place = Path(path).expanduser().resolve()
+        prepare(place)
+        guard = Guard.enter(place, wait_s=busy_timeout_s)
+        try:
+            db = _opened(place, busy_timeout_s)
+        except BaseException:
+            guard.give_up()
+            raise
+        guard.share()
+        return cls(place, db, guard, power=durability == "power", busy_timeout_s=busy_timeout_s)
+
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        self._keeps_runs |= keep_runs
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
+
+    def _close(self) -> None:
+        self.notifier.close()
+        self._readers.close()
+        if not self._keeps_runs:
+            self._sign_off()
+        self._writer.close()
+        if not self._keeps_runs:  # else the kernel drops the lock when the process ends
+            self._workers.leave()
+
+    def _sign_off(self) -> None:
+        """A worker that ends in order is in no list of the dead."""
+        if (me := self._workers.me) is not None:
+            with contextlib.suppress(AgentError):  # it is closed already, or the file takes nothing
+                self._writer.write_now(lambda db: db.execute("delete from workers where id = ?", (me,)).changed)
+
+    # ------------------------------------------------------------ driving
+
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        await self._write_releases()
+        return self._hold(await driving.begin(self._writer, self._workers, started, self._let_go, found=found))
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        await self._write_releases()
+        return self._hold(await driving.take_over(self._writer, self._workers, run_id, self._let_go, force=force))
+
+    def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
+        self._held.add(run.num, run.run_id)
+        run.tell = self.notifier.tell
+        self.notifier.tell(run.topic)
+        return run
+
+    def _let_go(self, num: int, unwritten: Work[None] | None = None) -> None:
+        self._held.remove(num)
+        if unwritten is not None:
+            self._unwritten.append(unwritten)
+
+    async def _write_releases(self) -> None:
+        if self._unwritten:
+            await self._writer.write(self._release_again, alone=True)
+
+    def _release_again(self, db: Cursor) -> bool:
+        """Whether some are left. Each checks its fence: at worst it changes nothing. Belongs to the writer's thread."""
+        with contextlib.suppress(apsw.Error):  # the file still takes nothing
+            while self._unwritten:
+                self._unwritten[0](db)
+                del self._unwritten[0]
+        return bool(self._unwritten)
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._held.heard = heard
+
+    def hurry(self) -> None:
+        """Who locks the file is waited for as long as ever: that has its own end."""
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self._workers.me, self._workers.of)))
+
+    def _chores(self, db: Cursor, *, idle: bool) -> bool:
+        """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
+        if self._held:
+            self._stop_all_if_lost()
+        owes = bool(self._unwritten) and self._release_again(db)
+        if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
+            self._stop_runs(db)
+            if not db.execute("select 1 from stops limit 1").fetchone():  # else one may be for a run that is just being begun here
+                self._seen_version = version
+        if idle and self._owes_log:
+            self._empty_log(db, wait_s=0)
+        if not idle or not db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone():
+            return owes
+        db.execute("begin immediate")
+        more = search.index(db, most=INDEXED_AT_ONCE)
+        db.execute("commit")
+        return more or owes
+
+    def _stop_all_if_lost(self) -> None:
+        """Runs end at their next append: those that wait for a model or a tool are stopped, to make it now. Raises AgentError."""
+        try:
+            self._guard.check()
+        except AgentError:
+            for num in self._held.numbers():
+                self._held.tell(num)
+            raise
+
+    def _stop_runs(self, db: Cursor) -> None:
+        held = set(self._held.numbers())
+        for num in [num for (num,) in db.execute("select run from stops").fetchall() if num in held]:
+            db.execute("delete from stops where run = ?", (num,))
+            self._held.tell(num)
+
+    async def _scrub(self) -> None:
+        """The log holds pages from before the deletion: move it into the file, and empty it."""
+        await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
+
+    def _empty_log(self, db: Cursor, *, wait_s: float) -> None:
+        """Where a reader prevents it for longer, try again when the writer is idle. Belongs to the writer's thread."""
+        before = db.execute("pragma busy_timeout").get
+        db.execute(f"pragma busy_timeout = {int(wait_s * 1000)}").fetchall()
+        try:
+            ((prevented, _, _),) = db.execute("pragma wal_checkpoint(truncate)").fetchall()
+            self._owes_log = bool(prevented)
+        finally:
+            db.execute(f"pragma busy_timeout = {before}").fetchall()
+
+    async def _shrink(self) -> None:
+        def free(db: Cursor) -> int:
+            db.execute(f"pragma incremental_vacuum({FREED_AT_ONCE})").fetchall()
+            return db.execute("pragma freelist_count").get
+
+        left = await self._writer.write(free, alone=True)
+        while left and (fewer := await self._writer.write(free, alone=True)) < left:
+            left = fewer
+
+
+def _opened(place: Path, busy_timeout_s: float) -> apsw.Connection:
+    """A connection to the journal, with all its tables. Raises AgentError."""
+    try:
+        db = connect(place, busy_timeout_s=busy_timeout_s)
+    except apsw.Error as e:
+        raise unusable(e, place) from e
+    try:
+        make_ready(db, place, busy_timeout_s=busy_timeout_s)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+if TYPE_CHECKING:
+    _: type[Journal] = SqliteJournal

@@ -1,0 +1,84 @@
+"""Connections that only read: as many as read at once, kept for the next. A reader waits for no writer. Entry: `Readers.snapshot`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.sqlite.failures import translated
+from treadle.journal.sqlite.schema import connect
+from treadle.journal.tables.database import Cursor
+
+T = TypeVar("T")
+
+KEPT_MAX = 4
+"""Idle connections."""
+
+
+class Readers:
+    """Safe from any thread."""
+
+    def __init__(self, path: Path, *, busy_timeout_s: float) -> None:
+        self._path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._idle: list[apsw.Connection] = []
+        self._closed = False
+        abandon_in_children(self)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Generator[Cursor]:
+        """The file as it is now, whatever is written meanwhile. Raises AgentError."""
+        with self._lock:
+            if self._closed:
+                raise AgentError("invalid", f"the journal {str(self._path)!r} is closed: open it again")
+            db = self._idle.pop() if self._idle else None
+        try:
+            if db is None:
+                db = connect(self._path, busy_timeout_s=self._busy_timeout_s)
+                cursor_of(db).execute("pragma query_only = 1").fetchall()
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer's connection is closed last, and knows whether it is alone
+            with db:  # one transaction, which is a snapshot
+                yield cursor_of(db)
+        except apsw.Error as e:
+            raise translated(e, self._path, "nothing was changed") from e
+        finally:
+            if db is not None:
+                self._give_back(db)
+
+    async def read(self, what: Callable[[Cursor], T]) -> T:
+        """`what` of a snapshot, in a thread: the event loop does not wait."""
+        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+
+    def read_now(self, what: Callable[[Cursor], T]) -> T:
+        with self.snapshot() as db:
+            return what(db)
+
+    def _give_back(self, db: apsw.Connection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < KEPT_MAX:
+                self._idle.append(db)
+                return
+        db.close()
+
+    def abandon(self) -> None:
+        """In a forked child: no connection of its parent is used, and none is closed."""
+        self._lock, self._closed = threading.Lock(), True
+
+    def close(self) -> None:
+        """Those that are being read from close when they are done. Idempotent."""
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        for db in idle:
+            db.close()

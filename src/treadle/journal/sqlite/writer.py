@@ -1,0 +1,324 @@
+"""The one connection that writes to a journal file: a thread has it, and puts what many runs write at once into one transaction.
+
+What is written is the business of those who hand it in. Entry: `Writer.write`, `Writer.write_now`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar, cast
+
+import apsw
+
+from treadle._internal.crash import boundary
+from treadle.errors import AgentError
+from treadle.journal.forks import abandon_in_children
+from treadle.journal.pending import Pending, outcome_of, settle_all
+from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.sqlite.failures import translated
+from treadle.journal.sqlite.guard import Guard
+from treadle.journal.tables.database import Cursor, Work
+
+T = TypeVar("T")
+
+TOGETHER_MAX = 256
+"""Writes in one transaction."""
+IDLE_S = 0.2
+"""So long the thread waits for the next write before it looks after the file, or looks whether somebody wants a run to stop."""
+LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
+"""When the log is as long as the file, within these, it is moved into the file before the next write; when the thread is idle, a little is enough."""
+IDLE_PAGES = 32
+FEW = 4
+"""Up to so many drivers each write for themselves."""
+
+
+class Chores(Protocol):
+    """What else is to be done in the writer's thread, outside of any transaction."""
+
+    def __call__(self, db: Cursor, *, idle: bool) -> bool:
+        """Whether more is to be done. `idle`: nobody waits for a write, and it may take a moment."""
+        ...
+
+
+class _Write(Pending[T]):
+    """One piece of work, and who waits for it."""
+
+    __slots__ = ("alone", "appends", "once", "undo", "work")
+
+    def __init__(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> None:
+        super().__init__()
+        self.work = work
+        self.undo = undo
+        """Takes back what `work` changed in memory, where the transaction came to nothing."""
+        self.appends = appends
+        """It holds entries of a run: the process may be asked to die right before or after."""
+        self.once = once
+        """It must outlive a loss of power."""
+        self.alone = alone
+        """Outside of any transaction."""
+
+    def failed(self, error: BaseException, *, undo: bool = True) -> None:
+        if self.error is None:
+            self.error = error
+            try:
+                if undo and self.undo is not None:
+                    self.undo()
+            except BaseException as e:  # noqa: BLE001  a fault of ours, told in its place: whoever waits would wait for ever
+                self.error = e
+
+    def outcome(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.result)
+
+
+class Writer:
+    """Begins its thread at the first write. Safe from any thread and any event loop."""
+
+    def __init__(self, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:
+        """`drivers`: how many runs are driven from here. While there are any, the thread looks for chores although nothing was written."""
+        self._db = db
+        self._guard, self._path = guard, guard.path
+        self._power = power
+        self._chores = chores
+        self._drivers = drivers
+        self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Who holds it uses the connection; the thread while it has something to do."""
+        self._here = cursor_of(db)
+        self._busy_timeout_ms = busy_timeout_ms
+        self._lock = threading.Lock()
+        """Guards the three below: no write is queued behind the end."""
+        self._unwritten = 0
+        """Writes that were handed in and are not done: nobody overtakes them."""
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._is_over = False
+        """The connection is closed, and the guard left."""
+        self._closing = threading.Lock()
+        """The connection is not closed under the thread, which is using it, by a second one that closes."""
+        self._full: bool | None = False
+        """None: not known."""
+        self._log_pages = self._moved_pages = 0
+        """How long the log is, and how much of it was in the file after the last look."""
+        self._log_pages_max = LOG_PAGES_MIN
+        abandon_in_children(self)
+        db.set_wal_hook(self._committed)  # in place of SQLite's own checkpoints, which would come before the futures are resolved
+
+    # ------------------------------------------------------------ handing in
+
+    async def write(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> T:
+        """What the work gives, once it is durable. Finished also while the caller is cancelled. Raises AgentError."""
+        write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
+        if appends and not once and self._write_here(write):
+            return write.outcome()
+        write.awaited()
+        self._hand_in(write)
+        return await outcome_of(write)
+
+    def write_now(self, work: Work[T]) -> T:
+        """The same for a caller that is no coroutine; its thread waits."""
+        write = _Write(work)
+        future = write.waited_for()
+        self._hand_in(write)
+        return future.result()
+
+    def _write_here(self, write: _Write[Any]) -> bool:
+        """At once, in the caller's thread, where nobody else writes and nothing has to reach the disk itself: what remains costs less than
+        waking a thread and being woken by it. Many drivers are better served together. False: nothing was done.
+        """
+        if self._power or self._thread is None or self._drivers() > FEW or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._closed or self._unwritten:
+                return False
+            self._guard.check()
+            self._db.set_busy_timeout(0)
+            try:
+                self._be_durable(self._here, full=False)
+                self._here.execute("begin immediate")
+            except apsw.BusyError:  # another process writes: the thread can wait for it
+                return False
+            finally:
+                self._db.set_busy_timeout(self._busy_timeout_ms)
+            self._commit(self._here, [write], begun=True)
+        finally:
+            self._roll_back(self._here)  # where a signal came right after its beginning
+            self._turn.release()
+        if self._log_pages - self._moved_pages > self._log_pages_max:
+            with contextlib.suppress(AgentError):  # it is being closed, which does so too
+                self._hand_in(_Write(_nothing, alone=True))  # the thread moves the log into the file
+        return True
+
+    def _hand_in(self, write: _Write[Any]) -> None:
+        with self._lock:
+            if self._closed:
+                raise AgentError("invalid", f"the journal {str(self._path)!r} is closed: open it again")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                self._thread.start()
+            self._unwritten += 1
+            self._queue.put(write)
+
+    def abandon(self) -> None:
+        """In a forked child: the thread is not there, and others that are not may hold the locks."""
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._thread, self._closed = None, True
+
+    def close(self) -> None:
+        """What was handed in is written first; then the log is moved into the file. Idempotent."""
+        with self._closing:
+            with self._lock:
+                thread, self._closed = self._thread, True
+                self._thread = None
+            if thread is not None:
+                self._queue.put(None)
+                thread.join()
+            if not self._is_over:
+                self._is_over = True
+                if self._guard.is_lost or not self._guard.is_alone():
+                    self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the last process's, even where SQLite sees no other one
+                self._db.close()
+                self._guard.leave()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        cursor = cursor_of(self._db)
+        more, looked_at = False, time.monotonic()
+        while True:
+            batch, ends = self._next(IDLE_S if more or self._drivers() else None)
+            with self._turn:
+                if batch:
+                    self._write_all(cursor, batch)
+                    with self._lock:
+                        self._unwritten -= len(batch)
+                    more = True
+                if not batch or ends or time.monotonic() - looked_at > IDLE_S:
+                    more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
+                if self._log_pages - self._moved_pages > self._log_pages_max:
+                    self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if ends:
+                    self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
+                    self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                    return
+
+    def _next(self, timeout_s: float | None) -> tuple[list[_Write[Any]], bool]:
+        batch: list[_Write[Any]] = []
+        try:
+            write = self._queue.get(timeout=timeout_s)
+            while write is not None:
+                batch.append(write)
+                if len(batch) == TOGETHER_MAX:
+                    return batch, False
+                write = self._queue.get_nowait()
+        except Empty:
+            return batch, False
+        return batch, True
+
+    def _write_all(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
+        together = [write for write in batch if not write.alone]
+        if together:
+            self._commit(cursor, together)
+        if len(together) < len(batch):
+            for write in batch:
+                if write.alone:
+                    self._work_alone(cursor, write)
+        settle_all(batch)
+
+    def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]], *, begun: bool = False) -> None:
+        """`begun`: the transaction is open."""
+        appends = any([write.appends for write in batch])
+        try:
+            if not begun:
+                self._guard.check()
+                self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
+                cursor.execute("begin immediate")
+            if len(batch) == 1:
+                batch[0].result = batch[0].work(cursor)
+            else:
+                for write in batch:
+                    self._work(cursor, write)
+            if appends:
+                boundary()
+            cursor.execute("commit")
+            if appends:
+                boundary()
+        except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+            stored = not self._db.in_transaction and not isinstance(e, apsw.Error)  # a signal came right after the commit
+            self._roll_back(cursor)
+            for write in reversed(batch):
+                write.failed(self._error(e), undo=not stored)
+
+    def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
+        """One of several: what goes wrong with it alone leaves the others."""
+        cursor.execute("savepoint one")
+        try:
+            write.result = write.work(cursor)
+        except Exception as e:
+            if isinstance(e, apsw.Error) and not isinstance(e, apsw.ConstraintError):
+                raise
+            cursor.execute("rollback to one")
+            write.failed(self._error(e))
+        cursor.execute("release one")
+
+    def _work_alone(self, cursor: Cursor, write: _Write[Any]) -> None:
+        try:
+            self._guard.check()
+            write.result = write.work(cursor)
+        except BaseException as e:  # noqa: BLE001  as above
+            self._roll_back(cursor)
+            write.failed(self._error(e))
+
+    def _roll_back(self, cursor: Cursor) -> None:
+        if self._db.in_transaction:  # else SQLite did so by itself
+            with contextlib.suppress(apsw.Error):
+                cursor.execute("rollback")
+
+    def _error(self, error: BaseException) -> BaseException:
+        """Raises nothing: whoever waits would wait for ever."""
+        try:
+            return translated(error, self._path) if isinstance(error, apsw.Error) else error
+        except Exception as e:  # noqa: BLE001  a fault of the words: it is told in their place
+            return e
+
+    def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
+        """NORMAL outlives the process; FULL a loss of power too, with all that was written before."""
+        if full != self._full:
+            self._full = None  # an interrupt may come before the next line, or after it
+            cursor.execute("pragma synchronous=full" if full else "pragma synchronous=normal")
+            self._full = full
+
+    # ------------------------------------------------------------ looking after the file
+
+    def _look_after(self, cursor: Cursor, *, idle: bool) -> bool:
+        more = False
+        try:
+            more = self._chores(cursor, idle=idle)
+        except Exception:  # noqa: BLE001  nobody waits for it: it is tried again
+            self._roll_back(cursor)
+        if idle and self._log_pages - self._moved_pages > IDLE_PAGES:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return more
+
+    def _checkpoint(self, mode: int) -> None:
+        if self._guard.is_lost:
+            return
+        with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
+            self._db.wal_checkpoint(mode=mode)
+            pages: int = cursor_of(self._db).execute("pragma page_count").get
+            self._log_pages_max = min(max(pages, LOG_PAGES_MIN), LOG_PAGES_MAX)
+        self._moved_pages = self._log_pages
+
+    def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
+        self._log_pages = pages
+        self._moved_pages = min(self._moved_pages, pages)  # the log begins anew once all of it is in the file
+        return apsw.SQLITE_OK
+
+
+def _nothing(db: Cursor) -> None:
+    """To wake the thread."""

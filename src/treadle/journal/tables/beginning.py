@@ -1,0 +1,76 @@
+"""How a run comes into the tables: with its place in its session, checked against others that come at the same time. Entry: `make_run`."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from treadle.errors import AgentError
+from treadle.journal.entries import RunStarted
+from treadle.journal.queue import Place
+from treadle.journal.sessions import ViewMark
+from treadle.journal.tables.conversations import Conversation, joined
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.holding import hold_runs, hold_session
+from treadle.journal.tables.listing import summary_of
+from treadle.journal.tables.liveness import Alive
+from treadle.journal.tables.rows import find, key_of, micros
+from treadle.types import Time
+
+
+def make_run(
+    db: Cursor,
+    started: RunStarted,
+    alive: Alive | None,
+    *,
+    owner: str | None,
+    head: int = 1,
+    updated_at: Time | None = None,
+    place: Place | None = None,
+    found: ViewMark | None = None,
+) -> int:
+    """The run's own row, and its session where there is none; gives its number. Its entries up to `head` are the caller's to insert.
+
+    `place`: where it waits for a first driver. Raises AgentError(busy) where the id is taken, or another run of the session is not finished (not where
+    `alive` is None), SessionChanged where the session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from is gone.
+    """
+    hold_runs(db, shared=True)
+    if started.session_id is not None:
+        hold_session(db, started.session_id)
+    if started.fork is not None:
+        find(db, started.fork.run_id)  # it may have been pruned since it was read
+    columns: dict[str, object] = {"owner": owner, "fence": 1, "head": head, "updated_at_us": micros(updated_at or started.at)}
+    if place is not None:
+        check_place(place)
+        columns |= {"fence": 0, "queue": place.queue, "priority": place.priority, "tenant": place.tenant}
+        columns["ready_at_us"] = None if place.ready_at is None else micros(place.ready_at)
+    return _add(db, started, joined(db, started, alive, found), columns)
+
+
+def check_place(place: Place) -> None:
+    """Raises AgentError(invalid) for what the tables cannot hold."""
+    for name in (place.queue, place.tenant):
+        if name is not None and not key_of(name):
+            raise AgentError("invalid", f"{name!r} names no queue and no tenant: use a text without NUL and halves of characters")
+
+
+def _add(db: Cursor, started: RunStarted, conversation: Conversation | None, columns: dict[str, object]) -> int:
+    """`columns`: those that not every beginning fills alike. None as `ready_at_us` is now."""
+    columns |= {
+        "id": started.run_id,
+        "session": None if conversation is None else conversation.num,
+        "parent": None if started.parent_run_id is None else key_of(started.parent_run_id),
+        "fork_of": started.fork.run_id if started.fork else None,
+        "schema": started.schema,
+        "indexed": int(conversation is None or not conversation.talks),
+        "started_at_us": micros(started.at),
+        "summary": summary_of(started),
+    }
+    marks = [f"coalesce(?, {db.dialect.now})" if name == "ready_at_us" else "?" for name in columns]
+    try:
+        added = db.execute(f"insert into runs({', '.join(columns)}) values({', '.join(marks)}) returning num", (*columns.values(),))
+        num = cast("int", added.get)
+    except db.dialect.refused as e:
+        raise AgentError("busy", f"there is a run {started.run_id} already") from e
+    if conversation is not None and conversation.talks:
+        db.execute("insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)", (conversation.num, conversation.pos, num))
+    return num

@@ -1,0 +1,116 @@
+"""What the driver of a run does alike wherever its journal is: what it sees in the entries it appends, and what the end of the run leaves in its row.
+
+When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`, `looked_over`, `Seen`, `add_late`, `finish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry, RunFinished, RunResumed, RunStarted, ToolLate, ToolStarted
+from treadle.journal.tables.conversations import ran, recount
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.listing import summary_of
+from treadle.journal.tables.rows import micros
+from treadle.journal.tables.said import SaidCount
+
+_ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
+_FINISH = """
+update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
+where num = ? and fence = ? and head = ? and owner = ?
+"""
+
+
+class Hold:
+    """What a driver holds, and how far it has come. Belongs to the thread that writes."""
+
+    __slots__ = ("fence", "head", "num", "owner", "run_id")
+
+    def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str) -> None:
+        self.run_id = run_id
+        self.num = num
+        self.fence = fence
+        self.head = head
+        self.owner = owner
+
+    def not_held(self) -> AgentError:
+        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: another one took it over, or it is over. Nothing was appended")
+
+
+class Look(NamedTuple):
+    end: int | None
+    """Where the run's end is among the entries."""
+    late: bool
+    """Nothing but late results follows it, or is there at all."""
+    once: bool
+    """A once-call begins."""
+
+
+def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
+    """What is to be appended. Raises AgentError(invalid) where it is more than the end of a run lets follow."""
+    end, late, once = None, True, False
+    for n, entry in enumerate(entries):
+        kind = type(entry)
+        if kind is RunFinished:
+            end, late = n, True
+        elif kind is not ToolLate:
+            late = False
+            once = once or (kind is ToolStarted and cast("ToolStarted", entry).effect == "once")
+    if end is not None and not late:
+        raise AgentError("invalid", f"after its end nothing but tool.late is appended to run {run_id}: nothing was appended")
+    return Look(end, late, once)
+
+
+class Seen:
+    """What a driver knows of its run without reading it: enough for the row of a run that ends."""
+
+    __slots__ = ("_begun", "_resumed", "_said", "_started")
+
+    def __init__(self, started: RunStarted, *, begun: bool) -> None:
+        """`begun`: it drives the run from its beginning, and so sees every entry."""
+        self._started = started
+        self._begun = begun
+        self._resumed: RunResumed | None = None
+        self._said = SaidCount(started) if begun and started.fork is None else None
+
+    def note(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if type(entry) is RunResumed:
+                self._resumed = entry
+            elif self._said is not None:
+                try:
+                    self._said.add(entry)
+                except AgentError:  # a receipt of a newer version
+                    self._said = None
+
+    def forget_said(self) -> None:
+        """It has counted what was not appended."""
+        self._said = None
+
+    @property
+    def said(self) -> int | None:
+        """None: it is to be counted."""
+        return None if self._said is None else self._said.count
+
+    def summary(self, finished: RunFinished) -> bytes | None:
+        """None: a list folds its entries."""
+        return summary_of(self._started, self._resumed, finished) if self._begun or self._resumed is not None else None
+
+
+def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry]) -> None:
+    """Moves the head of a run also after its end, and after it was let go. Where the run is not held any more, `db.changed` is 0."""
+    at = entries[-1].at
+    recount(db, hold.num, at)
+    db.execute(_ADVANCE_LATE, (len(entries), micros(at), hold.num, hold.fence, hold.head))
+
+
+def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: Seen) -> None:
+    """Moves the head, and lets go of the run. Where it is not held any more, `db.changed` is 0."""
+    finished = cast("RunFinished", entries[end])
+    summary = seen.summary(finished)
+    db.execute("delete from stops where run = ?", (hold.num,))
+    ran(db, hold.num, finished.at, said=seen.said)
+    changes = (len(entries), micros(entries[-1].at), hold.head + end + 1, summary, int(summary is not None))
+    db.execute(_FINISH, (*changes, hold.num, hold.fence, hold.head, hold.owner))

@@ -1,0 +1,184 @@
+"""What every journal in tables does alike: it reads, takes runs in from elsewhere, and prunes.
+
+Who drives runs, and how the tables are reached, is the business of sqlite/ and postgres/. Entry: `TableJournal`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from functools import partial
+
+import anyio
+import anyio.to_thread
+
+from treadle._internal.json_text import decode_json, encode_json, members
+from treadle.budget.costs import By, Costs
+from treadle.errors import AgentError
+from treadle.journal.entries import Fork, Record, RunFinished, RunStarted
+from treadle.journal.journal import Freed, Holder, RunInfo, info_of, read_run
+from treadle.journal.load import forked, load
+from treadle.journal.run_state import RunState
+from treadle.journal.sessions import SessionView
+from treadle.journal.tables import pruning
+from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables.conversations import holder, number_of, ran
+from treadle.journal.tables.database import Cursor, Reading, Writing
+from treadle.journal.tables.listing import costs, listed
+from treadle.journal.tables.liveness import Alive
+from treadle.journal.tables.rows import bodies, check_id, find, insert, key_of, records, row_of
+from treadle.journal.tables.sessions import TableSessions
+from treadle.journal.tables.upcasting import upcast
+from treadle.types import Time
+
+PRUNED_AT_ONCE = 20
+"""Runs that one transaction takes away, so that appends need not wait long."""
+
+_LEFT_BEHIND = "select id, owner from runs where finished is null and queue is null and waiting = 0 and parent is null order by num desc limit ?"
+
+
+class TableJournal:
+    """The part of a journal that needs its tables only."""
+
+    def __init__(self, writing: Writing, reading: Reading, alive: Alive) -> None:
+        self._writing = writing
+        self._reading = reading
+        self._alive = alive
+        self.sessions = TableSessions(writing, reading, alive)
+
+    # ------------------------------------------------------------ reading
+
+    async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
+        return await self._reading.read(lambda db: records(db, run_id, after=after))
+
+    async def load(self, run_id: str) -> RunState:
+        return await self._reading.read(lambda db: load(run_id, partial(records, db), self.sessions))
+
+    async def children(self, run_id: str) -> list[RunInfo]:
+        return await self._reading.read(lambda db: listed(db, self._alive, "where parent = ? order by num", (key_of(run_id),)))
+
+    async def load_fork(self, fork: Fork) -> RunState:
+        return await self._reading.read(lambda db: forked(fork, partial(records, db), self.sessions))
+
+    async def view(self, session_id: str) -> SessionView:
+        return await anyio.to_thread.run_sync(self.sessions.view, session_id, limiter=anyio.CapacityLimiter(1))  # tools may keep all the others
+
+    async def read_bytes(self, run_id: str) -> list[bytes]:
+        return await self._reading.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])
+
+    async def info(self, run_id: str) -> RunInfo:
+        def read(db: Cursor) -> RunInfo:
+            return listed(db, self._alive, "where num = ?", (find(db, run_id).num,))[0]
+
+        return await self._reading.read(read)
+
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
+        def read(db: Cursor) -> list[RunInfo]:
+            most = sys.maxsize if limit is None else min(max(limit, 0), sys.maxsize)
+            which = {"session": number_of(db, session_id)} if session_id is not None else {}
+            which |= {"fork_of": key_of(forked_from)} if forked_from is not None else {}
+            where = f"where {' and '.join(f'{column} = ?' for column in which)} " if which else ""
+            return listed(db, self._alive, f"{where}order by num desc limit ?", (*which.values(), most))
+
+        return await self._reading.read(read)
+
+    async def under_way(self, *, limit: int) -> list[RunInfo]:
+        def read(db: Cursor) -> list[RunInfo]:
+            held = listed(db, self._alive, "where finished is null and owner is not null order by updated_at_us limit ?", (2 * limit,))
+            return [info for info in held if info.status == "running"][:limit]
+
+        return await self._reading.read(read)
+
+    async def left_behind(self, *, limit: int) -> list[str]:
+        def read(db: Cursor) -> list[str]:
+            alive: dict[str | None, bool] = {None: False}
+            found = db.execute(_LEFT_BEHIND, (limit,)).fetchall()
+            for _, owner in found:
+                if owner not in alive:
+                    alive[owner] = self._alive(db, owner) is not None
+            return [run_id for run_id, owner in found if not alive[owner]]
+
+        return await self._reading.read(read)
+
+    async def holder(self, session_id: str) -> Holder | None:
+        return await self._reading.read(lambda db: holder(db, session_id, self._alive))
+
+    async def costs(self, by: By, *, since: date | None = None) -> Costs:
+        return await self._reading.read(lambda db: costs(db, by, since))
+
+    # ------------------------------------------------------------ importing, pruning
+
+    async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
+        read = read_run(_upcast(entries))
+        started = read[0]
+        assert isinstance(started, RunStarted), "read_run sees to it"
+        run_id = started.run_id
+        check_id(run_id)
+        info = info_of(read, "finished")
+        end = next((seq for seq, entry in enumerate(read, 1) if isinstance(entry, RunFinished)), None)
+        rows = [row_of(entry, data) for entry, data in zip(read, entries, strict=True)]
+
+        def work(db: Cursor) -> None:
+            if db.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None:
+                raise AgentError("invalid", f"run {run_id} is here already: nothing was added")
+            if started.fork is not None and db.execute("select 1 from runs where id = ?", (started.fork.run_id,)).fetchone() is None:
+                raise AgentError("invalid", f"run {run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
+            num = make_run(db, started, None, owner=None, head=len(rows), updated_at=read[-1].at)
+            try:
+                insert(db, num, 1, rows)
+            except db.dialect.refused as e:
+                raise AgentError("invalid", f"run {run_id} has two results, or two starts, of one call: nothing was added") from e
+            if end is not None:
+                db.execute("update runs set finished = ?, summary = ?, counted = 1 where num = ?", (end, encode_json(info), num))
+                ran(db, num, read[-1].at, said=None)
+
+        await self._writing.write(work)
+        return await self.info(run_id)
+
+    async def prune(self, before: Time, *, apply: bool) -> Freed:
+        """Appends go on meanwhile; what is freed is given back to the disk."""
+
+        def would(db: Cursor) -> tuple[pruning.Plan, int]:
+            planned = pruning.plan(db, before)
+            return planned, 0 if apply else pruning.size_bytes(db, list(planned.going.values()))
+
+        planned, size = await self._reading.read(would)
+        runs = tuple(planned.going)
+        if apply:
+            gone = await self._prune(before, planned.going)
+            await self._shrink()
+            runs, size = tuple(run_id for run_id in runs if run_id in gone), sum(gone.values())
+        return Freed(runs=runs, kept=tuple(planned.kept), size_bytes=size)
+
+    async def _prune(self, before: Time, going: Mapping[str, int]) -> dict[str, int]:
+        """The newest first: what needs an older one goes before it. Gives each with its size."""
+        gone: dict[str, int] = {}
+        while left := [run for run in reversed(list(going.items())) if run[0] not in gone]:
+            before_these = len(gone)
+            for at in range(0, len(left), PRUNED_AT_ONCE):
+                some = dict(left[at : at + PRUNED_AT_ONCE])
+                gone |= await self._writing.write(partial(pruning.prune_some, before=before, some=some, going=going))
+            if len(gone) == before_these:
+                break
+        return gone
+
+    async def remove(self, run_ids: Collection[str]) -> Freed:
+        gone, kept = await self._writing.write(partial(pruning.remove_some, run_ids=run_ids))
+        await self._scrub()
+        return Freed(runs=tuple(gone), kept=tuple(kept), size_bytes=sum(gone.values()))
+
+    async def _scrub(self) -> None:
+        """Remove what was deleted from the database's own log, where the database keeps one that is ours to empty."""
+
+    async def _shrink(self) -> None:
+        """Gives back what was freed, where the database does not do so by itself."""
+
+
+def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
+    """As this version reads them; what is no entry stays for its reader to say so."""
+    try:
+        schema = decode_json(members(entries[0].decode()).get("schema", "1").encode(), int) if entries else 1
+    except ValueError:
+        return entries
+    return [upcast(data, schema) for data in entries]

@@ -1,0 +1,61 @@
+"""Who drives a run, as those ask who read the tables. How it is known is each database's own: locks of files, or leases. Entry: `Alive`, `Members`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from math import ceil
+from typing import NamedTuple, Protocol, TypeAlias
+
+from treadle.errors import AgentError
+from treadle.journal.tables.database import Cursor
+
+
+class Process(NamedTuple):
+    """Of a living worker, as far as it says."""
+
+    pid: int | None
+    host: str | None
+    """None: an older version, which says none."""
+    lease_s: float | None = None
+    """How long it is still taken to live after its death, if no process here would notice that."""
+
+    @property
+    def named(self) -> str:
+        """As a person finds it: of this machine by its id alone."""
+        number = "unknown" if self.pid is None else str(self.pid)
+        return number if self.host in (None, socket.gethostname()) else f"{number} on {self.host}"
+
+
+def is_driven(run_id: str, process: Process) -> AgentError:
+    """The error of whoever wants to drive a run that `process` drives."""
+    reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
+    if process.lease_s is not None:
+        lasts = f"its lease ends in {max(ceil(process.lease_s), 1)} s"
+        reason += f". If that process has died, {lasts}, and the run can be resumed then: `treadle runs resume {run_id} --wait` waits for that"
+    return AgentError("busy", reason)
+
+
+Alive: TypeAlias = Callable[[Cursor, "str | None"], "Process | None"]
+"""The process of a living worker; None for a dead one, and for none."""
+
+
+class Members(Protocol):
+    """The processes over one journal, and this one among them."""
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether a living process has to say so now and then."""
+        ...
+
+    def register(self) -> str:
+        """This process's id, the same each time. Blocks at the first call. Raises AgentError."""
+        ...
+
+    def living(self, db: Cursor, /) -> list[str]:
+        """Ids of the living, this one too once it registered."""
+        ...
+
+    def of(self, db: Cursor, worker: str | None, /) -> Process | None:
+        """See `Alive`."""
+        ...

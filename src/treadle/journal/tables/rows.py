@@ -1,0 +1,161 @@
+"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry: `Row`, `insert`, `records`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, get_args
+
+from treadle._internal.json_text import encode_json
+from treadle.errors import AgentError
+from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, Record, ToolFinished, ToolLate, ToolStarted, read_entry
+from treadle.journal.journal import unknown_run
+from treadle.journal.tables.bodies import Piece, cut, whole
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.upcasting import upcast
+from treadle.types import Time
+
+_TAGS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Entry)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Row(NamedTuple):
+    """An entry without its place."""
+
+    type: str
+    call: str | bytes | None
+    attempt: int | None
+    body: bytes
+    pieces: Sequence[Piece]
+
+
+def row_of(entry: Entry, data: bytes | None = None) -> Row:
+    """`data`: its bytes, where they are known."""
+    body, pieces = cut(encode_json(entry) if data is None else data)
+    call, attempt = None, None
+    if isinstance(entry, ToolFinished):
+        call = storable(entry.result.call_id)
+    elif isinstance(entry, ToolStarted):
+        call, attempt = storable(entry.call_id), entry.attempt
+    elif isinstance(entry, (ToolLate, ApprovalAsked, ApprovalAnswered)):
+        call = storable(entry.call_id)
+    return Row(_TAGS[type(entry)], call, attempt, body, pieces)
+
+
+def key_of(text: str) -> str:
+    """An id as the tables hold it; empty, which none is, for what they cannot hold."""
+    return "" if "\0" in text or isinstance(storable(text), bytes) else text
+
+
+def showable(text: str) -> str:
+    """A text that is only shown, with something else for what the tables cannot hold."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def storable(text: str) -> str | bytes:
+    """Texts of databases are UTF-8, which has no place for a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def place_of(run: int, seq: int) -> int:
+    return run << 32 | seq
+
+
+def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
+    """As entries `first` and following of the run. Raises `Dialect.refused` for what the tables refuse: a second result, a second start."""
+    place, call = place_of(run, first), db.dialect.call
+    db.executemany(
+        "insert into entries(place, type, call, attempt, body) values(?, ?, ?, ?, ?)",
+        [(place + n, row.type, call(row.call), row.attempt, row.body) for n, row in enumerate(rows)],
+    )
+    for n, row in enumerate(rows):
+        for piece in row.pieces:
+            _refer(db, place + n, piece)
+
+
+def _refer(db: Cursor, place: int, piece: Piece) -> None:
+    """Again where somebody prunes the text between the two: it was there for the first and is not for the second."""
+    while True:
+        db.execute("insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing", (piece.hash, piece.text))
+        if db.execute("insert into cuts(place, at, blob) select ?, ?, num from blobs where hash = ?", (place, piece.at, piece.hash)).changed == 1:
+            return
+
+
+def bodies(db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF) -> list[tuple[int, bytes]]:
+    """Sequence and bytes of the entries above `after` and up to `to`."""
+    return [(place & 0xFFFFFFFF, body) for place, body in _whole(db, "place > ? and place <= ?", (place_of(run, after), place_of(run, to)))]
+
+
+def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, bytes]]]:
+    """The same of some whole runs, at once."""
+    found: dict[int, list[tuple[int, bytes]]] = {run: [] for run in runs}
+    spans = [place for run in runs for place in (place_of(run, 0), place_of(run, 0xFFFFFFFF))]
+    for place, body in _whole(db, " or ".join(["place > ? and place <= ?"] * len(runs)), spans) if runs else ():
+        found[place >> 32].append((place & 0xFFFFFFFF, body))
+    return found
+
+
+def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Place and bytes, in order."""
+    cuts: dict[int, list[tuple[int, bytes]]] = {}
+    for place, at, text in db.execute(f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where {where} order by place, at", places):
+        cuts.setdefault(place, []).append((at, text))
+    for place, body in db.execute(f"select place, body from entries where {where} order by place", places):
+        yield place, whole(body, cuts[place]) if place in cuts else body
+
+
+class Found(NamedTuple):
+    """A run, as far as reading its entries needs to know it."""
+
+    num: int
+    schema: int
+
+
+def find(db: Cursor, run_id: str) -> Found:
+    """Raises AgentError(invalid) for an unknown run."""
+    row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
+    if row is None:
+        raise unknown_run(run_id, _near(db, run_id))
+    return Found(*row)
+
+
+def _near(db: Cursor, run_id: str) -> list[str]:
+    """Ids that may have been meant, the newest last: those that begin so, and the last thousand."""
+    begin = key_of(run_id)
+    alike = db.execute("select id from runs where id >= ? and id < ? order by num limit 10", (begin, begin + chr(0x10FFFF))).fetchall() if begin else []
+    last = db.execute("select id from (select id, num from runs order by num desc limit 1000) order by num").fetchall()
+    return list(dict.fromkeys(known for (known,) in (*alike, *last)))
+
+
+def records(db: Cursor, run_id: str, *, after: int = 0) -> list[Record]:
+    """Raises AgentError(invalid) for an unknown run, and for an entry that cannot be read."""
+    run = find(db, run_id)
+    return [Record(seq=seq, entry=read_stored(data, run.schema)) for seq, data in bodies(db, run.num, after=max(after, 0))]
+
+
+def read_stored(data: bytes, schema: int) -> Entry:
+    return read_entry(upcast(data, schema))
+
+
+def micros(at: Time) -> int:
+    """Microseconds since 1970."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def time_of(stored_us: int) -> Time:
+    return _EPOCH + timedelta(microseconds=stored_us)
+
+
+def check_id(run_id: str) -> None:
+    """Raises AgentError(invalid) for a run id that has no place in the tables."""
+    if not key_of(run_id):
+        raise AgentError("invalid", f"{run_id!r} is no id of a run")
+
+
+def entries_of(rows: Iterable[tuple[int, bytes]], schema: int) -> list[Entry]:
+    return [read_stored(data, schema) for _, data in rows]

@@ -1,0 +1,68 @@
+"""The runs that one process drives, as wishes to stop find them: left in the tables by another process, heard in the event loop of the run.
+
+When it looks for them is each journal's business. Entry: `HeldRuns`, `wish`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.liveness import Alive
+from treadle.journal.tables.rows import find
+
+
+class HeldRuns:
+    """By number, each with its event loop. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self.heard: Callable[[str], None] | None = None
+        """Called with the id of a run that somebody wants to stop, in its event loop."""
+        self._lock = threading.Lock()
+        self._runs: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def numbers(self) -> list[int]:
+        with self._lock:
+            return [*self._runs]
+
+    def add(self, num: int, run_id: str) -> None:
+        """Driven in the event loop that calls this."""
+        with self._lock:
+            self._runs[num] = (run_id, asyncio.get_running_loop())
+
+    def remove(self, num: int) -> None:
+        with self._lock:
+            self._runs.pop(num, None)
+
+    def tell(self, num: int) -> bool:
+        """Whether anybody listens."""
+        with self._lock:
+            held = self._runs.get(num)
+        if held is None or self.heard is None:
+            return False
+        run_id, loop = held
+        try:
+            loop.call_soon_threadsafe(self.heard, run_id)
+        except RuntimeError:  # the loop is closed, and its runs with it
+            return False
+        return True
+
+    def asked(self, num: int | None) -> bool:
+        """Whether whoever drives the run that was wished to stop hears of it: here at once, elsewhere when it looks."""
+        return num is not None and (num not in self._runs or self.tell(num))
+
+
+def wish(db: Cursor, run_id: str, me: str | None, alive: Alive) -> int | None:
+    """Leaves a wish for the process that drives the run, where that is not `me`. Gives the run's number; None where nobody drives it."""
+    num = find(db, run_id).num
+    owner = db.execute("select owner from runs where num = ?", (num,)).get
+    if alive(db, owner) is None:
+        return None
+    if owner != me:
+        db.execute("insert into stops values(?) on conflict do nothing", (num,))
+    return num

@@ -1,0 +1,189 @@
+"""What is in view of a session: a fold, in order, of its runs and of what was added or cleared by hand.
+
+It is read from its end, and no further back than what is in view reaches. Entry: `view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, TypeVar, cast
+
+from treadle.journal.entries import Entry, Record, RunStarted, ToolLate
+from treadle.journal.load import load
+from treadle.journal.receipts import Cleared, Said, Summary, Withdrawn, folded
+from treadle.journal.run_state import RunState
+from treadle.journal.sessions import Sessions, spoken
+from treadle.journal.tables.database import Cursor
+from treadle.journal.tables.rows import bodies, bodies_of, entries_of, micros, records
+from treadle.messages.message import Message, decode_message
+
+T = TypeVar("T")
+
+_ENTRIES = """
+select kind, session_entries.run, body, runs.id, schema, finished, fork_of
+from session_entries left join runs on runs.num = session_entries.run where session_entries.session = ? and pos < ?
+"""
+_BASE = """
+select coalesce(max(pos), 0) from session_entries left join runs on runs.num = session_entries.run
+where session_entries.session = ? and pos < ? and (kind = 'cleared' or (fork_of is not null and finished is not null))
+"""
+
+_BEGAN = "select runs.num, schema from session_entries join runs on runs.num = session_entries.run where session_entries.session = ? and pos = ?"
+
+
+class View(NamedTuple):
+    messages: list[Message]
+    """Oldest first."""
+    late: Mapping[str, int]
+    """Run id -> sequence of the last late result that is in view, for runs that got any after their end."""
+
+
+class _Piece(NamedTuple):
+    """One entry of a session."""
+
+    said: Sequence[Said]
+    base: bool = False
+    """Nothing before it counts: it was cleared, or a fork brought another past."""
+    late: Mapping[str, int] = {}
+    """As in `View`, of this run."""
+
+    @property
+    def messages(self) -> list[Message]:
+        return [one for one in self.said if isinstance(one, Message)]
+
+
+def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> View:
+    """`before`: as the run at that place of it found it."""
+    end = 1 << 62 if before is None else before
+    pieces: list[_Piece] = []
+    needs = _Needs()
+    for piece in _pieces(db, session, end, sessions, "desc"):
+        pieces.append(piece)
+        if piece.base:
+            break
+        if needs.but_the_first(piece):
+            return _on(pieces, needs, db, session, end, sessions)
+    return _folded(reversed(pieces))
+
+
+def everything(db: Cursor, session: int, sessions: Sessions) -> list[Message]:
+    """Since it was cleared, or a fork brought another past."""
+    end = 1 << 62
+    base = cast("int", db.execute(_BASE, (session, end)).get)
+    return [message for piece in _pieces(db, session, end, sessions, "asc", start=base) for message in spoken(piece.said)]
+
+
+class _Needs:
+    """Ids of messages without which the newest receipt that let messages go cannot be followed, while pieces are read backwards."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+        """The first words of the conversation, which are pinned, and stand where the reading need not go."""
+        self._ids: set[str] = set()
+
+    def but_the_first(self, piece: _Piece) -> bool:
+        """Whether with this piece all are there but the first words."""
+        for receipt in reversed([one for one in piece.said if not isinstance(one, Message | Cleared)]):
+            if isinstance(receipt, Withdrawn):
+                self._ids = (self._ids - {receipt.message.id}) | {receipt.since}
+                continue
+            pinned = receipt.pinned if isinstance(receipt, Summary) else (receipt.pinned, *receipt.also)
+            if self.first is None and pinned:
+                self.first = pinned[0]
+            elif not (isinstance(receipt, Summary) and receipt.message.id in self._ids):
+                continue
+            self._ids |= {receipt.kept_from, *pinned}
+            if isinstance(receipt, Summary):
+                self._ids.discard(receipt.message.id)
+        if self.first is None:
+            return False
+        self._ids -= {message.id for message in piece.messages}
+        return self._ids <= {self.first}
+
+
+def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions) -> View:
+    """The pieces in hand, over the pinned message, which is the first of all."""
+    base = cast("int", db.execute(_BASE, (session, end)).get)
+    forward = _pieces(db, session, end, sessions, "asc", start=base)
+    first = next((piece.messages[0] for piece in forward if piece.messages), None)
+    if first is None or first.id != needs.first:  # others than those that the receipt was made for: all of them decide
+        return _folded(_pieces(db, session, end, sessions, "asc", start=base))
+    if any(message.id == first.id for piece in pieces for message in piece.messages):
+        return _folded(reversed(pieces))
+    return _folded([_Piece((first,)), *reversed(pieces)])
+
+
+def _folded(pieces: Iterable[_Piece]) -> View:
+    """A piece that is a base can only be the first."""
+    whole = [*pieces]
+    late = {run_id: seq for piece in whole for run_id, seq in piece.late.items()}
+    return View(folded((), (one for piece in whole for one in piece.said)), late)
+
+
+def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
+    """Without runs that are not finished."""
+    seen = _seen_by(db, session, end)
+    rows = db.stream(f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start))
+    for batch in _batches(rows, db.dialect.together):
+        known = bodies_of(db, [run for _, run, _, _, _, finished, fork_of in batch if finished is not None and fork_of is None]) if len(batch) > 1 else {}
+        for kind, run, body, run_id, schema, finished, fork_of in batch:
+            if kind == "cleared":
+                yield _Piece((), base=True)
+            elif kind == "message":
+                yield _Piece((decode_message(body),))
+            elif finished is not None:
+                entries = entries_of(known[run] if run in known else bodies(db, run), schema)
+                yield _of_run(run_id, [*seen.of(run_id, entries, finished)], finished, partial(records, db), sessions if fork_of is not None else None)
+
+
+def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
+    """One at first, then more and more: whoever reads backwards may soon have enough."""
+    size = 1
+    while batch := list(islice(rows, size)):
+        yield batch
+        size = min(size * 2, most)
+
+
+class _Seen(NamedTuple):
+    """Late results that a reader of the view knows, of those that came after the end of their run."""
+
+    late: Mapping[str, int] | None = None
+    """As in `View`. None: by `until_us`."""
+    until_us: int | None = None
+    """Those stamped up to then, in microseconds since 1970; None: all of them."""
+
+    def of(self, run_id: str, entries: Iterable[Entry], finished: int) -> Iterator[Entry]:
+        """The entries without late results that are not known. `finished`: sequence of the run's end."""
+        last = None if self.late is None else self.late.get(run_id, finished)
+        for seq, entry in enumerate(entries, 1):
+            if seq > finished and type(entry) is ToolLate:
+                if last is not None and seq > last:
+                    continue
+                if last is None and self.until_us is not None and micros(entry.at) > self.until_us:
+                    continue
+            yield entry
+
+
+def _seen_by(db: Cursor, session: int, end: int) -> _Seen:
+    """By the run at that place; all of them where no run is there."""
+    run = db.execute(_BEGAN, (session, end)).fetchone()
+    if run is None:
+        return _Seen()
+    num, schema = run
+    started = cast("RunStarted", entries_of(bodies(db, num, to=1), schema)[0])
+    return _Seen(started.late, micros(started.at))
+
+
+def _of_run(run_id: str, entries: Sequence[Entry], finished: int, read: Callable[[str], Sequence[Record]], sessions: Sessions | None) -> _Piece:
+    """`sessions`: of a run that was forked from another one, whose past counts with it."""
+    late = {run_id: len(entries)} if len(entries) > finished else {}
+    if sessions is not None:
+        known = [Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)]
+        state = load(run_id, lambda other: known if other == run_id else read(other), sessions)
+        return _Piece(state.history[:], base=True, late=late)
+    state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    return _Piece(state.said, late=late)

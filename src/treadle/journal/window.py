@@ -1,0 +1,97 @@
+"""What of a long conversation is in view of its next run: decided between runs only, at a closed turn, and written down.
+
+Making room inside a run, and summaries, are receipts.py's. Entry: `window`, `Window`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from treadle.messages.message import Message
+from treadle.types import Value
+
+MAX_SESSION_MESSAGES = 100
+"""Messages that a session keeps in view; above it, the view shrinks to half, so that it stays the same for many runs."""
+
+
+class Kept(NamedTuple):
+    """What stays of a list of messages: some at its front, one more in place of those that leave, and its end."""
+
+    front: Sequence[int]
+    """Rising, and all below `start`."""
+    start: int
+    added: Message | None = None
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        return [*(messages[i] for i in self.front), *(() if self.added is None else (self.added,)), *messages[self.start :]]
+
+    def moved(self, boundary: int) -> int:
+        """How many of those before the boundary there are now."""
+        if boundary < self.start:
+            return bisect_left(self.front, boundary)
+        return len(self.front) + (self.added is not None) + boundary - self.start
+
+
+class Window(Value, frozen=True, kw_only=True):
+    """The receipt: which messages stayed in view. What left it is stored all the same."""
+
+    pinned: str
+    """The id of the first message that makes sense by itself, which stays."""
+    also: tuple[str, ...] = ()
+    """Ids of others that stay: the summary of what had left before."""
+    kept_from: str
+    """The id of the oldest other message that stayed."""
+    dropped: int
+    """How many left."""
+    kind: Literal["window"] = msgspec.field(default_factory=lambda: "window")
+    """Always written; where it is missing, it is this."""
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """None: they are others than those it was made for, and all stay."""
+        return kept_of(messages, (self.pinned, *self.also), self.kept_from)
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        """What stayed of them."""
+        return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
+
+
+def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None) -> Kept | None:
+    """`pinned`: ids, of which the first must be there. None: these are other messages."""
+    start = next((i for i, message in enumerate(messages) if message.id == kept_from), None)
+    wanted = {*pinned}
+    front: list[int] = []
+    for i, message in enumerate(messages[:start]):
+        if message.id in wanted:
+            wanted.discard(message.id)
+            front.append(i)
+    return None if start is None or (pinned and pinned[0] in wanted) else Kept(front, start, added)
+
+
+def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Window | None:
+    """None: all of them stay. Only whole exchanges leave: what stays begins with words of a person."""
+    if len(messages) <= most:
+        return None
+    oldest = len(messages) - most // 2 + 1
+    start = next((i for i in range(oldest, len(messages)) if _is_asking(messages[i])), None)
+    if start is None:  # one long exchange at the end: it stays whole
+        start = next((i for i in range(oldest - 1, 1, -1) if _is_asking(messages[i])), None)
+    pinned = first_words(messages[:start])
+    if start is None or pinned is None:
+        return None
+    also = tuple(message.id for message in messages[:start] if message.is_summary and message is not pinned)
+    if start - 1 - len(also) < 1:
+        return None
+    return Window(pinned=pinned.id, also=also, kept_from=messages[start].id, dropped=start - 1 - len(also))
+
+
+def _is_asking(message: Message) -> bool:
+    return message.role == "user" and not message.is_summary
+
+
+def first_words(messages: Sequence[Message]) -> Message | None:
+    """The first message that makes sense by itself."""
+    return next((message for message in messages if message.role != "tool" and not message.tool_calls), None)

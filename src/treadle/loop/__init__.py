@@ -1,0 +1,17 @@
+"""The core loop: one run from its first request to its outcome. Start with loop.py.
+
+loop.py          `Run`: the turns of a run
+plan.py          `Plan` and `Ending`: the values on either side of the loop
+model_turn.py    the request and response of a turn
+calls.py         the tool calls of a response, with one result each
+toolbox.py       one call: validated, decided, executed, truncated
+recovery.py      open calls after a crash
+outcome.py       why a run ends or continues
+recorder.py      state, journal and subscribers, in that order
+approvals.py     asking people about held calls
+inbox.py         what the model reads between turns beside results
+late_results.py  results that arrive after their call was `unknown`
+session_past.py  the earlier messages of a session
+deadline.py      a deadline that pauses while people are asked
+auto_compact.py  making room before a request
+"""

@@ -1,0 +1,82 @@
+"""Asks whoever is there about the calls of a run that wait for a yes. Entry: `ask_people`.
+
+What may run unasked is the policy's; what becomes of an answer is recovery.py's, as of one that comes after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from treadle._internal.json_text import JsonText, encode_json
+from treadle.events.feed import Feed
+from treadle.journal.entries import ApprovalAsked
+from treadle.journal.projection import shown_arguments
+from treadle.journal.run_state import RunState
+from treadle.loop.plan import Plan
+from treadle.loop.recovery import Answers
+from treadle.messages.events import Warned
+from treadle.tools.approval import ApprovalRequest, Approve, Approver, Deny, Offer, Unanswered
+
+logger = logging.getLogger("treadle")
+
+Offers: TypeAlias = Callable[[str, JsonText], Offer]
+"""A tool and its arguments -> what a person may be offered beside a yes to this one call."""
+
+
+async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
+    """Call by call, in their order; None where nobody is there, or nobody has answered. Calls whose result comes from outside are not asked about."""
+    if plan.approver is None:
+        return None
+    approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
+    waiting = [asked for asked in state.asked.values() if not asked.deferred]
+    for number, asked in enumerate(waiting, 1):
+        match await _answer(plan.approver, _request(plan, asked, offers(asked.name, asked.arguments_json), number, len(waiting)), feed):
+            case Deny(reason=reason):
+                deny[asked.call_id] = reason
+            case Approve(arguments=changed):
+                approve.add(asked.call_id)
+                if changed is not None:
+                    arguments[asked.call_id] = _json(changed)
+            case None:
+                continue
+    return Answers(approve=frozenset(approve), deny=deny, arguments=arguments) if approve or deny else None
+
+
+def _json(arguments: Mapping[str, Any]) -> JsonText:
+    return encode_json(dict(arguments)).decode()
+
+
+def _request(plan: Plan, asked: ApprovalAsked, offer: Offer, number: int, of: int) -> ApprovalRequest:
+    return ApprovalRequest(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        parent_run_id=plan.parent_run_id,
+        agent=plan.agent,
+        call_id=asked.call_id,
+        name=asked.name,
+        arguments=shown_arguments(asked.arguments_json),
+        reason=asked.reason,
+        pattern=offer.pattern,
+        is_edit=offer.is_edit,
+        number=number,
+        of=of,
+    )
+
+
+async def _answer(approver: Approver, request: ApprovalRequest, feed: Feed) -> Approve | Deny | None:
+    """None where there was none that counts."""
+    try:
+        answer = cast("object", await approver(request))
+        if not isinstance(answer, Approve | Deny):
+            raise TypeError(f"the answer is a {type(answer).__name__}: give Approve() or Deny(reason)")
+        if isinstance(answer, Approve) and answer.arguments is not None:
+            _json(answer.arguments)
+        return answer
+    except Unanswered:
+        return None
+    except Exception as e:  # anybody's code: the call stays open, and nothing is lost
+        logger.exception("nobody could be asked about %s (call %s)", request.name, request.call_id)
+        feed.say(Warned, {"text": f"nobody could be asked about {request.name}: {type(e).__name__}: {e}", "call_id": request.call_id})
+        return None

@@ -1,0 +1,102 @@
+"""Keeps room for the next request of one run: asked before each turn, and where a provider says that there is none.
+
+What is done for it is compaction.py's. Entry: `RunRoom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from treadle._internal.clock import Clock
+from treadle._internal.json_text import decode_json, encode_json
+from treadle.context.compaction import Compactor, Summariser
+from treadle.events.tracing import Traced
+from treadle.journal.entries import Compaction
+from treadle.journal.journal import Append
+from treadle.journal.receipts import withdrawn
+from treadle.loop.plan import Plan
+from treadle.messages.size import text_bytes, tokens_in
+from treadle.models.model import ToolDefinition
+from treadle.models.retry import RetryPolicy
+from treadle.types import StopReason, now
+
+
+class RunRoom:
+    """Of one run."""
+
+    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
+        self._plan, self._state, self._append = plan, plan.state, append
+        self.tools = tools
+        """Offered with the next request."""
+        at = plan.settings.compact_at_tokens
+        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, append=append, retries=retries, clock=clock, traced=traced, at=at)
+        self._warned = False
+        self.warn: Callable[[str], None]
+        """Tells people."""
+        self.wanted = False
+        """Somebody asked for it, and no request has come since."""
+        self.was_short = False
+        """Room was made because the last response said that there was none."""
+
+    async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
+        """True where there is more of it now. `forced`: also where there seems to be some. `hold`: the entries ride with the next append.
+
+        False while a program at the provider waits for results: the messages that it began in must stay.
+        Only where every call has its result. Raises AgentError(context_overflow) where there is known to be none.
+        """
+        if self._state.results_only:
+            return False
+        plan, forced, self.wanted = self._plan, forced or self.wanted, False
+        if not self._compactor.is_needed(plan.max_tokens, forced=forced):
+            return False
+        await self._append()  # hooks and summaries may take their time, and what is known by now must not be lost meanwhile
+        if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(plan.hooked):
+            return False
+        try:
+            made = await self._compactor.make_room(plan.max_tokens, self._summarisers, forced=forced)
+            if made.entries:
+                await self._append(*made.entries, hold=hold)
+        finally:
+            self._compactor.give_back()
+        for entry in made.entries if plan.hooks.has("after_compaction") else ():
+            await plan.hooks.after_compaction(plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
+        if made.overflow is not None:
+            raise made.overflow
+        return made.less
+
+    async def overcome(self) -> bool:
+        """Whether a run whose last response found no room goes on, once, with less of its past."""
+        state = self._state
+        if self.was_short or state.last is not None or state.ledger.turns_spent:
+            return False
+        self.was_short = state.made_room or await self.make(forced=True)
+        return self.was_short
+
+    def withdraw(self) -> list[Compaction]:
+        """Take the newest exchange out of the session's view, where the provider refuses all that follows it."""
+        state = self._state
+        if self._plan.session_id is None or state.response is None or not state.response.withdraws:
+            return []
+        if (receipt := withdrawn(state.history, state.response.message.id)) is None:
+            return []
+        self.warn(f"the provider would refuse whatever follows its refusal, so {receipt.dropped} messages left the conversation; the journal keeps them")
+        return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
+
+    def answered(self, stop: StopReason) -> None:
+        """A response came."""
+        self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
+
+    def _fixed(self) -> int:
+        """Tokens of every request besides the history."""
+        system = sum(text_bytes(block.text) for block in self._plan.system)
+        return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
+
+    async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
+        """Those of the plan; why one of them is missed is told once in a run."""
+        async with aclosing(self._plan.summarisers()) as summarisers:
+            async for summariser in summarisers:
+                if summariser.missed and not self._warned:
+                    self._warned = True
+                    self.warn(summariser.missed)
+                yield summariser

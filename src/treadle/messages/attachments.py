@@ -1,0 +1,51 @@
+"""A file of a person's as a part of their prompt: an image or a PDF as it is, anything else as its text.
+
+Which files are meant is each front's. Entry: `attachment`.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from pathlib import Path
+
+from treadle._internal.held_files import read_checked
+from treadle.errors import AgentError
+from treadle.messages.message import MediaPart, Part, TextPart
+
+FILE_BYTES_MAX = 20 * 1024 * 1024
+
+
+def attachment(path: Path, *, named: str | None = None) -> Part:
+    """`named`: how an error calls it; None: by its path. Raises AgentError(invalid) for what is no file, too large, or no text."""
+    named = named or repr(str(path))
+    data, media = content(path, named), media_type(path)
+    if media is not None:
+        return MediaPart(media_type=media, data=base64.b64encode(data).decode(), name=path.name)
+    try:
+        return as_text(str(path), data.decode())
+    except UnicodeDecodeError as e:
+        raise AgentError("invalid", f"{named} is neither an image, a PDF nor UTF-8 text") from e
+
+
+def content(path: Path, named: str) -> bytes:
+    """Of a regular file. Raises AgentError(invalid)."""
+    try:
+        if not path.is_file():
+            raise AgentError("invalid", f"{named} is no file")
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise AgentError("invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
+        return read_checked(path)
+    except OSError as e:
+        raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
+
+
+def media_type(path: Path) -> str | None:
+    """By its name, of what models are given as it is; None: it is text, or nothing for them."""
+    guessed = mimetypes.guess_type(path.name)[0] or ""
+    return guessed if guessed.startswith("image/") or guessed == "application/pdf" else None
+
+
+def as_text(path: str, text: str, *, lines: str = "") -> TextPart:
+    """`lines`: which of them these are, like "10-20"; empty: all."""
+    return TextPart(text=f"<file path={path!r}{f' lines={lines!r}' if lines else ''}>\n{text}\n</file>")

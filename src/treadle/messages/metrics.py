@@ -1,0 +1,73 @@
+"""Figures of one run, and of the tree of runs below it. Entry: `RunMetrics`, `RunTotals`."""
+
+from __future__ import annotations
+
+from treadle._internal.units import count, money
+from treadle.types import Outcome, Usage, Value, usd
+
+
+class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """Sums over a run and every run that it started, directly or through others. Limits count these."""
+
+    runs: int = 1
+    """The run itself included."""
+    turns: int = 0
+    """Accepted responses."""
+    tool_calls: int = 0
+    """Calls that were executed, those that started runs included."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """US dollars, of the responses whose price was known; None if none was."""
+    unpriced: int = 0
+    """Uses of a model whose price was not known; `cost_usd` excludes them."""
+
+    def __add__(self, other: RunTotals) -> RunTotals:
+        return RunTotals(
+            runs=self.runs + other.runs,
+            turns=self.turns + other.turns,
+            tool_calls=self.tool_calls + other.tool_calls,
+            usage=self.usage + other.usage,
+            cost_usd=usd(self.cost_usd, other.cost_usd),
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+    def spent_of(self, outcome: Outcome) -> str:
+        """The figure that the limit behind `outcome` counts, in words: `$1.00 in 2 runs`. Empty for every other outcome."""
+        match outcome:
+            case Outcome.TURN_LIMIT:
+                spent = count(self.turns, "turn")
+            case Outcome.CALL_LIMIT:
+                spent = count(self.tool_calls, "tool call")
+            case Outcome.TOKEN_LIMIT:
+                spent = count(self.usage.total_tokens, "token")
+            case Outcome.COST_LIMIT:
+                spent = money(self.cost_usd if self.unpriced else self.cost_usd or 0.0, more=self.cost_usd is not None and self.unpriced > 0)
+            case _:
+                return ""
+        return spent if self.runs == 1 else f"{spent} in {count(self.runs, 'run')}"
+
+
+def totalled(total: RunTotals) -> str:
+    """`3 runs: 6 turns, 3 tool calls, 20 tokens, $20.00`."""
+    counts = [count(total.turns, "turn"), count(total.tool_calls, "tool call"), count(total.usage.total_tokens, "token")]
+    cost = [] if total.cost_usd is None else [money(total.cost_usd, more=total.unpriced > 0)]
+    return f"{count(total.runs, 'run')}: {', '.join([*counts, *cost])}"
+
+
+class RunMetrics(Value, frozen=True, kw_only=True):
+    """Turns, requests, calls, tokens, time and money of one run; `total` adds the runs that it started."""
+
+    turns: int = 0
+    """Accepted responses."""
+    invocations: int = 0
+    """Attempts that reached the provider."""
+    tool_calls: int = 0
+    """Calls that were executed."""
+    retries: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """US dollars, of the run's own responses whose price was known; None if none was. `total.cost_usd` is the whole bill."""
+    duration_s: float = 0.0
+    """Seconds during which the run was driven, its children included."""
+    total: RunTotals = RunTotals()
+    """This run and every run that it started, directly or through others: the figures that `Limits` count."""

@@ -1,0 +1,227 @@
+"""The events of a Messages stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
+Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the types of SDK 2.10 (2026-11).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+import msgspec
+
+from treadle.messages.response_details import CacheMiss
+from treadle.models.providers.decoding import as_object, json_object
+from treadle.models.providers.encoding import Fields
+
+
+class TextPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+    text: str
+
+
+class JsonPiece(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+    partial_json: str
+
+
+class ThinkingPiece(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
+    thinking: str
+
+
+class BlockPiece(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+    """One of the three kinds that come by the thousand."""
+
+    delta: TextPiece | JsonPiece | ThinkingPiece
+    index: int | None = None
+
+
+class OtherPiece(msgspec.Struct, gc=False):
+    """Any other delta."""
+
+    delta: Fields
+    index: int | None = None
+
+
+class BlockStart(msgspec.Struct, tag_field="type", tag="content_block_start"):
+    content_block: Fields
+    index: int | None = None
+
+
+class BlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
+    pass
+
+
+class OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class Pass(msgspec.Struct):
+    """Of `usage.iterations`: one sampling pass, or another model's work."""
+
+    type: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: Fields | None = None
+
+
+class MissReason(msgspec.Struct):
+    type: str = ""
+    cache_missed_input_tokens: int | None = None
+
+
+class Diagnostics(msgspec.Struct):
+    cache_miss_reason: MissReason | None = None
+
+
+class Counts(msgspec.Struct):
+    """Totals so far, where an event says them."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: OutputDetails | None = None
+    cache_creation: Fields | None = None
+    server_tool_use: Fields | None = None
+    speed: str | None = None
+    iterations: list[Pass] | None = None
+    """One for each pass of the provider over the conversation. The counts above are sums over those of the model that was asked.
+
+    Those of type `compaction` are billed beside them (types of the SDK 2.11, `BetaUsage.iterations`; "Compaction at a token threshold"; read 2026-11-22).
+    """
+
+
+class StopDetails(msgspec.Struct):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class Container(msgspec.Struct):
+    id: str
+
+
+class Ending(msgspec.Struct):
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
+    container: Container | None = None
+
+
+class MessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
+    delta: Ending
+    usage: Counts | None = None
+
+
+class WireMessage(Ending):
+    id: str = ""
+    model: str = ""
+    usage: Counts | None = None
+    content: list[Fields] = []
+    diagnostics: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
+    message: WireMessage
+
+
+class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
+    pass
+
+
+class Ping(msgspec.Struct, tag_field="type", tag="ping"):
+    pass
+
+
+class Failure(msgspec.Struct):
+    """An `error` event: its text."""
+
+    data: bytes
+
+
+class Unknown(msgspec.Struct):
+    """An event of a later version."""
+
+
+Event: TypeAlias = BlockPiece | OtherPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping | Failure | Unknown
+
+
+class _Envelope(msgspec.Struct):
+    type: str = ""
+    index: int | None = None
+    delta: Fields | None = None
+    content_block: Fields | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope, strict=False)
+_message = msgspec.json.Decoder(WireMessage, strict=False)
+_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
+
+
+decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+
+
+def decode_rare(data: bytes) -> Event:
+    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
+    try:
+        envelope = _envelope.decode(data)
+    except (ValueError, RecursionError):
+        if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
+            return Unknown()
+        envelope = _parsed(data)
+    match envelope:
+        case _Envelope(type="error"):
+            return Failure(data)
+        case _Envelope(type="content_block_delta", delta=dict() as delta):
+            return OtherPiece(delta, envelope.index)
+        case _Envelope(type="content_block_start", content_block=dict() as block):
+            return BlockStart(block, envelope.index)
+        case _Envelope(type="content_block_stop" | "message_start" | "message_delta" | "message_stop" | "content_block_delta" | "content_block_start"):
+            raise ValueError(f"a {envelope.type} event is not as it should be")
+        case _:
+            return Unknown()
+
+
+def _parsed(data: bytes) -> _Envelope:
+    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
+    document = json_object(data)
+    delta, block = document.get("delta"), document.get("content_block")
+    return _Envelope(
+        type=str(document.get("type")),
+        index=document.get("index"),
+        delta=None if delta is None else _fields(as_object(delta)),
+        content_block=None if block is None else _fields(as_object(block)),
+    )
+
+
+def decode_body(data: bytes) -> WireMessage | Failure:
+    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is no message."""
+    try:
+        message = _message.decode(data)
+    except (ValueError, RecursionError):
+        document = json_object(data)
+        blocks = msgspec.convert(document.pop("content", []), list[dict[str, Any]])
+        message = msgspec.convert(document, WireMessage, strict=False)
+        message.content = [_fields(block) for block in blocks]
+    if message.content or message.stop_reason is not None:
+        return message
+    if _envelope.decode(data).type == "error":
+        return Failure(data)
+    raise ValueError("it has neither content nor a stop reason")
+
+
+def cache_miss_of(message: WireMessage) -> CacheMiss | None:
+    """None where the provider names no reason, or none that can be read."""
+    try:
+        found = _diagnostics.decode(message.diagnostics)
+    except (ValueError, RecursionError):
+        return None
+    reason = None if found is None else found.cache_miss_reason
+    if reason is None or reason.type in ("", "unavailable", "previous_message_not_found"):
+        return None
+    return CacheMiss(reason=reason.type, tokens=reason.cache_missed_input_tokens)
+
+
+def _fields(document: dict[str, Any]) -> Fields:
+    return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in document.items()}

@@ -1,0 +1,289 @@
+"""One message as the Messages API wants it: parts to content blocks, encoded once.
+
+What stands around the messages is request.py's. Entry: `MessageEncoder`.
+Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no documents in assistant messages, citations only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
+from treadle.models.providers.anthropic.images import ImageLimits, Images
+from treadle.models.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
+
+Block: TypeAlias = dict[str, object]
+Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
+"""A block after its type."""
+
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
+_REASONING = frozenset({"thinking", "redacted_thinking"})
+ID_CHARS_MAX = 128
+
+
+class Sent(NamedTuple):
+    """What of a conversation is sent."""
+
+    thinking_since: float
+    """Seconds since 1970: thinking of messages up to then is not."""
+    abandoned: frozenset[str]
+    """Calls of the API's own that are not."""
+    images: Images
+
+
+class MessageEncoder:
+    """Encodes the messages of one history in order, and remembers where cache breakpoints may be put: positions in the joined bytes.
+
+    Models before Opus 4.8 refuse system messages, and Sonnet 5 ignores them (see `Abilities.system_messages`). The API takes one only after
+    the user's words, by itself, and only before an answer or at the end. So each is held back until the next message is known; where it may
+    not stand, the user says it.
+    """
+
+    __slots__ = ("_abilities", "_digest", "_held", "_length", "_role", "_sent", "asked", "end", "has_thinking", "images", "response_id", "wire")
+
+    def __init__(self, abilities: Abilities = UNKNOWN, head: bytes = b"", sent: Sent | None = None, wire: str = "") -> None:
+        """`head`: the system prompt and the tools."""
+        self.wire = wire
+        """Under which the history keeps the bytes."""
+        self._sent = sent or Sent(0, frozenset(), Images(ImageLimits.of(abilities, is_vendor=True)))
+        self.images = self._sent.images
+        self.end = 0
+        """Where the last block of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
+        self.asked = 0
+        """The same at the time of the request that the newest assistant message answers."""
+        self._abilities = abilities
+        self._length = 0
+        self._role = ""
+        """Of the last message that was encoded."""
+        self._held: list[Typed] = []
+        """Blocks of a system message that may stand where it is, if an answer comes next."""
+        self.has_thinking = False
+        self.response_id = ""
+        """The provider's id of the newest answer."""
+        self._digest = blake2b(head, digest_size=8) if abilities.preserved_thinking else None
+        """Of all that a later answer's thinking depends on: everything sent so far but for thinking."""
+
+    @property
+    def prefix(self) -> str:
+        """The digest of what an answer that came now would depend on; "" where the model does not check that."""
+        if self._digest is None:
+            return ""
+        digest = self._digest.copy()
+        digest.update(self.tail()[1:])
+        return digest.hexdigest()
+
+    def encode(self, message: Message, settled: bool) -> bytes:
+        """b"" where nothing of the message is sent, or not yet."""
+        without_thinking = (settled and not self._abilities.earlier_thinking) or self._is_out_of_place(message)
+        message = self.images.fit(shown(message, self._abilities)) if message.role != "assistant" else _without(message, self._sent.abandoned)
+        blocks = _sent(_blocks(message, without_thinking))
+        if not blocks:
+            return b""
+        role = "user" if message.role == "tool" else message.role
+        if role == "system":
+            if self._role == "user" and self._abilities.system_messages:
+                self._held += blocks
+                return b""
+            role = "user"
+        if role == "assistant":
+            self.asked, self.response_id = self.end, message.response_id
+        before = self._add(self._held, "system" if role == "assistant" else "user") if self._held else b""
+        self._held = []
+        encoded = self._add(blocks, role)
+        return before + b"," + encoded if before else encoded
+
+    def _add(self, blocks: list[Typed], role: str) -> bytes:
+        encoded = dumped({"role": role, "content": [block for _, block in blocks]})
+        if self._digest is not None:
+            lasting = [block for kind, block in blocks if kind not in _REASONING]
+            self._digest.update(encoded if len(lasting) == len(blocks) else dumped({"role": role, "content": lasting}))
+        self.has_thinking = self.has_thinking or any(kind in _REASONING for kind, _ in blocks)
+        self._role = role
+        self._length += len(encoded) + (self._length > 0)
+        self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
+        return encoded
+
+    def _is_out_of_place(self, message: Message) -> bool:
+        """Whether the API would refuse its thinking: something before it is not what it was when the answer came."""
+        if message.role != "assistant":
+            return False
+        if self._sent.thinking_since and message.created_at.timestamp() <= self._sent.thinking_since:
+            return True
+        if self._digest is None:
+            return False
+        told = next((own[PREFIX] for part in message.parts if isinstance(part, ReasoningPart) and PREFIX in (own := own_fields(part, PROVIDER))), None)
+        return told is not None and bytes(told).strip(b'"').decode() != self.prefix
+
+    def tail(self) -> bytes:
+        """What the messages of a request end with that is held back."""
+        return b"," + dumped({"role": "system", "content": [block for _, block in self._held]}) if self._held else b""
+
+
+def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[str]:
+    """Ids of the API's own calls that can have no result any more: the API refuses a history in which a person speaks before the result.
+
+    Without a container, programs whose calls wait for results cannot go on either.
+    """
+    waiting, programs, gone = set[str](), set[str](), set[str]()
+    for message in messages:
+        if message.role == "user":
+            gone |= waiting
+            waiting.clear()
+        for part in message.parts if message.role == "assistant" else ():
+            if isinstance(part, ToolCall):
+                programs |= {*filter(None, [program_of(own_fields(part, PROVIDER))])}
+            elif isinstance(part, ProviderPart) and part.provider == PROVIDER:
+                block = _head_of(part)
+                waiting.discard(block.tool_use_id)
+                if block.id and block.type.endswith("_tool_use"):
+                    waiting.add(block.id)
+    return frozenset(gone if has_container else gone | (waiting & programs))
+
+
+def _without(message: Message, gone: frozenset[str]) -> Message:
+    """The message without these calls of the API's own. What their programs called becomes a call of the model."""
+    if not gone:
+        return message
+    parts = [part for part in message.parts if not (isinstance(part, ProviderPart) and part.provider == PROVIDER and _head_of(part).id in gone)]
+    for i, part in enumerate(parts):
+        if isinstance(part, ToolCall) and program_of(own_fields(part, PROVIDER)) in gone:
+            parts[i] = msgspec.structs.replace(part, provider=None, provider_data=None)
+    return message.with_parts(parts)
+
+
+def _blocks(message: Message, settled: bool) -> list[Typed]:
+    match message.role:
+        case "assistant":
+            return [typed for part in message.parts if (typed := _assistant_block(part, settled)) is not None]
+        case "system":
+            return [_text(part) for part in message.parts if isinstance(part, TextPart) and part.text]
+        case "user" | "tool":
+            return [block for part in message.parts for block in _user_blocks(part)]
+
+
+def _sent(blocks: list[Typed]) -> list[Typed]:
+    """Those that the API takes: none where they are blank, and no reasoning at their end, cut there, or with nothing else to say."""
+    blocks = _without_blanks(blocks)
+    while blocks and blocks[-1][0] in _REASONING:
+        blocks.pop()
+    return blocks
+
+
+def _without_blanks(blocks: list[Typed]) -> list[Typed]:
+    """The API refuses a message all of whose text is white space (but takes such text beside other)."""
+    for kind, block in blocks:
+        if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
+            return blocks
+    return [typed for typed in blocks if typed[0] != "text"]
+
+
+# ---------------------------------------------------------------- assistant
+
+
+def _assistant_block(part: Part, settled: bool) -> Typed | None:
+    match part:
+        case TextPart():
+            return ("text", {"type": "text", "text": part.text, **own_fields(part, PROVIDER)}) if part.text else None
+        case ToolCall():
+            return "tool_use", {
+                "type": "tool_use",
+                "id": identifier(part.id, longest=ID_CHARS_MAX),
+                "name": identifier(part.name, longest=ID_CHARS_MAX),
+                "input": raw(arguments_of(part.arguments_json)),
+                **own_fields(part, PROVIDER),
+            }
+        case ReasoningPart():
+            given = {} if settled else own_fields(part, PROVIDER)
+            given.pop(PREFIX, None)
+            return ("thinking", {"type": "thinking", "thinking": part.text, **given}) if "signature" in given else None
+        case ProviderPart(provider="anthropic"):
+            kind = _head_of(part).type
+            return None if settled and kind in _REASONING else (kind, raw(part.data))
+        case MediaPart():
+            return "text", {"type": "text", "text": described(part)}
+        case _:
+            return None
+
+
+def _text(part: TextPart) -> Typed:
+    return "text", {"type": "text", "text": part.text}
+
+
+class _Head(msgspec.Struct):
+    """Of a block that goes back as it came."""
+
+    type: str = ""
+    id: str = ""
+    tool_use_id: str = ""
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def _head_of(part: ProviderPart) -> _Head:
+    try:
+        return _head.decode(part.data)
+    except (ValueError, RecursionError):
+        return _Head()
+
+
+# ---------------------------------------------------------------- user
+
+
+def _user_blocks(part: Part) -> Iterator[Typed]:
+    match part:
+        case ToolResult():
+            yield "tool_result", _tool_result(part)
+        case TextPart() if part.text:
+            yield _text(part)
+        case MediaPart():
+            yield "image", _media(part)
+        case _:
+            pass
+
+
+def _tool_result(part: ToolResult) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": identifier(part.call_id, longest=ID_CHARS_MAX)}
+    if isinstance(part.content, str):
+        content = part.content if part.content.strip() else ""
+    else:
+        content = [inner for _, inner in _without_blanks([typed for p in part.content for typed in _user_blocks(p)])]
+    if not content and part.is_error:
+        content = "It failed without saying why."  # the API refuses an error without content
+    if content:
+        block["content"] = content
+    if part.is_error:
+        block["is_error"] = True
+    return block
+
+
+def sends(part: MediaPart) -> bool:
+    """True if the API takes this part in a user message."""
+    return _media(part)["type"] != "text"
+
+
+def _media(part: MediaPart) -> Block:
+    source: Block | None = None
+    title: Block = {"title": part.name} if part.name else {}
+    if part.media_type in _IMAGES:
+        source, title = _source(part), {}
+    elif part.media_type == "application/pdf":
+        source = _source(part)
+    elif (text := text_in(part)) is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    if source is None:
+        return {"type": "text", "text": described(part)}
+    return {"type": "image" if part.media_type in _IMAGES else "document", "source": source, **title}
+
+
+def _source(part: MediaPart) -> Block:
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": part.media_type, "data": part.data or ""}

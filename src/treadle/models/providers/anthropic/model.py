@@ -1,0 +1,194 @@
+"""Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its answer comes back as deltas.
+
+What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
+network in http.py and sdk.py. No retries and no state between calls. Entry: `AnthropicModel`, `connect`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle.config.endpoint import Endpoint
+from treadle.errors import AgentError
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Delta, ModelRequest, Notice
+from treadle.models.providers.anthropic.request import SINCE, Encoded, RequestEncoder
+from treadle.models.providers.anthropic.schemas import fitted
+from treadle.models.providers.anthropic.stream import MessagesDecoder
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.exchange import asked_once, exchanged
+from treadle.models.providers.http import TIMEOUT_S, HttpConnection
+from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.refusals import Refusals
+from treadle.models.providers.structured import structured
+from treadle.types import Settings
+
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2026-10-21"
+TOKEN_BETA = "oauth-2025-04-20"
+
+_NOT_ITS_OWN = re.compile(r"in `?(?:redacted_)?thinking`? block")
+"""How the API refuses thinking: what stands before it has changed, or another server has signed it."""
+_REFUSES = frozenset({"temperature"})
+_KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
+_TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
+_CLIENT_FROM = "the credentials of the client"
+
+
+def connect(
+    *,
+    api_key: str | None = None,
+    auth_token: str | None = None,
+    base_url: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    headers: Mapping[str, str] | None = None,
+) -> HttpConnection:
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+
+    A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a key with this API version (2.10,
+    measured), so its gateways take it too, and two headers for one key would only differ on old ones. `x-api-key` is not sent.
+    `headers` (a gateway's) go over ours. A token for Anthropic's own host also needs a beta header; a gateway is spared it, since it may not know it.
+
+    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    """
+    who = Identity.of("Anthropic", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    ours = {**JSON_HEADERS, "anthropic-version": API_VERSION, **who.bearer}
+    if not who.is_key and base_url in (None, BASE_URL, BASE_URL + "/"):
+        ours["anthropic-beta"] = TOKEN_BETA
+    return HttpConnection(base_url or BASE_URL, {**ours, **in_lower_case(headers)}, timeout_s)
+
+
+def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
+    return AnthropicModel(
+        model_id,
+        connection=connection,
+        preamble=endpoint.preamble if endpoint.auth_token is not None else "",
+        name=f"{endpoint.name}:{model_id}",
+        abilities=abilities,
+        own_host=endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname,
+        credential=endpoint.credential,
+    )
+
+
+class AnthropicModel:
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+
+    `settings.extra` goes into the body, with three words of its own: `betas` (a list) becomes the `anthropic-beta` header; `tools` are
+    merged by name into the request's (a server's tools follow); objects, such as `thinking`, are merged with ours.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        connection: Connection,
+        preamble: str = "",
+        name: str | None = None,
+        abilities: Abilities = UNKNOWN,
+        own_host: bool = False,
+        credential: str = "",
+    ) -> None:
+        """`preamble` is the first system block, which only those want who identify themselves with a token.
+
+        `own_host`: Anthropic itself answers, whatever the address of the connection: it takes more images, and says why its cache was missed.
+
+        `credential` says where the key or the token came from, for the message of an auth error.
+        """
+        self.abilities = abilities
+        self._name = name or f"anthropic:{model_id}"
+        self._connection = connection
+        is_vendor = own_host or connection.base_url.startswith(BASE_URL)
+        self._encoder = RequestEncoder(model_id, preamble, abilities, is_vendor=is_vendor)
+        self._refusals = Refusals(credential or _KEY_FROM, request_id="request-id")
+
+    @classmethod
+    def from_client(cls, client: object, model_id: str) -> Self:
+        """Over an async client of the official `anthropic` SDK 2.x; the caller closes it.
+
+        Raises AgentError(invalid) where the SDK is missing, or the client is of another kind.
+        """
+        from treadle.models.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
+
+        return cls(model_id, connection=SdkConnection(client), credential=_CLIENT_FROM)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        """The API answers 400 to a temperature since version 2026-10-21, for any model."""
+        return self.abilities.refused() | _REFUSES
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model does not take them as they are."""
+        return self._encoder.notes(settings)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        schema, abilities = request.settings.output_schema, self.abilities
+        if schema is not None and abilities.structured_output in (None, "native") and fitted(schema) is None:
+            abilities = msgspec.structs.replace(abilities, structured_output="tool")
+        return structured(self._stream, request, abilities)
+
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        encoded = self._encoder.encode(request)
+        asked = self._asked(encoded)
+        asked = self._without_thinking_if_refused(request, asked) if encoded.has_thinking else asked
+        return _noted(encoded.notes, asked) if encoded.notes else asked
+
+    async def _without_thinking_if_refused(self, request: ModelRequest, asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+        """The deltas of `asked`. Where the API takes earlier thinking for another conversation's, ask once more without it, and leave it out from then on."""
+        has_begun = False
+        try:
+            async with aclosing(asked):
+                async for delta in asked:
+                    has_begun = True
+                    yield delta
+            return
+        except AgentError as e:
+            if has_begun or not _NOT_ITS_OWN.search(e.message):
+                raise
+        yield Notice("the provider takes the model's earlier thinking for that of another conversation: it is left out from here on")
+        since = {SINCE: request.messages[-1].created_at.timestamp()}
+        settings = msgspec.structs.replace(request.settings, extra={**(request.settings.extra or {}), **since})
+        again = self._asked(self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since)
+        async with aclosing(again):
+            async for delta in again:
+                yield delta
+
+    def _asked(self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None) -> AsyncGenerator[Delta, None]:
+        decoder = MessagesDecoder(self._refusals.in_stream, encoded.prefix, wanted_back)
+        return exchanged(self._connection, "/v1/messages", encoded.body, encoded.headers, decoder=decoder, refusals=self._refusals)
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Input tokens of the request, as the provider counts them. Raises AgentError."""
+        body, headers = self._encoder.encode_count(request)
+        path = "/v1/messages/count_tokens"
+        return (await asked_once(self._connection, path, body, headers=headers, refusals=self._refusals, kind=_Count)).input_tokens
+
+    async def aclose(self) -> None:
+        """Closes its connection, which other models may share; a client of the SDK stays open."""
+        await self._connection.aclose()
+
+
+async def _noted(notes: Sequence[str], asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    for note in notes:
+        yield Notice(note)
+    async with aclosing(asked):
+        async for delta in asked:
+            yield delta
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int

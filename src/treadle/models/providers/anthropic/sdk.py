@@ -1,0 +1,202 @@
+"""The official `anthropic` SDK 2.x as a connection: its client brings credentials, profiles and clouds, and we bring the wire.
+
+Its typed layer is gone round, its retries are off, its redirects too. An extra; imported with the first client. Entry: `SdkConnection`.
+Source: the SDK's 2.10 code, and its errors as measured in November 2026.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+
+import anyio
+
+from treadle._internal.json_text import encode_json
+from treadle.errors import AgentError
+from treadle.models.providers.connection import Silence
+from treadle.models.providers.http import TIMEOUT_S
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+_T = TypeVar("_T")
+
+INSTALL = "pip install 'treadle[anthropic]'"
+GRACE_S = 0.25
+"""How long an answer that has said all may take to end, and a connection to close."""
+
+
+class _Client(Protocol):
+    """What we use of a client."""
+
+    base_url: httpx2.URL
+
+    def with_options(self, *, max_retries: int) -> _Client: ...
+
+    async def post(self, path: str, **how: object) -> Any: ...
+
+    async def get(self, path: str, **how: object) -> Any: ...
+
+
+class SdkConnection:
+    """Over `AsyncAnthropic` and its kind, whose own HTTP client carries our bytes, or Bedrock's and Vertex's clients, which read events their own way."""
+
+    def __init__(self, client: object, timeout_s: float = TIMEOUT_S) -> None:
+        """`timeout_s` comes beside the client's own. Raises AgentError(invalid) where the SDK is missing, or the client is not one of its async ones."""
+        try:
+            import anthropic  # noqa: PLC0415  1.3 s and 76 MB, and an extra
+        except ImportError as e:
+            raise AgentError("invalid", f"this needs the anthropic SDK: {INSTALL}") from e
+        if not inspect.iscoroutinefunction(getattr(client, "post", None)) or not hasattr(client, "with_options"):
+            raise AgentError("invalid", f"{type(client).__name__} is no async client of the anthropic SDK: give an AsyncAnthropic, or one of its kind")
+        self.client = cast("_Client", client).with_options(max_retries=0)
+        self.takes_bytes = isinstance(client, anthropic.AsyncAnthropic)
+        self.timeout_s = timeout_s
+
+    @property
+    def base_url(self) -> str:
+        return str(self.client.base_url)
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> _Exchange:
+        return _Exchange(self, path, body, headers)
+
+    def get(self, path: str, headers: Mapping[str, str]) -> _Exchange:
+        return _Exchange(self, path, None, headers)
+
+    async def aclose(self) -> None:
+        """Nothing: the client belongs to whoever made it."""
+
+
+class _Exchange:
+    """Both the context of `Connection.post` or `get` and the Reply that it gives."""
+
+    def __init__(self, connection: SdkConnection, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._host = connection.client.base_url.host
+        self._path = path
+        self._body = body
+        self._headers = headers
+        self._silence = Silence(connection.timeout_s, anyio.current_time)
+        self._response: httpx2.Response
+        self._pieces: AsyncGenerator[bytes, None]
+        self._reframed = False
+        """The body that comes is not in the form that the response's headers tell of."""
+
+    async def __aenter__(self) -> Self:
+        import anthropic  # noqa: PLC0415  it is imported already
+
+        try:
+            self._response, self._pieces = await self._in_time(self._ask())
+        except anthropic.APIStatusError as error:
+            # Raised for what is an answer like any other here; the SDK has read it to its end.
+            self._response, self._pieces = error.response, _single(error.response.content)
+        return self
+
+    async def _ask(self) -> tuple[httpx2.Response, AsyncGenerator[bytes, None]]:
+        import anthropic  # noqa: PLC0415  see above
+        import httpx2  # noqa: PLC0415  comes with it
+
+        options = {"headers": {"content-type": "application/json", **self._headers}, "follow_redirects": False}
+        client, streaming = self._connection.client, {"stream": True, "stream_cls": anthropic.AsyncStream[object], "options": options}
+        if self._body is None:
+            response = await client.get(self._path, cast_to=httpx2.Response, **streaming)
+            return response, response.aiter_bytes()
+        post = client.post
+        if self._connection.takes_bytes:
+            response = await post(self._path, content=self._body, cast_to=httpx2.Response, **streaming)
+            return response, response.aiter_bytes()
+        fields: dict[str, object] = json.loads(self._body)
+        if not fields.get("stream"):
+            response = await post(self._path, body=fields, cast_to=httpx2.Response, **streaming)
+            return response, response.aiter_bytes()
+        self._reframed = True
+        stream = await post(self._path, body=fields, cast_to=object, **streaming)
+        return stream.response, _as_server_sent(stream)
+
+    async def _in_time(self, work: Awaitable[_T]) -> _T:
+        import anthropic  # noqa: PLC0415  see above
+        import httpx2  # noqa: PLC0415  comes with it
+
+        self._silence.begin()
+        try:
+            with anyio.move_on_after(self._silence.left_s()):
+                return await work
+        except anthropic.APIStatusError:
+            raise
+        except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, TypeError, ValueError, RuntimeError) as error:
+            raise _translated(error, self._host) from error
+        finally:
+            self._silence.pause()
+        raise AgentError("timeout", f"{self._host} said nothing for {self._silence.limit_s:g} s")
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    def header(self, name: str) -> str | None:
+        if name == "content-type" and self._reframed and self.status == 200:
+            return "text/event-stream"
+        return self._response.headers.get(name)
+
+    async def read(self) -> bytes:
+        return await self._in_time(anext(self._pieces, b""))
+
+    def heard(self) -> None:
+        self._silence.broken()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        import httpx2  # noqa: PLC0415  it is imported already
+
+        try:
+            with anyio.move_on_after(GRACE_S), suppress(httpx2.HTTPError, httpx2.StreamError, OSError):
+                while error is None and await anext(self._pieces, b""):  # only after its end can the connection carry the next request
+                    pass
+        finally:
+            with anyio.move_on_after(GRACE_S, shield=True), suppress(httpx2.HTTPError, OSError):
+                await self._pieces.aclose()
+                await self._response.aclose()
+
+
+async def _single(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+async def _as_server_sent(stream: anthropic.AsyncStream[object]) -> AsyncGenerator[bytes, None]:
+    """Events that the SDK has taken out of a cloud's own framing, in the framing that we read."""
+    import anthropic  # noqa: PLC0415  it is imported already
+
+    try:
+        async for event in stream:
+            yield b"data: " + encode_json(event) + b"\n\n"
+    except anthropic.APIStatusError as error:  # what an `error` event becomes
+        yield b"data: " + encode_json(error.body) + b"\n\n"
+
+
+def _translated(error: Exception, host: str) -> AgentError:
+    """The SDK's and its HTTP library's errors; a disconnection in mid-answer comes as the library's own."""
+    import anthropic  # noqa: PLC0415  it is imported already
+    import httpx2  # noqa: PLC0415  comes with it
+
+    cause = error.__cause__ or error
+    match error:
+        case anthropic.APITimeoutError() | httpx2.TimeoutException():
+            return AgentError("timeout", f"no answer from {host} within the time that the client allows")
+        case anthropic.APIConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(cause):
+            return AgentError("invalid", f"the certificate of {host} is not trusted. For a private authority, set SSL_CERT_FILE to its certificate")
+        case anthropic.APIConnectionError() if isinstance(cause, httpx2.ConnectError):
+            return AgentError("network", f"cannot connect to {host}: {cause}")
+        case anthropic.APIConnectionError():
+            return AgentError("network", f"{host} closed the connection before it answered ({type(cause).__name__})")
+        case anthropic.APIResponseValidationError() | httpx2.HTTPError() | httpx2.StreamError() | OSError():
+            return AgentError("network", f"the connection to {host} was lost in the middle of the answer ({type(error).__name__})")
+        case json.JSONDecodeError():
+            return AgentError("network", f"{host} sent an event that is no JSON")
+        case anthropic.AnthropicError() | TypeError():  # a TypeError says that there is nothing to identify with
+            return AgentError("auth", f"the SDK's client cannot identify itself to {host}: {error}")
+        case _:
+            return AgentError("invalid", f"the SDK's client cannot send to {host}: {error}")

@@ -1,0 +1,230 @@
+"""What the events of a Messages stream mean: deltas. Pure: bytes in, deltas out.
+
+Reading them off the network is exchange.py's; the request is request.py's. Entry: `MessagesDecoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+import msgspec
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.messages.response_details import ResponseDetails, tier_of
+from treadle.models.model import Delta, Notice, ResponseEnd, Restart
+from treadle.models.providers.anthropic.blocks import Block, open_block, program_of
+from treadle.models.providers.anthropic.events import (
+    BlockPiece,
+    BlockStart,
+    BlockStop,
+    Counts,
+    Event,
+    Failure,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    OtherPiece,
+    Ping,
+    Unknown,
+    WireMessage,
+    cache_miss_of,
+    decode_body,
+    decode_event,
+    decode_rare,
+)
+from treadle.models.providers.decoding import Decoder, count_in, text_of, tokens, verbatim
+from treadle.models.providers.encoding import Fields
+from treadle.types import StopReason, Usage
+
+_STOPS = {
+    "end_turn": StopReason.COMPLETE,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.PAUSE,  # with pause_after_compaction, beta: the conversation goes back as it is
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+}
+
+
+_PASSES = frozenset({"message", "fallback_message"})
+"""Passes over the whole conversation; the second kind by another model in place of the one that was asked."""
+
+
+class MessagesDecoder(Decoder):
+    __slots__ = ("_block", "_index", "_message", "_prefix", "_program_waits", "_wanted_back")
+
+    def __init__(self, reported: Callable[[bytes], AgentError], prefix: str = "", wanted_back: Mapping[str, object] | None = None) -> None:
+        """`prefix`: the digest of all that stands before the answer. `wanted_back`: what the next request is to have in `settings.extra`."""
+        super().__init__(reported)
+        self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
+        self._block: Block | None = None
+        self._index: int | None = None
+        self._message: WireMessage | None = None
+        """What is known of the message so far, its blocks aside."""
+        self._program_waits = False
+        """True once a call has come that a program made, which the API runs."""
+
+    @override
+    def take_body(self, body: bytes) -> list[Delta]:
+        deltas = list[Delta]()
+        if (message := self._read(decode_body, body, "the answer")) is None:
+            return deltas
+        if isinstance(message, Failure):
+            self.failure = self._reported(message.data)
+            return deltas
+        self._start_message(message, deltas)
+        self._stop_message(message, deltas)
+        return deltas
+
+    # ------------------------------------------------------------ events
+
+    @override
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas = list[Delta]()
+        heard = False
+        for _, data in events:
+            if self.end is not None or self.failure is not None:
+                break
+            try:
+                event = decode_event(data)
+            except (ValueError, RecursionError):
+                if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
+                    break
+            if type(event) is BlockPiece and event.index == self._index and self._block is not None:
+                heard = True
+                self._block.add(event.delta, deltas)
+            elif type(event) is not Ping:
+                heard = True
+                self._take_event(event, deltas)
+        self.heard = heard
+        return deltas
+
+    def _take_event(self, event: Event, deltas: list[Delta]) -> None:
+        match event:
+            case BlockStart():
+                self._open_block(event.content_block, deltas)
+                self._index = event.index
+            case BlockStop():
+                self._close_block(deltas)
+            case MessageDelta():
+                self._change_message(event)
+            case MessageStart():
+                self._start_message(event.message, deltas)
+            case MessageStop():
+                if self._message is None:
+                    self._break("the stream mixes up its events: it ends an answer that it has not begun")
+                else:
+                    self._stop_message(self._message, deltas)
+            case BlockPiece():
+                if (block := self._block_for(event)) is not None:
+                    block.add(event.delta, deltas)
+            case OtherPiece():
+                if (block := self._block_for(event)) is not None:
+                    block.add_other(event.delta, deltas)
+            case Failure():
+                self.failure = self._reported(event.data)
+            case Ping() | Unknown():
+                pass
+            case _:
+                assert_never(event)
+
+    def _block_for(self, event: BlockPiece | OtherPiece) -> Block | None:
+        """The open block, if the piece is meant for it: pieces of two calls taken for one would be a call that nobody made."""
+        if self._block is not None and (event.index == self._index or event.index is None or self._index is None):
+            return self._block
+        if isinstance(event, OtherPiece) and event.delta.keys() <= {"type", "signature"} and not text_of(event.delta, "signature"):
+            return None  # llama.cpp signs its thinking with nothing, and only after what follows has begun
+        self._break("the stream mixes up its blocks: a piece came for one that is not open")
+        return None
+
+    # ------------------------------------------------------------ what they change
+
+    def _start_message(self, message: WireMessage, deltas: list[Delta]) -> None:
+        if self._message is not None:
+            deltas.append(Restart())
+        self._message = message
+        self._block, self._index, self._program_waits = None, None, False
+        for fields in message.content:  # all of it where the answer is one document; calls of a program that the server runs
+            self._open_block(fields, deltas)
+        self._close_block(deltas)
+
+    def _change_message(self, event: MessageDelta) -> None:
+        if (message := self._message) is None:
+            message = self._message = WireMessage()
+        _overwrite(message, event.delta)
+        if message.usage is None:
+            message.usage = event.usage
+        elif event.usage is not None:
+            _overwrite(message.usage, event.usage)
+
+    def _open_block(self, fields: Fields, deltas: list[Delta]) -> None:
+        self._close_block(deltas)
+        self._program_waits |= program_of(fields) is not None
+        self._block = open_block(fields, deltas, self._prefix)
+
+    def _close_block(self, deltas: list[Delta]) -> None:
+        if self._block is not None:
+            self._block.close(deltas)
+            self._block = None
+
+    def _stop_message(self, message: WireMessage, deltas: list[Delta]) -> None:
+        self._close_block(deltas)
+        raw, details = message.stop_reason or "", message.stop_details
+        stop = _STOPS.get(raw, StopReason.COMPLETE)
+        if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
+            deltas.append(Notice(f"the provider refused to go on: {': '.join(words)}"))
+        back = {**self._wanted_back, **({"container": {"id": message.container.id}} if message.container else {})}
+        wanted_back = verbatim(back) if back else None
+        counts = message.usage or Counts()
+        self.end = ResponseEnd(
+            stop_reason=stop,
+            usage=_usage(counts),
+            raw_stop_reason=raw,
+            id=message.id,
+            model=message.model,
+            provider_data=wanted_back,
+            context_tokens=_context_tokens(counts),
+            results_only=self._program_waits,
+            withdraws=stop is StopReason.REFUSAL,
+            details=_details(message, counts),
+        )
+
+
+def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
+    """Totals and outcomes are said again as they change; what an event leaves out stays as it was."""
+    for name in said.__struct_fields__:
+        if (value := getattr(said, name)) is not None:
+            setattr(known, name, value)
+
+
+def _context_tokens(counts: Counts) -> int | None:
+    """Size of the conversation: of the last pass of the model itself, where there were several."""
+    last = next((one for one in reversed(counts.iterations or ()) if one.type in _PASSES), None)
+    if last is not None:
+        said = (last.input_tokens, last.output_tokens, last.cache_read_input_tokens, last.cache_creation_input_tokens)
+        return sum(map(tokens, said))
+    return 0 if any(bytes(count) not in (b"0", b"null") for count in (counts.server_tool_use or {}).values()) else None
+
+
+def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
+    miss, tier = cache_miss_of(message), tier_of(counts.speed)
+    return ResponseDetails(cache_miss=miss, service_tier=tier) if miss is not None or tier is not None else None
+
+
+def _usage(counts: Counts) -> Usage:
+    """What is billed: the totals, and what the provider spent on summaries, which the totals leave out."""
+    details = counts.output_tokens_details
+    summaries = [one for one in counts.iterations or () if one.type == "compaction"]
+    return Usage(
+        input_tokens=tokens(counts.input_tokens) + sum(tokens(one.input_tokens) for one in summaries),
+        output_tokens=tokens(counts.output_tokens) + sum(tokens(one.output_tokens) for one in summaries),
+        cache_read_tokens=tokens(counts.cache_read_input_tokens) + sum(tokens(one.cache_read_input_tokens) for one in summaries),
+        cache_write_tokens=tokens(counts.cache_creation_input_tokens) + sum(tokens(one.cache_creation_input_tokens) for one in summaries),
+        reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
+        cache_write_1h_tokens=sum(count_in(one.cache_creation, "ephemeral_1h_input_tokens") for one in (counts, *summaries)),
+        web_searches=count_in(counts.server_tool_use, "web_search_requests"),
+    )

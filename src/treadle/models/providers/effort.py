@@ -1,0 +1,72 @@
+"""Thinking, effort and temperature as one GPT model takes them, over either of OpenAI's wires. Entry: `fit`.
+
+Source: developers.openai.com, "Deployment checklist", "Reasoning models", and the models' pages; read 2026-11-22.
+Which model takes what is in known_models.json.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from treadle.messages.model_profile import Abilities
+from treadle.models.providers.encoding import effort_for
+from treadle.types import Settings
+
+_ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
+"""Ids of models whose thinking cannot be turned off, also of those that no list names."""
+OFF = "none"
+
+
+class Fit(NamedTuple):
+    """Settings of a request, as the model takes them."""
+
+    effort: str | None
+    temperature: float | None
+    notes: tuple[str, ...] = ()
+    """Differences from the settings, for people."""
+
+
+def fit(settings: Settings, abilities: Abilities, model_id: str) -> Fit:
+    """Settings go unchanged to a model of which nothing is known, but for `thinking`, for which the API has no other word than an effort."""
+    notes = list[str]()
+    effort = _effort(settings, abilities, model_id, notes) if abilities.reasoning is not False else None
+    temperature = settings.temperature
+    thinks = effort != OFF if effort is not None else abilities.thinks_unasked
+    if temperature is not None and abilities.thinks_unasked is not None and thinks:
+        notes.append("temperature is not taken while it thinks: it was left out")
+        temperature = None
+    return Fit(effort, temperature, tuple(notes))
+
+
+def _effort(settings: Settings, abilities: Abilities, model_id: str, notes: list[str]) -> str | None:
+    thinking, wanted = settings.thinking, settings.effort
+    if thinking is False:
+        least = _least(abilities, model_id)
+        if least != OFF:
+            notes.append(f"thinking cannot be disabled: effort is {least!r}")
+        elif wanted is not None:
+            notes.append(f"thinking is disabled: effort={wanted!r} was left out")
+        return least
+    if thinking == "between_tools":
+        notes.append("thinking='between_tools' is not taken: the model decides")
+    if wanted is not None:
+        effort = abilities.effort(wanted)
+        if effort != wanted:
+            notes.append(f"effort={wanted!r} became {effort!r}")
+        return effort
+    if isinstance(thinking, int) and thinking is not True:
+        effort = abilities.effort(effort_for(thinking))
+        notes.append(f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}")
+        return effort
+    if thinking in (True, "adaptive") and abilities.thinks_unasked is False:
+        notes.append(f"thinking={thinking!r} became effort='medium'")
+        return abilities.effort("medium")
+    return None
+
+
+def _least(abilities: Abilities, model_id: str) -> str:
+    """How a model is told not to think, or to think as little as it can."""
+    if abilities.minimal_thinking or abilities.thinks_unasked is False:
+        return "minimal" if abilities.minimal_thinking else OFF
+    return abilities.effort("low") if _ALWAYS_THINKS.match(model_id) or abilities.always_thinks else OFF

@@ -1,0 +1,228 @@
+"""What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken, words for what cannot be sent.
+
+The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`, `with_theirs`, `identifier`, `arguments_of`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.messages.history import History
+from treadle.messages.message import JsonText, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.model_profile import Abilities
+from treadle.models.providers.surrogates import mended, mended_json
+from treadle.types import Effort
+
+T = TypeVar("T")
+
+Fields: TypeAlias = dict[str, msgspec.Raw]
+"""An object whose values are still JSON text."""
+Json: TypeAlias = dict[str, Any]
+"""An object on its way into a body."""
+
+HASH_CHARS = 8
+
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml"})
+_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
+
+_object = msgspec.json.Decoder(Fields)
+_NOT_IN_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def dumped(value: object) -> bytes:
+    """As JSON. Raises TypeError or OverflowError for what JSON cannot hold."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(value))
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, dict):
+        return {mended(str(name)): _mended(inner) for name, inner in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_mended(inner) for inner in cast("list[object]", value)]
+    return value
+
+
+def raw(text: JsonText) -> msgspec.Raw:
+    """JSON text as it is."""
+    try:
+        return msgspec.Raw(text.encode())
+    except UnicodeEncodeError:
+        return msgspec.Raw(mended(text).encode())
+
+
+def remembered(history: History, key: str, said: tuple[object, ...], make: Callable[[], T]) -> T:
+    """What `make` gave when the same was `said` in this conversation; made anew only where that has changed."""
+    before = history.memo.get(key)
+    if before is not None and before[:-1] == said:
+        return cast("T", before[-1])
+    made = make()
+    history.memo[key] = (*said, made)
+    return made
+
+
+def head(body: Json) -> bytes:
+    """The beginning of a body, to which more fields are joined. Raises AgentError(invalid) for what is no JSON."""
+    try:
+        return dumped(body)[:-1]
+    except (TypeError, OverflowError) as e:
+        raise AgentError("invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}") from e
+
+
+def with_extra(body: Json, extra: Json) -> Json:
+    """`settings.extra` over what we would send: objects are merged, anything else is replaced."""
+    merged = dict(body)
+    for name, value in extra.items():
+        ours = merged.get(name)
+        merged[name] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def effort_for(tokens: int) -> Effort:
+    """About as much thinking as so many tokens, where a provider takes no number."""
+    for most, effort in _EFFORT_UP_TO:
+        if tokens <= most:
+            return effort
+    return "xhigh"
+
+
+# ---------------------------------------------------------------- tools
+
+
+def with_theirs(
+    ours: list[Json], theirs: object, name_of: Callable[[Json], object] = lambda tool: tool.get("name"), join: Callable[[Json, Json], Json] = lambda a, b: a | b
+) -> list[Json]:
+    """Our definitions, and the `tools` of settings.extra: one of the same name is joined to ours, any other follows. Raises AgentError(invalid)."""
+    tools = [*ours]
+    places = {name_of(tool): i for i, tool in enumerate(ours)}
+    for tool in tools_in(theirs):
+        if (i := places.get(name_of(tool))) is None:
+            tools.append(tool)
+        else:
+            tools[i] = join(tools[i], tool)
+    return tools
+
+
+def tools_in(theirs: object) -> list[Json]:
+    """Raises AgentError(invalid) for what is no list of objects; None is an empty one."""
+    if theirs is None:
+        return []
+    if not isinstance(theirs, list | tuple) or not all(isinstance(tool, dict) for tool in cast("list[object]", theirs)):
+        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
+    return [*cast("list[Json]", theirs)]
+
+
+# ---------------------------------------------------------------- pieces of messages
+
+
+def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fields:
+    """What `provider` gave us to send back with this part; nothing of another's."""
+    if part.provider != provider or part.provider_data is None:
+        return {}
+    try:
+        return msgspec.json.decode(raw(part.provider_data), type=Fields)
+    except (ValueError, RecursionError):  # somebody else wrote it
+        return {}
+
+
+def identifier(name: str, *, longest: int = 64) -> str:
+    """An id or a name of at most `longest` letters, digits, `_` and `-`: what every provider takes.
+
+    Another provider, or a model's mistake, may have put anything into a history. Different names stay different.
+    """
+    if name and len(name) <= longest and not _NOT_IN_IDENTIFIER.search(name):
+        return name
+    kept = _NOT_IN_IDENTIFIER.sub("_", name)[: longest - HASH_CHARS - 1]
+    return f"{kept}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:HASH_CHARS]}"
+
+
+def arguments_of(text: JsonText) -> JsonText:
+    """The model's own text where it is a JSON object; else a JSON object that says what it was."""
+    if is_object(text or "{}"):
+        return text or "{}"
+    if is_object(mended_text := mended_json(text)):
+        return mended_text
+    return dumped({"INVALID_JSON": text}).decode()
+
+
+def is_object(text: JsonText) -> bool:
+    try:
+        _object.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def wire_for(wire: str, abilities: Abilities) -> str:
+    """Under which name a history keeps what a model is shown of it: one that takes no images is shown something else."""
+    return wire if abilities.images is not False else f"{wire}, without images"
+
+
+def shown(message: Message, abilities: Abilities) -> Message:
+    """The message as the model can be shown it: where it takes no images, a line says what was there, also in the results of tools."""
+    if abilities.images is not False:
+        return message
+    parts = [_without_images(part) for part in message.parts]
+    return message if parts == [*message.parts] else message.with_parts(parts)
+
+
+def _without_images(part: Part) -> Part:
+    if isinstance(part, ToolResult) and not isinstance(part.content, str):
+        return msgspec.structs.replace(part, content=tuple([_described_image(inner) for inner in part.content]))
+    return _described_image(part) if isinstance(part, MediaPart) else part
+
+
+def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
+    if isinstance(part, MediaPart) and part.is_image:
+        return TextPart(text=described(part))
+    return part
+
+
+def checked(
+    encode: Callable[[Message, bool], bytes], abilities: Abilities, model_id: str, sends: Callable[[MediaPart], bool]
+) -> Callable[[Message, bool], bytes]:
+    """`encode`, which raises AgentError(invalid) for a file of the run's own prompt that this model cannot be sent.
+
+    In results of tools, and in earlier runs with other models, a line says what was there.
+    """
+
+    def check_and_encode(message: Message, settled: bool) -> bytes:
+        if message.role == "user" and not settled:
+            for part in message.parts:
+                if isinstance(part, MediaPart) and not (sends(part) and _is_taken(part, abilities)):
+                    what = f"{part.name[:100]!r} ({part.media_type})" if part.name else f"a part of type {part.media_type}"
+                    raise AgentError("invalid", f"{what} cannot be sent to the model {model_id!r}: leave it out, convert it, or choose another model")
+        return encode(message, settled)
+
+    return check_and_encode
+
+
+def _is_taken(part: MediaPart, abilities: Abilities) -> bool:
+    return abilities.images is not False or not part.is_image
+
+
+def text_in(part: MediaPart) -> str | None:
+    """What a file holds that is text; None for any other, and for a broken one."""
+    if part.data is None or not (part.media_type.startswith("text/") or part.media_type in _TEXTS):
+        return None
+    try:
+        return base64.b64decode(part.data).decode("utf-8", "replace")
+    except ValueError:
+        return None
+
+
+def described(part: MediaPart) -> str:
+    """Where a provider takes no such thing, the model reads what was there."""
+    where = f" at {part.url}" if part.url is not None else ""
+    return f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be sent to this model]"

@@ -1,0 +1,115 @@
+"""One question to a provider: bytes go out, and what a wire's decoder makes of the answer comes back as deltas.
+
+The bytes are the wire's, keep-alive and TLS the connection's; nothing is asked twice here. Entry: `exchanged`, `asked_once`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from treadle._internal.json_text import met
+from treadle.errors import AgentError
+from treadle.messages.response_details import NO_DETAILS, tier_of
+from treadle.models.model import Delta, ResponseEnd
+from treadle.models.providers.connection import BODY_BYTES_MAX, Connection, Reply, read_beginning, read_whole
+from treadle.models.providers.decoding import Decoder
+from treadle.models.providers.rate_limits import rate_limits
+from treadle.models.providers.refusals import Refusals
+
+T = TypeVar("T")
+
+GOOD = frozenset({200, 201, 203})
+"""How an answer is told by its status; the last two by gateways that make anew what went through them."""
+
+GEMINI_TIER = "x-gemini-service-tier"
+_EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+async def exchanged(
+    connection: Connection, path: str, body: bytes, headers: Mapping[str, str], *, decoder: Decoder, refusals: Refusals
+) -> AsyncGenerator[Delta, None]:
+    """Deltas, then the answer's end. Raises AgentError; closing the generator closes the exchange."""
+    async with connection.post(path, body, headers) as reply:
+        if is_refused(reply):
+            raise await refused(reply, refusals)
+        try:
+            chunk = await _beginning(reply)
+            document = _is_document(chunk, reply, refusals)
+            while decoder.end is None:
+                if document:
+                    deltas = decoder.take_body(chunk + await read_whole(reply, BODY_BYTES_MAX - len(chunk)))
+                elif chunk:
+                    deltas = decoder.feed(chunk)
+                    if decoder.heard:
+                        reply.heard()
+                else:
+                    deltas = decoder.finish()
+                for delta in deltas:
+                    yield delta
+                if decoder.failure is not None:
+                    raise decoder.failure
+                if decoder.end is None:
+                    chunk = await reply.read()
+        except AgentError as error:  # the provider has worked by now, and can be asked about it by its id
+            error.status = reply.status
+            error.request_id = error.request_id or reply.header(refusals.request_id)
+            raise
+        end = _with_headers(decoder.end, reply, refusals.request_id)
+    yield end
+
+
+def _with_headers(end: ResponseEnd, reply: Reply, request_id: str) -> ResponseEnd:
+    """The end of a response, with what only its headers say."""
+    found, limits, tier = reply.header(request_id), rate_limits(reply.header), tier_of(reply.header(GEMINI_TIER))
+    if found is None and not limits and tier is None:
+        return end
+    told = end.details or NO_DETAILS
+    details = msgspec.structs.replace(told, request_id=found, rate_limits=limits, service_tier=told.service_tier or tier)
+    return msgspec.structs.replace(end, details=details)
+
+
+def is_refused(reply: Reply) -> bool:
+    """By what stands before the answer."""
+    return reply.status not in GOOD or "html" in (reply.header("content-type") or "")
+
+
+async def _beginning(reply: Reply) -> bytes:
+    """The first bytes that are more than blank; b"" where there are none."""
+    begun = b""
+    while chunk := await reply.read():
+        begun += chunk
+        if begun.strip(_BLANK):
+            break
+    return begun
+
+
+def _is_document(begun: bytes, reply: Reply, refusals: Refusals) -> bool:
+    """Whether the answer is one JSON document, by how it begins: servers label one as the other. Raises AgentError(invalid) for a page."""
+    content_type = reply.header("content-type") or ""
+    start = begun.strip(_BLANK)
+    if start.startswith(b"<"):
+        raise refusals.of_page(content_type)
+    return start.startswith((b"{", b"[")) or ("json" in content_type and not start.startswith(_EVENT_STARTS))
+
+
+async def refused(reply: Reply, refusals: Refusals) -> AgentError:
+    """Why this reply is none."""
+    if reply.status not in GOOD:
+        return refusals.of_answer(reply.status, reply.header, await read_beginning(reply))
+    return refusals.of_page(reply.header("content-type") or "")
+
+
+async def asked_once(connection: Connection, path: str, body: bytes | None, *, headers: Mapping[str, str], refusals: Refusals, kind: type[T]) -> T:
+    """An answer in one JSON document, read as `kind`; a GET where there is no `body`. Raises AgentError."""
+    async with connection.get(path, headers) if body is None else connection.post(path, body, headers) as reply:
+        if is_refused(reply):
+            raise await refused(reply, refusals)
+        answer = await read_whole(reply)
+    try:
+        return msgspec.json.decode(answer, type=met(kind), strict=False)
+    except (ValueError, RecursionError) as e:
+        raise AgentError("network", f"the provider's answer cannot be read: {e}", status=200) from e

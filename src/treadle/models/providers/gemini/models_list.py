@@ -1,0 +1,48 @@
+"""Google's list of models, which tells how much each of them takes and whether it thinks.
+
+What is known without asking is known_models.py's. Entry: `list_models`.
+Source: https://ai.google.dev/api/models (2026-11).
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from treadle.config.endpoint import Endpoint
+from treadle.messages.model_profile import Abilities
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.listing import PAGES_MAX, Fields, Listed, entries, fetched, fields_of, flag, listed, tokens, words
+from treadle.models.providers.refusals import Refusals
+
+PAGE_MODELS = 1000
+"""The most that one page can have."""
+_COLLECTION = "models/"
+_ASKED_BY = frozenset({"generateContent", "streamGenerateContent"})
+
+
+async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
+    """All that can be asked at this address, page by page. Raises AgentError."""
+    refusals = Refusals(endpoint.credential)
+    path, found = f"/models?pageSize={PAGE_MODELS}", list[Fields]()
+    asked = path
+    for _ in range(PAGES_MAX):
+        page = await fetched(connection, asked, refusals)
+        found += entries(page, "models")
+        following = fields_of(page).get("nextPageToken")
+        if not isinstance(following, str) or not following:
+            break
+        asked = f"{path}&pageToken={quote(following, safe='')}"
+    return listed(map(_with_id, found), _model)
+
+
+def _with_id(entry: Fields) -> Fields:
+    return {**entry, "id": str(entry.get("name") or "").removeprefix(_COLLECTION)}
+
+
+def _model(model_id: str, entry: Fields) -> Listed | None:
+    """None where it says itself that it makes no text."""
+    methods = words(entry, "supportedGenerationMethods")
+    if methods is not None and methods.isdisjoint(_ASKED_BY):
+        return None
+    takes, gives = tokens(entry, "inputTokenLimit"), tokens(entry, "outputTokenLimit")
+    return Listed(id=model_id, abilities=Abilities(context_tokens=takes, output_tokens=gives, reasoning=flag(entry, "thinking")))

@@ -1,0 +1,114 @@
+"""The lists of their models that providers keep: how a page of one is asked for, and how to read what may be anything.
+
+Which pages there are is each wire's (models_list.py in its folder), what the entries of compatible servers mean compatible_list.py's.
+Entry: `Listed`, `fetched`, `entries`, `listed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, TypeVar, cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.providers.connection import Connection, read_whole
+from treadle.models.providers.exchange import is_refused, refused
+from treadle.models.providers.refusals import Refusals
+
+PAGES_MAX = 20
+PAGE_BYTES_MAX = 16 * 1024 * 1024
+MODELS_MAX = 5000
+ID_CHARS_MAX = 256
+TOKENS_MAX = 1 << 40
+
+T = TypeVar("T")
+Fields: TypeAlias = Mapping[str, object]
+"""An object of which nothing is known."""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as its provider tells of it."""
+
+    id: str
+    abilities: Abilities = UNKNOWN
+    input_usd: float | None = None
+    """For a million tokens, as the next."""
+    output_usd: float | None = None
+
+
+async def fetched(connection: Connection, path: str, refusals: Refusals) -> object:
+    """A page, as JSON. Raises AgentError: network for what is none, else as the provider refuses."""
+    async with connection.get(path, {}) as reply:
+        if is_refused(reply):
+            raise await refused(reply, refusals)
+        page = await read_whole(reply, PAGE_BYTES_MAX)
+    try:
+        return msgspec.json.decode(page)
+    except (ValueError, RecursionError) as e:
+        raise AgentError("network", f"the list of models cannot be read: {e}", status=200) from e
+
+
+def entries(page: object, under: str = "data") -> list[Fields]:
+    """Of a page that is a list, or an object that holds one. Raises AgentError(network) where there is none."""
+    inside = cast("Fields", page).get(under) if isinstance(page, dict) else page
+    if not isinstance(inside, list):
+        raise AgentError("network", "the server answered, but not with a list of models: check base_url", status=200)
+    return [cast("Fields", entry) for entry in cast("list[object]", inside) if isinstance(entry, dict)]
+
+
+def listed(found: Iterable[Fields], read: Callable[[str, Fields], Listed | None]) -> list[Listed]:
+    """What `read` makes of each entry with an id; None: it is no model that can be asked. Each id once."""
+    models: dict[str, Listed] = {}
+    for entry in found:
+        model_id = entry.get("id")
+        if not isinstance(model_id, str) or not 0 < len(model_id) <= ID_CHARS_MAX or not model_id.isprintable():
+            continue
+        if len(models) < MODELS_MAX and (model := read(model_id, entry)) is not None:
+            models.setdefault(model_id, model)
+    return list(models.values())
+
+
+# ---------------------------------------------------------------- what may be anything
+
+
+def first(*values: T | None) -> T | None:
+    """That is known."""
+    return next((value for value in values if value is not None), None)
+
+
+def fields_of(value: object) -> Fields:
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def mapping(fields: Fields, name: str) -> Fields:
+    return fields_of(fields.get(name))
+
+
+def flag(fields: Fields, name: str) -> bool | None:
+    value = fields.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def tokens(fields: Fields, name: str) -> int | None:
+    value = number(fields, name)
+    return int(value) if value is not None and 1 <= value <= TOKENS_MAX else None
+
+
+def number(fields: Fields, name: str) -> float | None:
+    """Of at least 0; some servers write theirs as text."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        read = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return read if 0 <= read < math.inf else None
+
+
+def words(fields: Fields, name: str) -> frozenset[str] | None:
+    value = fields.get(name)
+    return frozenset(word for word in cast("list[object]", value) if isinstance(word, str)) if isinstance(value, list) else None

@@ -1,0 +1,319 @@
+"""The events of a Responses stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
+Source: https://developers.openai.com/api/reference/responses/streaming-events, and the types of SDK 3.51 (2026-11).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from treadle.messages.response_details import CacheMiss, ResponseDetails, tier_of
+from treadle.models.providers.decoding import json_object, text_of
+from treadle.models.providers.encoding import Fields, dumped
+
+
+class Piece(msgspec.Struct, gc=False):
+    """A delta of some part of an item; servers leave out what they like of where it belongs."""
+
+    delta: str
+    output_index: int | None = None
+    content_index: int | None = None
+
+
+class TextPiece(Piece, tag_field="type", tag="response.output_text.delta", gc=False):
+    pass
+
+
+class RefusalPiece(Piece, tag_field="type", tag="response.refusal.delta", gc=False):
+    pass
+
+
+class ArgumentsPiece(Piece, tag_field="type", tag="response.function_call_arguments.delta", gc=False):
+    pass
+
+
+class InputPiece(Piece, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False):
+    """Of a custom tool's, which is any text."""
+
+
+class SummaryPiece(Piece, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False):
+    summary_index: int | None = None
+
+
+class ReasoningPiece(Piece, tag_field="type", tag="response.reasoning_text.delta", gc=False):
+    """Of the reasoning itself, where a server shows it."""
+
+
+class ItemAdded(msgspec.Struct, tag_field="type", tag="response.output_item.added"):
+    item: Fields
+    output_index: int | None = None
+
+
+class ItemDone(msgspec.Struct, tag_field="type", tag="response.output_item.done"):
+    item: Fields
+    output_index: int | None = None
+
+
+class WriteDetails(msgspec.Struct):
+    ttl_12h_tokens: int | None = None
+
+
+class InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_tokens_details: WriteDetails | None = None
+
+
+class OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class Counts(msgspec.Struct):
+    input_tokens: int | None = None
+    """All of it, cached or not."""
+    output_tokens: int | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class WireResponse(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    output: list[Fields] | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    incomplete_details: msgspec.Raw = msgspec.Raw(b"null")
+    error: msgspec.Raw = msgspec.Raw(b"null")
+    prompt_cache_diagnostics: msgspec.Raw = msgspec.Raw(b"null")
+    service_tier: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Diagnostics(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+    comparison_reusable_tokens: int | None = None
+
+
+class Created(msgspec.Struct, tag_field="type", tag="response.created"):
+    response: WireResponse | None = None
+
+
+class Completed(msgspec.Struct, tag_field="type", tag="response.completed"):
+    response: WireResponse
+
+
+class Incompleted(msgspec.Struct, tag_field="type", tag="response.incomplete"):
+    response: WireResponse
+
+
+class Failed(msgspec.Struct):
+    """An `error` event or a failed response: its text, and the response where it holds one."""
+
+    data: bytes
+    response: WireResponse | None = None
+
+
+class PartDone(msgspec.Struct, tag_field="type", tag="response.content_part.done"):
+    part: Fields
+    output_index: int | None = None
+    content_index: int | None = None
+
+
+class Passed(msgspec.Struct, gc=False):
+    """An event that says nothing which another does not say too."""
+
+
+class KeepAlive(Passed, tag_field="type", tag="keepalive", gc=False):
+    """Not even that somebody is at work."""
+
+
+class InProgress(Passed, tag_field="type", tag="response.in_progress", gc=False):
+    pass
+
+
+class PartAdded(Passed, tag_field="type", tag="response.content_part.added", gc=False):
+    pass
+
+
+class TextDone(Passed, tag_field="type", tag="response.output_text.done", gc=False):
+    pass
+
+
+class ArgumentsDone(Passed, tag_field="type", tag="response.function_call_arguments.done", gc=False):
+    pass
+
+
+class SummaryPartAdded(Passed, tag_field="type", tag="response.reasoning_summary_part.added", gc=False):
+    pass
+
+
+class SummaryDone(Passed, tag_field="type", tag="response.reasoning_summary_text.done", gc=False):
+    pass
+
+
+class SummaryPartDone(Passed, tag_field="type", tag="response.reasoning_summary_part.done", gc=False):
+    pass
+
+
+Known: TypeAlias = (
+    TextPiece
+    | RefusalPiece
+    | ArgumentsPiece
+    | InputPiece
+    | SummaryPiece
+    | ReasoningPiece
+    | ItemAdded
+    | ItemDone
+    | PartDone
+    | Created
+    | Completed
+    | Incompleted
+    | KeepAlive
+    | InProgress
+    | PartAdded
+    | TextDone
+    | ArgumentsDone
+    | SummaryPartAdded
+    | SummaryDone
+    | SummaryPartDone
+)
+Event: TypeAlias = Piece | Passed | ItemAdded | ItemDone | PartDone | Created | Completed | Incompleted | Failed
+
+
+class _Envelope(msgspec.Struct):
+    type: str = ""
+    response: WireResponse | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+    message: msgspec.Raw = msgspec.Raw(b"null")
+    detail: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Place(msgspec.Struct):
+    item_id: str | None = None
+
+
+_NULL = b"null"
+_KNOWN = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.created",
+        "response.completed",
+        "response.incomplete",
+    }
+)
+_known = msgspec.json.Decoder(Known, strict=False)
+_envelope = msgspec.json.Decoder(_Envelope, strict=False)
+_response = msgspec.json.Decoder(WireResponse, strict=False)
+_place = msgspec.json.Decoder(_Place)
+_counts = msgspec.json.Decoder(Counts | None, strict=False)
+_incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
+_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
+
+decode_event = _known.decode
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+
+
+def decode_rare(data: bytes) -> Event:
+    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
+    try:
+        return _other(_envelope.decode(data), data)
+    except (ValueError, RecursionError):
+        if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
+            return Passed()
+    # Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
+    document = json_object(data)
+    if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
+        return msgspec.convert(document, Known, strict=False)
+    mended = dumped(document)
+    return _known.decode(mended) if document.get("type") in _KNOWN else _other(_envelope.decode(mended), mended)
+
+
+def _other(envelope: _Envelope, data: bytes) -> Event:
+    if envelope.type in ("error", "response.error", "response.failed"):
+        return Failed(data, envelope.response)
+    if envelope.type == "response.done" and envelope.response is not None:  # how some gateways call the end
+        return Completed(envelope.response)
+    if envelope.type in _KNOWN:
+        raise ValueError(f"a {envelope.type} event is not as it should be")
+    if not envelope.type and any(bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)):  # a gateway's, in no event's form
+        return Failed(data)
+    return Passed()
+
+
+def item_id_of(data: bytes) -> str | None:
+    """Which item an event speaks of, by its id."""
+    try:
+        return _place.decode(data).item_id
+    except (ValueError, RecursionError):
+        return None
+
+
+def decode_body(data: bytes) -> WireResponse | Failed:
+    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is none."""
+    try:
+        response = _response.decode(data)
+    except (ValueError, RecursionError):
+        data = dumped(json_object(data))
+        response = _response.decode(data)
+    if response.output is not None and response.status != "failed":
+        return response
+    if bytes(response.error) != _NULL or response.status == "failed":
+        return Failed(data, response)
+    raise ValueError("it has neither an output nor an error")
+
+
+def counts_of(response: WireResponse) -> Counts:
+    """Nothing where it cannot be read: an answer is not lost for its price tag."""
+    try:
+        return _counts.decode(response.usage) or Counts()
+    except (ValueError, RecursionError):
+        return Counts()
+
+
+def reason_of(response: WireResponse) -> str | None:
+    """Why it is not complete, where it says so."""
+    try:
+        return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
+    except (ValueError, RecursionError):
+        return None
+
+
+def details_of(response: WireResponse) -> ResponseDetails | None:
+    """What it says of itself beside its content; None where that is nothing."""
+    tier, miss = tier_of(_text(response.service_tier)), None
+    try:
+        found = _diagnostics.decode(response.prompt_cache_diagnostics)
+    except (ValueError, RecursionError):
+        found = None
+    if found is not None and found.type == "cache_miss":
+        miss = CacheMiss(reason=found.reason, tokens=found.comparison_reusable_tokens)
+    return ResponseDetails(service_tier=tier, cache_miss=miss) if tier is not None or miss is not None else None
+
+
+def _text(raw: msgspec.Raw) -> str:
+    return text_of({"text": raw}, "text")
+
+
+_objects = msgspec.json.Decoder(list[Fields])
+
+
+def objects_of(fields: Fields, name: str) -> list[Fields]:
+    """The objects in the list under `name`; none where it is no such list."""
+    try:
+        return _objects.decode(fields.get(name, b"[]"))
+    except (ValueError, RecursionError):
+        return []

@@ -1,0 +1,263 @@
+"""One message as the Responses API wants it: parts to input items, encoded once.
+
+What stands around the items is request.py's. Entry: `MessageEncoder`.
+
+Nothing is stored at the provider, so ids of items would only be looked for there in vain: messages, reasoning and calls go back without
+theirs (recorded: the API takes them so; with an id, reasoning is refused whose next item is another). Items of hosted tools keep theirs
+where their type insists on one.
+Source: https://developers.openai.com/api/reference/responses/create, the guides on reasoning and on files, and the types of SDK 3.51 (2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.providers.decoding import text_of
+from treadle.models.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
+from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH
+from treadle.models.providers.openai_responses.item import PROVIDER
+
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "application/rtf": "rtf",
+    "application/msword": "doc",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.ms-powerpoint": "ppt",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+}
+"""The ending of a file that has no name: the API tells documents apart by it."""
+_KEEP_THEIR_ID = frozenset(
+    {
+        *("mcp_list_tools", "mcp_call", "mcp_approval_request", "code_interpreter_call", "file_search_call"),
+        *("image_generation_call", "computer_call", "program", "program_output"),
+        "compaction",  # recorded with it, and to be sent as it came
+    }
+)
+_NOT_RUN = "This was not run: there is nobody here who can."
+_UNANSWERED: dict[str, Json] = {
+    "local_shell_call": {"type": "local_shell_call_output", "output": _NOT_RUN},
+    "shell_call": {"type": "shell_call_output", "output": [{"stdout": "", "stderr": _NOT_RUN, "outcome": {"type": "exit", "exit_code": 1}}]},
+    "apply_patch_call": {"type": "apply_patch_call_output", "status": "failed", "output": _NOT_RUN},
+}
+"""Calls of tools that the API has words for, but that run at its caller's: it refuses a history where one has no answer."""
+_NULL = b"null"
+
+Item = Json | msgspec.Raw
+
+
+class MessageEncoder:
+    """Encodes the messages of one history in order."""
+
+    __slots__ = ("_abilities", "_kinds", "begin", "response_id")
+
+    def __init__(self, abilities: Abilities = UNKNOWN) -> None:
+        self.begin = b""
+        """The first message that was sent."""
+        self.response_id = ""
+        """The provider's id of the newest answer."""
+        self._abilities = abilities
+        self._kinds: dict[str, str] = {}
+        """Item type of each call that is no call of a function: its result is an item of another type."""
+
+    def encode(self, message: Message, settled: bool) -> bytes:
+        """The items, joined by commas; b"" where nothing of the message is sent."""
+        message = shown(message, self._abilities)
+        match message.role:
+            case "assistant":
+                self.response_id = message.response_id
+                items = self._said(message.parts, settled and not self._abilities.earlier_thinking)
+            case "system":
+                texts = [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
+                items = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+            case "user" | "tool":
+                items = self._given(message.parts)
+        encoded = b",".join([dumped(item) for item in items])
+        self.begin = self.begin or encoded
+        return encoded
+
+    # ------------------------------------------------------------ what the model said
+
+    def _said(self, parts: Iterable[Part], settled: bool) -> list[Item]:
+        items: list[Item] = []
+        thought: list[Item] = []
+        answered = {text_of(fields, "call_id") for part in parts if (fields := _own_item(part)) and text_of(fields, "type").endswith("_output")}
+        for part in parts:
+            if isinstance(part, ReasoningPart):
+                thought += [] if settled else _reasoning(part)
+            elif said := self._item(part, answered):
+                items += [*thought, *said]
+                thought = []
+        return items  # without reasoning that nothing follows, such as that of an answer that was cut: the API refuses it
+
+    def _item(self, part: Part, answered: set[str]) -> list[Item]:
+        match part:
+            case TextPart() if part.text:
+                return [_text(part)]
+            case ToolCall():
+                return [self._call(part)]
+            case ProviderPart():
+                return _hosted(_own_item(part), answered)
+            case MediaPart():
+                return [_message(described(part))]
+            case _:
+                return []
+
+    def _call(self, call: ToolCall) -> Json:
+        fields, own = own_fields(call, PROVIDER), {"call_id": identifier(call.id), "name": identifier(call.name)}
+        arguments = arguments_of(call.arguments_json)
+        kind = text_of(fields, "type")
+        if kind == CUSTOM:
+            self._kinds[call.id] = CUSTOM
+            return {"type": CUSTOM, **own, **fields, "input": _input_of(arguments)}
+        if kind == PATCH and (operation := _operation_of(arguments)) is not None:
+            self._kinds[call.id] = PATCH
+            return {"status": "completed", **fields, "call_id": own["call_id"], "operation": operation}
+        fields.pop("type", None)
+        return {"type": "function_call", **own, "arguments": arguments, **fields}
+
+    # ------------------------------------------------------------ what it is told
+
+    def _given(self, parts: Iterable[Part]) -> list[Item]:
+        items: list[Item] = []
+        content: list[Json] = []
+        for part in parts:
+            match part:
+                case ToolResult():
+                    items.append(self._result(part))
+                case TextPart() if part.text:
+                    content.append(_input_text(part.text))
+                case MediaPart():
+                    content.append(_media(part))
+                case _:
+                    pass
+        return [*items, {"role": "user", "content": _short(content)}] if content else items
+
+    def _result(self, result: ToolResult) -> Json:
+        kind = f"{self._kinds.get(result.call_id, 'function_call')}_output"
+        if kind == f"{PATCH}_output":
+            status = "failed" if result.is_error else "completed"
+            return {"type": kind, "call_id": identifier(result.call_id), "status": status, "output": result.text}
+        shown = [TextPart(text=result.content)] if isinstance(result.content, str) else result.content
+        content = [_media(part) if isinstance(part, MediaPart) else _input_text(part.text) for part in shown if isinstance(part, MediaPart) or part.text]
+        if result.is_error:  # the API has no word for it
+            content = [_input_text("This call failed." if not content else "This call failed:"), *content]
+            if all(part["type"] == "input_text" for part in content):
+                content = [_input_text("\n".join(part["text"] for part in content))]
+        return {"type": kind, "call_id": identifier(result.call_id), "output": _short(content)}
+
+
+def _own_item(part: Part) -> Fields:
+    if not isinstance(part, ProviderPart) or part.provider != PROVIDER:
+        return {}
+    try:
+        return msgspec.json.decode(raw(part.data), type=Fields)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _text(part: TextPart) -> Json:
+    fields = own_fields(part, PROVIDER)
+    phase = {"phase": fields["phase"]} if "phase" in fields else {}
+    if "annotations" in fields:
+        content: object = [{"type": "output_text", "text": part.text, "annotations": fields["annotations"]}]
+    elif text_of(fields, "type") == "refusal":
+        content = [{"type": "refusal", "refusal": part.text}]
+    else:
+        content = part.text
+    return _message(content) | phase
+
+
+def _message(content: object) -> Json:
+    """With its type, which the API does without, and llama.cpp does not."""
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def _reasoning(part: ReasoningPart) -> list[Item]:
+    """What can be read without the provider having stored anything: encrypted, or in the open."""
+    fields = {name: value for name, value in own_fields(part, PROVIDER).items() if name not in ("id", "status")}
+    if not text_of(fields, "encrypted_content"):
+        fields.pop("encrypted_content", None)
+        if bytes(fields.get("content", b"[]")) == b"[]":
+            return []
+    return [{"type": "reasoning", "summary": [], **fields}]
+
+
+def _hosted(fields: Fields, answered: set[str]) -> list[Item]:
+    kind = text_of(fields, "type")
+    if not kind or kind == "computer_call":  # which wants a picture of a screen in return
+        return []
+    item: Json = {name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID}
+    at_provider = b"container" in bytes(fields.get("environment", b""))  # where some calls have no output of their own
+    if kind in _UNANSWERED and not at_provider and (call_id := text_of(fields, "call_id")) not in answered:
+        return [item, {**_UNANSWERED[kind], "call_id": call_id}]
+    return [item]
+
+
+class _Input(msgspec.Struct):
+    input: str
+
+
+class _Patch(msgspec.Struct):
+    operation: Fields
+
+
+_input = msgspec.json.Decoder(_Input)
+_patch = msgspec.json.Decoder(_Patch)
+
+
+def _operation_of(arguments: str) -> Fields | None:
+    try:
+        return _patch.decode(arguments).operation
+    except (ValueError, RecursionError):
+        return None
+
+
+def _input_of(arguments: str) -> str:
+    try:
+        return _input.decode(arguments).input
+    except (ValueError, RecursionError):
+        return arguments
+
+
+# ---------------------------------------------------------------- contents
+
+
+def _input_text(text: str) -> Json:
+    return {"type": "input_text", "text": text}
+
+
+def _short(content: list[Json]) -> object:
+    """One text needs no list, which some servers do not take."""
+    if not content:
+        return ""
+    return content[0]["text"] if len(content) == 1 and content[0]["type"] == "input_text" else content
+
+
+def sends(part: MediaPart) -> bool:
+    """True if the API takes this part in a user message."""
+    return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
+
+
+def _media(part: MediaPart) -> Json:
+    kind = part.media_type
+    if kind in _IMAGES:
+        return {"type": "input_image", "detail": "auto", "image_url": part.url if part.url is not None else _data_url(part)}
+    if kind in _DOCUMENTS:
+        if part.url is not None:
+            return {"type": "input_file", "file_url": part.url}
+        return {"type": "input_file", "filename": part.name or f"file.{_DOCUMENTS[kind]}", "file_data": _data_url(part)}
+    if (text := text_in(part)) is not None:
+        return _input_text(f"{part.name}:\n{text}" if part.name else text)
+    return _input_text(described(part))
+
+
+def _data_url(part: MediaPart) -> str:
+    return f"data:{part.media_type};base64,{part.data}"

@@ -1,0 +1,129 @@
+"""OpenAI, and whatever else speaks its Responses API: a request goes out as bytes, and its answer comes back as deltas.
+
+What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the network in http.py. No retries, and no
+state between calls: neither here nor, by what is asked of it, at the provider. Entry: `OpenAIResponsesModel`, `connect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle.config.endpoint import Endpoint
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Delta, ModelRequest
+from treadle.models.providers.connection import Connection
+from treadle.models.providers.exchange import asked_once, exchanged
+from treadle.models.providers.http import TIMEOUT_S, HttpConnection
+from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.openai_responses.request import RequestEncoder
+from treadle.models.providers.openai_responses.stream import ResponsesDecoder
+from treadle.models.providers.refusals import Refusals
+from treadle.models.providers.structured import structured
+from treadle.types import Settings
+
+BASE_URL = "https://api.openai.com/v1"
+
+_REFUSES = frozenset({"stop"})
+_KEY_FROM = "the key: OPENAI_API_KEY, or api_key in the configuration"
+_TOKEN_FROM = "the token: auth_token in the configuration"
+_HEADERS: Mapping[str, str] = {}
+
+
+def connect(
+    *,
+    api_key: str | None = None,
+    auth_token: str | None = None,
+    base_url: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    headers: Mapping[str, str] | None = None,
+) -> HttpConnection:
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+
+    A key and a token are both sent as `Authorization: Bearer`. `headers` (a gateway's, or `OpenAI-Project`) go over ours.
+
+    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    """
+    who = Identity.of("OpenAI", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    return HttpConnection(base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s)
+
+
+def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> OpenAIResponsesModel:
+    own_host = endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname
+    name = f"{endpoint.name}:{model_id}"
+    return OpenAIResponsesModel(model_id, connection=connection, name=name, abilities=abilities, own_host=own_host, credential=endpoint.credential)
+
+
+class OpenAIResponsesModel:
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+
+    `settings.extra` goes into the body, with two words of its own: `tools` are merged by name into the request's (hosted tools follow; one of
+    type `custom` takes the place of a tool of ours, which is given the text as its argument `input`), and `include` is joined to ours; objects,
+    such as `reasoning` and `text`, are merged with ours.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        connection: Connection,
+        name: str | None = None,
+        abilities: Abilities = UNKNOWN,
+        own_host: bool = False,
+        credential: str = _KEY_FROM,
+    ) -> None:
+        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys. `credential` says where the key came from."""
+        self.abilities = abilities
+        self._name = name or f"openai:{model_id}"
+        self._own_host = own_host
+        self._connection = connection
+        self._encoder = RequestEncoder(model_id, abilities, cache_keys=own_host)
+        self._refusals = Refusals(credential)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        """The API has no word for stop sequences."""
+        return self.abilities.refused() | _REFUSES
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model does not take them as they are."""
+        return self._encoder.notes(settings)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        schema = request.settings.output_schema
+        abilities = self.abilities
+        if schema is not None and schema.get("type") != "object":  # the API takes no other, whether strict or not
+            abilities = msgspec.structs.replace(abilities, structured_output="prompt")
+        return structured(self._stream, request, abilities)
+
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        decoder = ResponsesDecoder(self._refusals.in_stream)
+        return exchanged(self._connection, "/responses", self._encoder.encode(request), _HEADERS, decoder=decoder, refusals=self._refusals)
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Input tokens of the request, as OpenAI counts them; an estimate where another server answers. Raises AgentError."""
+        if not self._own_host:
+            from treadle.models.providers.estimate import estimated_tokens  # noqa: PLC0415  only who counts needs it
+
+            return estimated_tokens(request)
+        body = self._encoder.encode_count(request)
+        return (await asked_once(self._connection, "/responses/input_tokens", body, headers=_HEADERS, refusals=self._refusals, kind=_Count)).input_tokens
+
+    async def aclose(self) -> None:
+        """Closes its connection, which other models may share."""
+        await self._connection.aclose()
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int

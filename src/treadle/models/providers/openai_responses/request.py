@@ -1,0 +1,178 @@
+"""A request as the bytes of the Responses API: same values, same bytes; only what is new is encoded.
+
+How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.messages.history import History
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.providers.effort import fit
+from treadle.models.providers.encoding import Json, checked, dumped, head, remembered, wire_for, with_extra, with_theirs
+from treadle.models.providers.hosted import wanted
+from treadle.models.providers.json_schema import parameters, strict
+from treadle.models.providers.openai_responses.calls import PATCH_TOOL
+from treadle.models.providers.openai_responses.messages import MessageEncoder, sends
+from treadle.types import ServiceTier, Settings
+
+WIRE = "openai"
+OUTPUT_TOKENS_MIN = 16
+"""The API refuses fewer."""
+
+_ENCRYPTED = "reasoning.encrypted_content"
+_ANSWER = "answer"
+_HOSTED: dict[str, Json] = {
+    "web_search": {"type": "web_search"},
+    "web_fetch": {"type": "web_search"},  # which opens pages too
+    "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+}
+"""Source: the guides "Web search" and "Code Interpreter", and the types of the SDK 3.54."""
+_COUNTED = frozenset({"model", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation"})
+"""What counting tokens takes, beside the input."""
+_TAKES_CACHE_OPTIONS = re.compile(r"gpt-(5\.[6-9]|[6-9])")
+"""Earlier models answer with 400. Source: SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22."""
+_TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
+_OWN_ID = "resp_"
+
+
+class RequestEncoder:
+    """For one model id; `cache_keys` where the server is known to make use of one."""
+
+    def __init__(self, model_id: str, abilities: Abilities = UNKNOWN, *, cache_keys: bool = False) -> None:
+        self._model_id = model_id
+        self._abilities = abilities
+        self._cache_keys = cache_keys
+        self._takes_cache_options = cache_keys and _TAKES_CACHE_OPTIONS.match(model_id) is not None
+        self._wire = wire_for(WIRE, abilities)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """The body. Raises AgentError(invalid) for extras that cannot be sent."""
+        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        encoder = self._encoder_of(history)
+        items = history.encoded(self._wire, checked(encoder.encode, self._abilities, self._model_id, sends))
+        if not items:
+            raise AgentError("invalid", "there is no message to send: the last one must say something")
+        said = (self, request.tools, request.system, request.settings)
+        first = remembered(history, f"{self._wire} {self._model_id}", said, lambda: self._head(request, encoder.begin))
+        return b"".join([first, items, b"]", self._cache_options(request.settings, encoder.response_id), b"}"])
+
+    def _cache_options(self, settings: Settings, response_id: str) -> bytes:
+        """Behind the input, since it changes with every request: for how long to keep it, and the response to compare with if the cache is missed."""
+        if not self._takes_cache_options or settings.cache is False or (settings.extra and "prompt_cache_options" in settings.extra):
+            return b""
+        options: Json = {"ttl": "12h"} if settings.cache == "1h" else {}
+        if response_id.startswith(_OWN_ID):
+            options["comparison_response_id"] = response_id
+        return b',"prompt_cache_options":' + dumped(options) if options else b""
+
+    def encode_count(self, request: ModelRequest) -> bytes:
+        """The same, for counting its tokens."""
+        items = bytes(History(request.messages).encoded(self._wire, MessageEncoder(self._abilities).encode))
+        counted = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
+        return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
+
+    def _encoder_of(self, history: History) -> MessageEncoder:
+        made = history.memo.get(self._wire)
+        if made is None:
+            made = history.memo[self._wire] = (MessageEncoder(self._abilities),)
+        return cast("MessageEncoder", made[0])
+
+    def _head(self, request: ModelRequest, begin: bytes) -> bytes:
+        fields = self._fields(request)
+        if self._cache_keys and request.settings.cache is not False:
+            prefix = hashlib.sha256(head({name: value for name, value in fields.items() if name in ("model", "instructions", "tools")}) + begin)
+            fields = {"prompt_cache_key": f"treadle-{prefix.hexdigest()[:32]}", **fields}
+        return head(fields) + b',"input":['
+
+    def _fields(self, request: ModelRequest) -> Json:
+        """All but the input."""
+        extra = dict(request.settings.extra or {})
+        if "input" in extra:
+            raise AgentError("invalid", "settings.extra must not hold 'input': the history is the request's own")
+        strictly = request.settings.strict_tools is not False
+        ours = [{"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly) for tool in request.tools]
+        tools = with_theirs([*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined)
+        body: Json = {"model": self._model_id, "stream": True, "store": False}
+        if include := _include(extra.pop("include", None), encrypted=self._abilities.reasoning is not False):
+            body["include"] = include
+        if instructions := "\n\n".join(block.text for block in request.system if block.text):
+            body["instructions"] = instructions
+        if tools:
+            body["tools"] = tools
+        return with_extra({**body, **self._settings(request.settings, tools)}, extra)
+
+    def _has_built_in(self, tool: ToolDefinition) -> bool:
+        """True where OpenAI itself answers with a model that is trained on its own tool of that kind."""
+        return tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
+
+    def _settings(self, settings: Settings, tools: list[Json]) -> Json:
+        fields: Json = {"max_output_tokens": max(OUTPUT_TOKENS_MIN, self._abilities.output(settings.max_tokens))}
+        effort, temperature, _ = fit(settings, self._abilities, self._model_id)
+        if temperature is not None:
+            fields["temperature"] = temperature
+        if settings.service_tier is not None:
+            fields["service_tier"] = _TIERS[settings.service_tier]
+        if reasoning := self._reasoning(settings, effort):
+            fields["reasoning"] = reasoning
+        if settings.output_schema is not None:
+            fields["text"] = {"format": _format(settings.output_schema)}
+        if settings.tool_choice is not None and tools:
+            fields["tool_choice"] = _tool_choice(settings.tool_choice, tools)
+        return fields
+
+    def _reasoning(self, settings: Settings, effort: str | None) -> Json:
+        fields: Json = {} if effort is None else {"effort": effort}
+        if settings.thinking not in (None, False) and settings.show_thinking is not False and self._abilities.reasoning is not False:
+            fields["summary"] = "auto"  # without it nothing of the thinking can be seen
+        return fields
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`."""
+        return fit(settings, self._abilities, self._model_id).notes
+
+
+def _include(theirs: object, *, encrypted: bool) -> list[object]:
+    """The extras' join ours: without it, what the model thought would be lost between two turns."""
+    if theirs is not None and not isinstance(theirs, list | tuple):
+        raise AgentError("invalid", f"settings.extra['include'] must be a list of names, not {theirs!r}")
+    more = [name for name in cast("list[object]", theirs or []) if name != _ENCRYPTED]
+    return [_ENCRYPTED, *more] if encrypted else more
+
+
+def _joined(ours: Json, theirs: Json) -> Json:
+    """One of another type takes the place of ours."""
+    return ours | theirs if theirs.get("type", "function") in ("function", ours["type"]) else {"description": ours["description"], **theirs}
+
+
+def _key(tool: Json) -> object:
+    """What tells a tool from others: its name; of a hosted tool, its type."""
+    return tool["name"] if "name" in tool else ("hosted", tool.get("type"))
+
+
+def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
+    """Strict where the subset expresses its schema exactly: the API would else make optional parameters required."""
+    taken = parameters(tool.parameters)
+    fitted = strict(taken, exact=True) if strictly else None
+    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": fitted or taken, "strict": fitted is not None}
+
+
+def _format(schema: Json) -> Json:
+    fitted = strict(schema)
+    return {"type": "json_schema", "name": _ANSWER, "schema": schema if fitted is None else fitted, "strict": fitted is not None}
+
+
+def _tool_choice(choice: str, tools: list[Json]) -> object:
+    if choice in ("auto", "any", "none"):
+        return "required" if choice == "any" else choice
+    if choice == PATCH_TOOL and {"type": PATCH_TOOL} in tools:
+        return {"type": PATCH_TOOL}
+    kind = next((tool["type"] for tool in tools if tool.get("name") == choice and "type" in tool), "function")
+    return {"type": kind, "name": choice}

@@ -1,0 +1,70 @@
+"""What providers told of their models when they were last asked, kept in Treadle's own folder: abilities and a date, no key.
+
+Whoever asks is the command `models`; runs only read. Entry: `told`, `remember`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from treadle._internal.json_text import decode_json
+from treadle.config.endpoint import Endpoint
+from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
+from treadle.messages.model_profile import Abilities
+
+FILE = "models.json"
+AGE_MAX = timedelta(days=30)
+SCHEMA = 1
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    address: str
+    """Who was asked, as a hash of its type and its base URL: a URL may hold what is nobody's business."""
+    models: dict[str, Abilities]
+
+
+class _Remembered(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
+    providers: dict[str, Told] = {}
+
+
+def told(home: str | Path, endpoint: Endpoint, now: datetime | None = None) -> Mapping[str, Abilities]:
+    """By id. Empty where nothing was told, where it is older than 30 days, was told at another address, or cannot be read."""
+    found = _read(Path(home) / FILE).get(endpoint.name)
+    if found is None or found.address != _address(endpoint) or not _fresh(found, now or datetime.now(UTC)):
+        return {}
+    return found.models
+
+
+def remember(home: str | Path, endpoint: Endpoint, models: Mapping[str, Abilities], now: datetime | None = None) -> None:
+    """In the place of what this provider told before. Raises AgentError(invalid) where the file cannot be written."""
+    path, now = Path(home) / FILE, now or datetime.now(UTC)
+    others = {name: other for name, other in _read(path).items() if _fresh(other, now)}
+    this = {endpoint.name: Told(at=now, address=_address(endpoint), models=dict(models))}
+    for providers in (others | this, this):
+        text = msgspec.json.format(msgspec.json.encode(_Remembered(providers=providers)), indent=0).decode()
+        if len(text.encode()) <= SIZE_MAX_BYTES:
+            write_text(path, text)
+            return
+
+
+def _address(endpoint: Endpoint) -> str:
+    return hashlib.sha256(f"{endpoint.type} {endpoint.base_url or ''}".encode()).hexdigest()[:16]
+
+
+def _fresh(told: Told, now: datetime) -> bool:
+    """A clock that was set back may be a day ahead."""
+    return told.at.tzinfo is not None and -timedelta(days=1) <= now - told.at <= AGE_MAX
+
+
+def _read(path: Path) -> dict[str, Told]:
+    try:
+        opened = read_text(path, own=True)
+        return {} if opened is None else decode_json(opened.text.encode(), _Remembered).providers
+    except (Broken, ValueError, RecursionError):
+        return {}

@@ -1,0 +1,77 @@
+"""Which wire a provider speaks, by the type that the configuration gives it: each is imported when the first model asks for it.
+
+What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`, `connect_to`, `models_at`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, cast
+
+import anyio
+
+from treadle.config.endpoint import Endpoint
+from treadle.errors import AgentError
+from treadle.messages.model_profile import Abilities
+from treadle.models.model import Model
+
+if TYPE_CHECKING:
+    from treadle.models.providers.connection import Connection
+    from treadle.models.providers.http import HttpConnection
+    from treadle.models.providers.listing import Listed
+
+_WIRES = {
+    "anthropic": "treadle.models.providers.anthropic",
+    "openai": "treadle.models.providers.openai_responses",
+    "openai-chat": "treadle.models.providers.openai_chat",
+    "gemini": "treadle.models.providers.gemini",
+}
+
+
+CLOSE_WITHIN_S = 1.0
+
+
+class Wire(Protocol):
+    """What the package of a wire offers."""
+
+    def connect(self, *, api_key: str | None, auth_token: str | None, base_url: str | None, timeout_s: float, headers: Mapping[str, str]) -> HttpConnection:
+        """Our own connection, which any number of models can share. Opens nothing yet. Raises AgentError: auth, invalid."""
+        ...
+
+    def model_over(self, connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> Model:
+        """The model `model_id` over such a connection; its name is `endpoint.name:model_id`."""
+        ...
+
+    async def list_models(self, connection: Connection, endpoint: Endpoint) -> list[Listed]:
+        """The models that can be asked at this address, with what the provider tells of them. Raises AgentError."""
+        ...
+
+
+def wire_of(endpoint_type: str) -> Wire:
+    """Raises AgentError(invalid) for a type that no wire has."""
+    if (module := _WIRES.get(endpoint_type)) is None:
+        raise AgentError("invalid", f"no provider is of type {endpoint_type!r}; use one of: {', '.join(_WIRES)}")
+    return cast("Wire", importlib.import_module(module))
+
+
+def connect_to(endpoint: Endpoint) -> HttpConnection:
+    """As the configuration says. Opens nothing yet. Raises AgentError: auth, invalid."""
+    connection = wire_of(endpoint.type).connect(
+        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
+        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+        base_url=endpoint.base_url,
+        timeout_s=endpoint.timeout_s,
+        headers={header: value.reveal() for header, value in endpoint.headers.items()},
+    )
+    return connection if endpoint.total_timeout_s is None else connection.within(endpoint.total_timeout_s)
+
+
+async def models_at(endpoint: Endpoint) -> list[Listed]:
+    """What its provider has, asked over a connection of its own. Raises AgentError."""
+    connection = connect_to(endpoint)
+    try:
+        return await wire_of(endpoint.type).list_models(connection, endpoint)
+    finally:
+        with anyio.move_on_after(CLOSE_WITHIN_S, shield=True):
+            await connection.aclose()

@@ -1,0 +1,143 @@
+"""Finds what a name means: models by `provider:id`, with the key and the connection of their provider. Entry: `Models`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.config import Config, Endpoint
+from treadle.errors import AgentError, ErrorKind
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Model
+
+if TYPE_CHECKING:
+    from treadle.models.providers.http import HttpConnection
+
+
+class Models:
+    """Models by name, made when they are first asked for; one connection for each provider, shared by all runs."""
+
+    def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
+        """`clean` takes secrets out of what a tape records."""
+        self._config = config
+        self._clean = clean
+        self._connections: dict[str, HttpConnection] = {}
+        self._retired: list[HttpConnection] = []
+        self._made: dict[str, Model] = {}
+        """By name, with the connection of their provider."""
+        self._playing: dict[tuple[str, str], Model] = {}
+        """Scripts and tapes, each at the place where its conversation left it."""
+
+    def get(self, name: str, *, scope: str, place: int = 0) -> Model:
+        """Raises AgentError: invalid for a name that means nothing here, auth where its provider has no key.
+
+        `scope`: the session that asks, or the run where there is none; a script goes on where that one left it, or at `place`
+        where another process did.
+        """
+        provider, model_id = self._config.split(name)
+        match provider:
+            case "script" | "tape":
+                key = (name, scope)
+                if key not in self._playing:
+                    self._playing[key] = _player(provider, Path(model_id), self._clean, place)
+                return self._playing[key]
+            case "record":
+                return self._recorder(name, model_id, scope)
+            case _:
+                return self._from_provider(provider, name, model_id)
+
+    def described(self, name: str) -> Model:
+        """The same model for one that is not asked from here: it needs no key, and nothing is kept of it. Raises AgentError(invalid)."""
+        provider, model_id = self._config.split(name)
+        match provider:
+            case "script" | "tape":
+                return _player(provider, Path(model_id), self._clean, 0)
+            case "record":
+                reason = "what a worker asks is recorded nowhere: leave record: out, or run it here instead of submitting it"
+                raise AgentError("invalid", f"{name!r}: {reason}")
+            case _:
+                return self._keyless(provider, name, model_id)
+
+    def _keyless(self, provider: str, name: str, model_id: str) -> Model:
+        try:
+            return self._from_provider(provider, name, model_id)
+        except AgentError as e:
+            if e.kind is not ErrorKind.AUTH:
+                raise
+        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  as below
+
+        endpoint = self._config.endpoint(provider, api_key="none-is-needed")
+        return wire_of(endpoint.type).model_over(connect_to(endpoint), endpoint, model_id, abilities_of(self._config, endpoint, model_id))
+
+    def plays(self, name: str, *, scope: str) -> bool:
+        """Whether this is a script or a tape that has not begun yet in this process."""
+        return name.startswith(("script:", "tape:")) and (name, scope) not in self._playing
+
+    def forget(self, scope: str) -> None:
+        """The conversation is over: its scripts are let go."""
+        self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
+
+    def use(self, config: Config) -> None:
+        """Other credentials from the next request on; requests under way end on the connections they have."""
+        self._config = config
+        self._retired += self._connections.values()
+        self._connections, self._made = {}, {}
+
+    async def aclose(self) -> None:
+        for connection in (*self._connections.values(), *self._retired):
+            await connection.aclose()
+        self._connections, self._made, self._retired = {}, {}, []
+
+    def _recorder(self, name: str, rest: str, scope: str) -> Model:
+        from treadle.models.providers.tape import RecordingModel  # noqa: PLC0415  only who records needs it
+
+        path, equals, model = rest.partition("=")
+        if not equals or not path or not model:
+            raise AgentError("invalid", f"{name!r} does not say what to record: write record:FILE=MODEL, like record:talk.tape=anthropic:claude-haiku-5-5")
+        key = (name, scope)
+        if key not in self._playing:
+            self._playing[key] = RecordingModel(self.get(model, scope=scope), Path(path), clean=self._clean)
+        return self._playing[key]
+
+    def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
+        if (made := self._made.get(name)) is not None:
+            return made
+        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  the wires are loaded when they are used
+
+        configured = self._config.providers.get(provider)
+        wire = wire_of(configured.type if configured is not None else provider)
+        endpoint = self._config.endpoint(provider)
+        connection = self._connections.get(endpoint.name)
+        if connection is None:
+            connection = self._connections[endpoint.name] = connect_to(endpoint)
+        self._made[name] = model = wire.model_over(connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id))
+        return model
+
+
+def abilities_of(config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None) -> Abilities:
+    """What is known of a model: what a person configured, over what its provider told when it was asked, over the data file.
+
+    `heard`: by id, what was told; None: as it is remembered, where configuration files are read at all.
+    """
+    from treadle.models.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
+    from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
+
+    if heard is None:
+        heard = {} if config.home is None else told(config.home, endpoint)
+    abilities = heard.get(model_id, UNKNOWN).over(known(endpoint.type, endpoint.base_url, model_id))
+    configured = config.providers.get(endpoint.name)
+    for pattern, said in sorted(configured.abilities.items(), key=lambda item: len(item[0])) if configured is not None else ():
+        if pattern.endswith("*") and model_id.startswith(pattern[:-1]):
+            abilities = said.over(abilities)
+    exact = configured.abilities.get(model_id, UNKNOWN) if configured is not None else UNKNOWN
+    return exact.over(abilities)
+
+
+def _player(kind: str, path: Path, clean: Callable[[str], str], place: int) -> Model:
+    from treadle.models.providers.scripted import ScriptedModel  # noqa: PLC0415  only who plays needs them
+    from treadle.models.providers.tape import TapeModel  # noqa: PLC0415
+
+    player = ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)
+    player.place = place
+    return player

@@ -1,0 +1,11 @@
+"""Permissions and sandboxes. The parser of command lines is in shell/, the sandboxes are in sandboxes/.
+
+policy.py         `decide`: whether a call may run
+decision.py       the possible decisions, and how findings lead to one
+paths.py          where the paths of a call lead
+guarded_paths.py  guarded files and files that likely hold secrets
+guarded_tools.py  the tables behind guarded paths
+secret_places.py  where programs keep credentials
+ruled_files.py    files on disk that `deny` and `ask` rules name
+approvals.py      approvals that cover more than one call
+"""

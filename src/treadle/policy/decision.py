@@ -1,0 +1,100 @@
+"""What the policy answers, and how what was found about a call becomes that answer in each mode.
+
+Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry: `Finding`, `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Literal, NamedTuple, TypeAlias
+
+from treadle.types import Mode
+
+Verdict: TypeAlias = Literal["allow", "contained", "ask", "deny"]
+"""From loose to strict. contained: unasked inside the sandbox only; where none works, it asks."""
+
+STRICTNESS: tuple[Verdict, ...] = ("allow", "contained", "ask", "deny")
+
+
+class Kind(StrEnum):
+    """What one part of a call is, before anybody has said in which mode it runs."""
+
+    READS = "reads"
+    """Provably only reads, inside the workspace, nothing that is guarded."""
+    HELD = "held"
+    """Only reads as far as one can see; the sandbox holds what one cannot."""
+    PERMITTED = "permitted"
+    """A command that a rule of the user's allows: it may do anything that the sandbox lets it."""
+    GRANTED = "granted"
+    """A tool, or a path of a tool, that a rule of the user's allows."""
+    EDITS = "edits"
+    """A file tool that writes inside the workspace, nothing that is guarded."""
+    SHELL_EDITS = "shell edits"
+    """A command that does the same."""
+    READS_BEYOND = "reads beyond"
+    """Reads outside the workspace, or a file that likely holds a secret."""
+    PARTLY_ASKED = "partly asked"
+    """Reads below a folder of which an `ask` rule is about a part. The sandbox hides that part; without one, a person decides."""
+    PARTLY_DENIED = "partly denied"
+    """Reads below a folder of which a `deny` rule is about a part. The sandbox hides that part; without one, the command is denied."""
+    CONNECTS = "connects"
+    """A tool that asks a host that no rule allows."""
+    UNSURE = "unsure"
+    """May change or send anything."""
+    NEEDS_A_PERSON = "needs a person"
+    """In every mode: a rule, a tool or a guarded file wants a person to see it."""
+    FORBIDDEN = "forbidden"
+    """By a rule, or by what no rule and no mode can allow."""
+
+
+VERDICTS: dict[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
+    # plan, ask, accept-edits, full
+    Kind.READS: ("allow", "allow", "allow", "allow"),
+    Kind.HELD: ("contained", "contained", "contained", "allow"),
+    Kind.PERMITTED: ("deny", "contained", "contained", "allow"),
+    Kind.GRANTED: ("deny", "allow", "allow", "allow"),
+    Kind.EDITS: ("deny", "ask", "allow", "allow"),
+    Kind.SHELL_EDITS: ("deny", "ask", "contained", "allow"),
+    Kind.READS_BEYOND: ("ask", "ask", "ask", "allow"),
+    Kind.PARTLY_ASKED: ("contained", "contained", "contained", "contained"),
+    Kind.PARTLY_DENIED: ("contained", "contained", "contained", "contained"),
+    Kind.CONNECTS: ("ask", "ask", "ask", "allow"),
+    Kind.UNSURE: ("deny", "ask", "ask", "allow"),
+    Kind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
+    Kind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
+}
+LOOKING = frozenset({Kind.READS, Kind.HELD, Kind.READS_BEYOND, Kind.PARTLY_ASKED, Kind.PARTLY_DENIED})
+"""Kinds of findings that change nothing: a command with no other finding needs no write access and no network."""
+MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
+
+
+class Finding(NamedTuple):
+    kind: Kind
+    why: str = ""
+    """For the model and a person, as the rest of a sentence that begins with "Not run: "."""
+
+
+def verdict_of(kind: Kind, mode: Mode) -> Verdict:
+    return VERDICTS[kind][MODES.index(mode)]
+
+
+class Settled(NamedTuple):
+    verdict: Verdict
+    why: str
+
+
+def reasons(findings: Iterable[Finding], verdict: Verdict, mode: Mode) -> list[str]:
+    """Every reason for a verdict, each once, in order."""
+    return list(dict.fromkeys(finding.why for finding in findings if finding.why and verdict_of(finding.kind, mode) == verdict))
+
+
+def settle(findings: Iterable[Finding], mode: Mode) -> Settled:
+    """The strictest of what was found, and the first reason for it. Nothing found is nothing done."""
+    verdict: Verdict = "allow"
+    why = ""
+    for finding in findings:
+        found = verdict_of(finding.kind, mode)
+        if STRICTNESS.index(found) > STRICTNESS.index(verdict) or (found == verdict and not why):
+            verdict, why = found, finding.why
+    return Settled(verdict, why)

@@ -1,0 +1,265 @@
+"""Which files are guarded, wherever they lie and whether they exist or not: what configures agents, editors, shells and git, and what holds secrets.
+
+Names are compared without regard to case, because some file systems do not regard it. Where a path really leads is for whoever asks
+to find out first. Entry: `guard_of`, `is_secret`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import lru_cache
+
+from treadle._internal.wildcards import wildcards
+from treadle.policy.guarded_tools import INSTRUCTS, REVIEWED, SEALED, patterns_of
+from treadle.policy.secret_places import PLACES, names_a_place
+
+
+class Guard(StrEnum):
+    """From loose to strict."""
+
+    REVIEWED = "reviewed"
+    """Runs elsewhere later, such as the workflows of CI: mode full may write it."""
+    INSTRUCTS = "instructs"
+    """Instructs agents, or is run by shells and tools of this machine later: a person sees each change first."""
+    SEALED = "sealed"
+    """Decides what runs, asks or is trusted here: no mode and no rule lets it be written."""
+
+
+# One pattern a line, written as in guarded_tools.py.
+
+SECRET = """
+.env
+.env.*
+*.env
+.envrc
+.netrc
+_netrc
+.npmrc
+.yarnrc.yml
+.pypirc
+.pgpass
+.my.cnf
+.htpasswd
+.git-credentials
+.git/config
+.git/credentials
+.git/modules/*/config
+.dockercfg
+.docker/config.json
+.kube
+kubeconfig
+*.kubeconfig
+.ssh
+.gnupg
+.aws
+.azure
+.oci
+.config/gcloud
+.config/gh
+.config/hub
+.config/op
+.config/agent
+.boto
+.s3cfg
+rclone.conf
+.vault-token
+.vault_pass*
+.terraformrc
+.terraform.d
+terraform.tfvars
+*.auto.tfvars
+*.tfstate
+*.tfstate.backup
+.cargo/credentials*
+.gem/credentials
+.m2/settings*.xml
+.gradle/gradle.properties
+.composer/auth.json
+.treadle/config.yaml
+.treadle/trust.json
+id_rsa*
+id_dsa*
+id_ecdsa*
+id_ed25519*
+*_rsa
+*_ed25519
+*.pem
+*.key
+*.p8
+*.p12
+*.pfx
+*.jks
+*.keystore
+*.kdbx
+*.ppk
+*.ovpn
+client_secret*.json
+service-account*.json
+service_account*.json
+firebase-adminsdk*.json
+master.key
+.bash_history
+.zsh_history
+.python_history
+.psql_history
+.mysql_history
+.node_repl_history
+.Xauthority
+/etc/shadow*
+/etc/gshadow*
+/etc/sudoers*
+/etc/ssl/private
+/run/secrets
+/var/run/secrets
+/proc
+"""
+
+SECRET_WORDS = """
+secrets
+.secrets
+secret
+.secret
+credentials
+.credentials
+secrets.*
+secret.*
+credentials.*
+*.secret
+*.secrets
+*-secrets.*
+*_secrets.*
+*-credentials.*
+*_credentials.*
+*credentials*.json
+auth.json
+"""
+"""Words that name a secret, or the code and the pages that are about them: those are none."""
+
+CODE = re.compile(
+    r"\.(?:adoc|bash|c|cc|cpp|cs|css|dart|erl|exs?|go|h|hpp|hs|html?|ipynb|java|jl|jsx?|kts?|lua|m|md|mdx|mjs|ml|php|pl|po|proto|pyi?|r|rb|rs|rst|scala|sh|sql|svelte|swift|tsx?|vue|zig)$"
+)
+
+PUBLIC = """
+.env.example
+.env.sample
+.env.template
+.env.dist
+.env.defaults
+.env.schema
+.env.*.example
+.env.*.sample
+.env.*.template
+example.env
+sample.env
+template.env
+*.example
+*.sample
+*.template
+*.pub
+*.pub.pem
+"""
+"""Looks like a secret and is none: only the last name counts, and only against patterns of last names."""
+
+_ORDER = ((Guard.SEALED, SEALED), (Guard.INSTRUCTS, INSTRUCTS), (Guard.REVIEWED, REVIEWED))
+
+
+def guard_of(path: str) -> Guard | None:
+    """Of an absolute, normalised path. The strictest class counts."""
+    return _guard_of(_folded(path))
+
+
+@lru_cache(maxsize=4096)
+def _guard_of(folded: str) -> Guard | None:
+    return next((guard for guard, pattern in _compiled_guards() if pattern.search(folded)), None)
+
+
+def first_guarded(paths: Iterable[str]) -> str | None:
+    """The first of many absolute paths that is guarded by its letters, whichever way; they need not be normalised. One pass over all."""
+    text = "\n".join(paths)
+    folded = re.sub(r"/(?:\.?/)+", "/", _folded(text))
+    for _, pattern in _compiled_guards():
+        if (found := pattern.search(folded)) is not None:
+            return folded[folded.rfind("\n", 0, found.start() + 1) + 1 :].split("\n", 1)[0]
+    return None
+
+
+def is_secret(path: str) -> bool:
+    """Whether an absolute, normalised path likely holds a key, a password or other people's words."""
+    return _is_secret(_folded(path))
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(folded: str) -> bool:
+    secret, words, public = _compiled_secrets()
+    if names_a_place(folded):
+        return True
+    found = secret.search(folded) or (None if CODE.search(folded) else words.search(folded))
+    return found is not None and not (found.end() == len(folded) and public.search(folded))
+
+
+def holds_only_secrets(folder: str) -> bool:
+    """True for a folder in which even code counts as secret, such as `.ssh`; false for `secrets/`, which may be a package of a program."""
+    return is_secret(f"{folder}/_.py")
+
+
+def may_be_secret_name(name: str) -> bool:
+    """False for a last name that makes no path a secret by itself: a quick test for most files."""
+    names, pattern = _last_names()
+    lower = name.casefold()
+    return not name.isascii() or lower in names or pattern.fullmatch(lower) is not None
+
+
+@lru_cache(maxsize=1)
+def _last_names() -> tuple[frozenset[str], re.Pattern[str]]:
+    lines = {line.rpartition("/")[2].casefold() for line in (*patterns_of(SECRET), *patterns_of(SECRET_WORDS), *PLACES)}
+    patterns = "|".join(wildcards(line, ".") for line in sorted(lines) if set(line) & set("*?"))
+    return frozenset(line for line in lines if not set(line) & set("*?")), re.compile(patterns)
+
+
+def may_name_a_secret(pattern: str) -> bool:
+    """Whether a shell pattern that begins with letters of its own, such as `.e*`, could stand for the name of a secret file."""
+    pieces = re.split(r"[*?\[]", pattern.rsplit("/", 1)[-1].casefold())
+    start, end = pieces[0], pieces[-1].rpartition("]")[2]
+    return bool(start) and any(_could_be(line.casefold(), start, end) for line in (*patterns_of(SECRET), *PLACES) if "/" not in line)
+
+
+def _could_be(name: str, start: str, end: str) -> bool:
+    fixed, _, last = name.partition("*")
+    if "*" not in name:
+        return name.startswith(start) and name.endswith(end)
+    begins = fixed.startswith(start) or (fixed != "" and start.startswith(fixed))
+    return begins and (last.endswith(end) or end.endswith(last.rpartition("*")[2]))
+
+
+def _folded(path: str) -> str:
+    """Case and look-alike forms aside, as file systems that fold names do."""
+    import unicodedata  # noqa: PLC0415  only where a path is not plain
+
+    return (path if path.isascii() else unicodedata.normalize("NFKC", path)).casefold().replace("\u200c", "").replace("\u200d", "")
+
+
+def guard_patterns() -> list[str]:
+    """Return every pattern of the guard tables."""
+    return [line for _, table in _ORDER for line in patterns_of(table)]
+
+
+@lru_cache(maxsize=1)
+def _compiled_guards() -> tuple[tuple[Guard, re.Pattern[str]], ...]:
+    return tuple((guard, _compiled(table)) for guard, table in _ORDER)
+
+
+@lru_cache(maxsize=1)
+def _compiled_secrets() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    return _compiled(SECRET), _compiled(SECRET_WORDS), re.compile(f"/(?:{'|'.join(_piece(line) for line in patterns_of(PUBLIC))})$")
+
+
+def _compiled(table: str) -> re.Pattern[str]:
+    anywhere = "|".join(_piece(line) for line in patterns_of(table) if not line.startswith("/"))
+    at_root = "|".join(_piece(line[1:]) for line in patterns_of(table) if line.startswith("/"))
+    return re.compile(f"/(?:{anywhere})(?=/|$)" + (f"|^/(?:{at_root})(?=/|$)" if at_root else ""), re.MULTILINE)
+
+
+def _piece(line: str) -> str:
+    return wildcards(line.casefold(), r"[^/\n]")

@@ -1,0 +1,190 @@
+"""The files that a user's `deny` and `ask` rules are about, found on the disk, so that a sandbox can keep commands from them.
+
+A rule judges a path that a call names; a command reads paths that nobody names, such as everything below a folder. The policy
+compares paths with rules (rules.py), and the sandbox hides what is found here. Entry: `RuledFiles`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Literal, NamedTuple, TypeAlias
+
+from treadle._internal.stamps import Stamp, stamp_of
+from treadle._internal.wildcards import wildcards
+from treadle.config.rules import Rule, Rules
+from treadle.errors import AgentError
+from treadle.policy.policy import Permissions
+from treadle.tools.confinement import Ruled
+
+MAX_LOOKED_AT = 100_000
+"""Entries of folders that are compared with the rules before one command."""
+MAX_FOUND = 200
+"""Separate files and folders that one command is kept from; each is a mount."""
+
+Part: TypeAlias = re.Pattern[str] | None
+"""One name of a pattern; None is `**`."""
+
+
+class _Pattern(NamedTuple):
+    base: str
+    """Where the search begins: no name above it holds a wildcard."""
+    parts: tuple[Part, ...]
+
+
+class _Entry(NamedTuple):
+    name: str
+    is_folder: bool
+    is_link: bool
+
+
+class RuledFiles:
+    """The files of one set of rules and one workspace. Remembers each folder until its ctime changes. Safe from many threads."""
+
+    def __init__(self, rules: Rules, workspace: Path, home: str) -> None:
+        self._rules, self._root, self._home = rules, os.path.realpath(workspace), home
+        self._known: dict[str, tuple[Stamp, tuple[_Entry, ...]]] = {}
+        self._lock = Lock()
+        """Keeps two threads from walking at once: the second then finds what the first has read."""
+
+    @classmethod
+    def of(cls, permissions: Permissions, workspace: Path) -> RuledFiles | None:
+        """None if no rule can concern a command's files."""
+        rules = permissions.rules
+        about = any(rule.about in ("read", "write") for rule in (*rules.deny, *rules.ask))
+        return cls(rules, workspace, permissions.home) if about else None
+
+    def look(self, *, approved: bool) -> Ruled:
+        """The files as they are now. `approved`: a person has approved this command, which answers `ask` rules.
+
+        More entries or matches than the limits above make `too_many`; what a rule denies to write is found all the same, so that a command that makes
+        many such files has them taken away. Blocks. Raises AgentError(tool) if a folder cannot be listed.
+        """
+        asking = () if approved else self._rules.ask
+        excess: list[str] = []
+        with self._lock:
+            denied = self._found(self._rules.deny, "write", excess, is_bounded=False)
+            hidden = self._found((*self._rules.deny, *asking), "read", excess)
+            fixed = [*denied, *self._found(asking, "write", excess)]
+        if len(hidden) + len(fixed) > MAX_FOUND:
+            excess.append(f"the rules for reading and writing cover more than {MAX_FOUND} separate files; name their folders in the rules instead")
+        return Ruled(tuple(hidden), tuple(_topmost(fixed)), tuple(denied), excess[0] if excess else "")
+
+    def _found(self, rules: Iterable[Rule], about: Literal["read", "write"], excess: list[str], *, is_bounded: bool = True) -> list[str]:
+        found: set[str] = set()
+        for rule in rules:
+            if rule.about == about:
+                real = (os.path.realpath(path) for path in self._matches(rule, excess, is_bounded=is_bounded))
+                found.update(path for path in real if os.path.lexists(path))
+        return list(_topmost(found))
+
+    # ------------------------------------------------------------ one rule
+
+    @cached_property
+    def _patterns(self) -> dict[Rule, _Pattern]:
+        rules = (*self._rules.deny, *self._rules.ask)
+        return {rule: _pattern(rule.pattern, self._root, self._home) for rule in rules if rule.about in ("read", "write")}
+
+    def _matches(self, rule: Rule, excess: list[str], *, is_bounded: bool) -> Iterator[str]:
+        """Paths that the rule matches, without what lies below a match. Links are followed, each folder once."""
+        pattern = self._patterns[rule]
+        left, seen = MAX_LOOKED_AT, set[str]()
+        waiting = [(pattern.base, _further({0}, pattern.parts))]
+        while waiting:
+            folder, states = waiting.pop()
+            if len(pattern.parts) in states:
+                yield folder
+                continue
+            for entry in self._entries(folder):
+                left -= 1
+                if left == -1:
+                    excess.append(f"the rule {rule.text!r} would have to be compared with more than {MAX_LOOKED_AT:,} files; name a folder in it")
+                if left < 0 and is_bounded:
+                    return
+                after = _after(entry.name, states, pattern.parts)
+                path = os.path.join(folder, entry.name)
+                if len(pattern.parts) in after:
+                    yield path
+                elif after and entry.is_folder and not (entry.is_link and _known(path, seen)):
+                    waiting.append((path, after))
+
+    def _entries(self, folder: str) -> Sequence[_Entry]:
+        try:
+            stamp = stamp_of(os.stat(folder))
+            known = self._known.get(folder)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            is_settled = stamp.is_settled()
+            with os.scandir(folder) as entries:
+                found = tuple(_Entry(entry.name, _is_folder(entry), entry.is_symlink()) for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as e:  # its files can be opened by name all the same
+            raise AgentError("tool", f"{folder!r} cannot be listed ({e.strerror or e}), so that rules for files cannot be kept there: make it readable") from e
+        if is_settled:
+            self._known[folder] = stamp, found
+        return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one or leads to one. `entry.is_dir()` would raise for a link that leads to itself."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
+
+
+def _known(path: str, seen: set[str]) -> bool:
+    real = os.path.realpath(path)
+    if real in seen:
+        return True
+    seen.add(real)
+    return False
+
+
+def _pattern(text: str, root: str, home: str) -> _Pattern:
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    path = os.path.normpath(os.path.join(root, text))
+    if path == root or path.startswith(f"{root}/"):
+        base, rest = root, path[len(root) :].strip("/")
+    else:
+        fixed = re.match(r"(?:/[^/*?]*(?=/|$))*", path)
+        base = fixed[0] if fixed is not None and fixed[0] else "/"
+        rest = path[len(base) :].strip("/")
+    parts = rest.split("/") if rest else []
+    return _Pattern(base, tuple(None if part == "**" else re.compile(wildcards(part, "[^/]"), re.IGNORECASE) for part in parts))
+
+
+def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozenset[int]:
+    """How far into the pattern the path has come, in every way there is, with one more name."""
+    found: set[int] = set()
+    for state in states:
+        if state == len(parts):
+            continue
+        part = parts[state]
+        if part is None:
+            found.add(state)
+        elif part.fullmatch(name):
+            found.add(state + 1)
+    return _further(found, parts)
+
+
+def _further(states: set[int], parts: Sequence[Part]) -> frozenset[int]:
+    """`**` may stand for no folder at all."""
+    found = set(states)
+    for state in sorted(states):
+        while state < len(parts) and parts[state] is None:
+            state += 1
+            found.add(state)
+    return frozenset(found)
+
+
+def _topmost(paths: Iterable[str]) -> Iterator[str]:
+    """In sorted order, without what lies below another of them."""
+    last = None
+    for path in sorted(set(paths)):
+        if last is None or not path.startswith(f"{last.rstrip('/')}/"):
+            last = path
+            yield path

@@ -1,0 +1,208 @@
+"""A network namespace that confined commands share, and the proxy on its loopback through which they reach listed hosts.
+
+The namespace is made once, by a process that hands over its descriptors and ends; it lasts for as long as these are open. The proxy runs
+in this process, in a thread with an event loop of its own, so that nothing that blocks elsewhere keeps it waiting. Entry: `Egress`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.from_thread import BlockingPortal, BlockingPortalProvider
+from msgspec import structs
+
+from treadle._internal.environment import path_outside
+from treadle.config.hosts import HostList
+from treadle.policy.sandboxes.lookups import Resolve, resolve
+from treadle.policy.sandboxes.parent_proxy import ParentProxies
+from treadle.policy.sandboxes.proxy import Proxy, Route, straight
+from treadle.tools.confinement import Gate, Opening, Room
+
+WITHIN_S = 10.0
+AGAIN_S = 30.0
+"""After which what failed is tried again."""
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
+"""Failures that say nothing of the machine: the next command tries again."""
+_HELPER = """import os, socket, sys
+listening = socket.socket()
+listening.bind(("127.0.0.1", 0))
+listening.listen(128)
+spaces = [os.open("/proc/self/ns/" + name, os.O_RDONLY) for name in ("user", "net")]
+socket.send_fds(socket.socket(fileno=int(sys.argv[1])), [b"."], [listening.fileno(), *spaces])
+"""
+"""Runs in the namespace, where bubblewrap has brought up the loopback."""
+
+_portals = BlockingPortalProvider()
+"""One thread for all proxies of the process, which ends with the last of them."""
+
+
+class Egress:
+    """A `Network`. Whoever makes it closes it, once nothing runs in it any more."""
+
+    def __init__(self, hosts: HostList, environment: Mapping[str, str], *, resolve: Resolve = resolve, route: Route = straight) -> None:
+        """`environment`: where the proxies of the user stand. `resolve` and `route`: as for `Proxy`."""
+        self._hosts, self._environment = hosts, environment
+        self._resolve, self._route = resolve, route
+        self._serving: tuple[Opening, Proxy, BlockingPortal, Future[None]] | None = None
+        self._gate: Gate | None = None
+        self._failure = OSError("it is closed")
+        self._again_at = 0.0
+        """Not opened before then."""
+        self._holding: list[Callable[[], bool]] = []
+        self._refused: dict[str, str] = {}
+        self._lock = anyio.Lock()
+        """Only one task at a time opens or closes it, so that there is one namespace."""
+
+    async def open(self, listen: Callable[[], Opening]) -> Gate:
+        """Cancellation takes effect once it is open. A failure is kept for a while: what fails is not tried again for every command."""
+        gate: Gate | None = None
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                if self._gate is None and time.monotonic() >= self._again_at:
+                    self._gate = await to_thread.run_sync(self._opened, listen)
+                gate = self._gate
+        if gate is None:
+            raise self._failure
+        return gate
+
+    def hold(self, is_over: Callable[[], bool]) -> None:
+        self._holding = [*(held for held in self._holding if not held()), is_over]
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it is open, and no command is in it."""
+        return self._gate is not None and all(is_over() for is_over in self._holding)
+
+    async def rest(self) -> None:
+        """Give back what an idle one takes, until the next command."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                if self.is_idle:
+                    self._gate = None
+                    await to_thread.run_sync(self._close)
+
+    def take_refused(self) -> Sequence[str]:
+        found = list(self._refused)
+        return [self._refused.pop(host) for host in found]
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                self._gate, self._failure, self._again_at = None, OSError("it is closed"), math.inf
+                await to_thread.run_sync(self._close)
+
+    # ------------------------------------------------------------ in a thread
+
+    def _opened(self, listen: Callable[[], Opening]) -> Gate | None:
+        try:
+            parents = ParentProxies(self._environment)
+            opening = listen()
+        except (OSError, ValueError, subprocess.SubprocessError) as e:
+            self._refused[""] = f"commands have no network: the one of their own could not be made: {e}"
+            self._failure = OSError(str(e))
+            self._again_at = 0.0 if getattr(e, "errno", None) in _PASSING else time.monotonic() + AGAIN_S
+            return None
+        proxy = Proxy(self._hosts.allows, self._note_refused, parents=parents, resolve=self._resolve, route=self._route)
+        portal = _portals.__enter__()
+        self._serving = opening, proxy, portal, portal.start_task_soon(proxy.serve, opening.listening)
+        return Gate(port=opening.listening.getsockname()[1], enter=opening.enter)
+
+    def _close(self) -> None:
+        if self._serving is None:
+            return
+        opening, proxy, portal, ended = self._serving
+        self._serving = None
+        portal.call(proxy.stop)
+        ended.exception()
+        _portals.__exit__(None, None, None)
+        for descriptor in opening.descriptors:
+            os.close(descriptor)
+
+    def _note_refused(self, host: str, why: str) -> None:
+        """Called in the proxy's thread. How many hosts are kept is bounded."""
+        if len(self._refused) < 20:
+            self._refused[host] = why
+
+
+def isolated(bwrap: str) -> Opening:
+    """Make a user and a network namespace, and listen on the loopback of the latter. Blocks for about 20 ms. Raises OSError.
+
+    The descriptors are named by this process: inherited ones would stay open in the command.
+    """
+    program = shutil.which("nsenter", path=path_outside(os.environ.get("PATH"), Path.cwd()))
+    if program is None or not sys.executable:
+        raise OSError("nsenter is missing: install util-linux" if program is None else "the Python interpreter is not known")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(WITHIN_S)
+        helper = [sys.executable, "-I", "-S", "-c", _HELPER, str(theirs.fileno())]
+        command = [bwrap, "--unshare-user", "--unshare-net", "--die-with-parent", "--dev-bind", "/", "/", "--", *helper]
+        made = subprocess.run(command, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=WITHIN_S, check=False, stdin=subprocess.DEVNULL)
+        theirs.close()
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 3, socket.MSG_CMSG_CLOEXEC)
+        if len(descriptors) != 3:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise OSError(made.stderr.strip()[-300:] or f"the process that makes it ended with {made.returncode}")
+    listening, user, net = descriptors
+    named = (f"--{kind}=/proc/{os.getpid()}/fd/{descriptor}" for kind, descriptor in (("user", user), ("net", net)))
+    opening = Opening(listening=socket.socket(fileno=listening), enter=[program, *named, "--preserve-credentials", "--"], descriptors=(user, net))
+    try:
+        _check(opening, bwrap)
+    except BaseException:
+        opening.listening.close()
+        for descriptor in opening.descriptors:
+            os.close(descriptor)
+        raise
+    return opening
+
+
+def _check(opening: Opening, bwrap: str) -> None:
+    """Raises OSError where bubblewrap does not work in the namespaces: every command would fail, instead of having no network."""
+    command = [*opening.enter, bwrap, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/sh", "-c", ":"]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False, stdin=subprocess.DEVNULL)
+    if tried.returncode:
+        raise OSError(tried.stderr.strip()[-300:] or f"entering it ended with {tried.returncode}")
+
+
+def on_loopback() -> Opening:
+    """Listen on the loopback of the machine, where there are no namespaces. Raises OSError."""
+    return Opening(listening=socket.create_server(("127.0.0.1", 0)))
+
+
+_OTHER_PROXIES = frozenset(
+    ("pip_proxy", "npm_config_proxy", "npm_config_http_proxy", "npm_config_https_proxy", "yarn_http_proxy", "yarn_https_proxy", "cargo_http_proxy", "ftp_proxy")
+)
+
+
+async def through_gate(room: Room, listen: Callable[[], Opening]) -> Room:
+    """A room with its network open. Where that fails, it has none, and the network keeps the reason among what was refused."""
+    if isinstance(room.network, str | Gate):
+        return room
+    try:
+        return structs.replace(room, network=await room.network.open(listen))
+    except OSError:
+        return structs.replace(room, network="none")
+
+
+def with_proxy(environment: Mapping[str, str], room: Room) -> Mapping[str, str]:
+    """An environment in which programs find the proxy, in both spellings, and no other one: those of the user are out of reach."""
+    if not isinstance(room.network, Gate):
+        return environment
+    url, direct = f"http://127.0.0.1:{room.network.port}", "localhost,127.0.0.1,::1"
+    ours = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": direct}
+    kept = {name: value for name, value in environment.items() if name.lower() not in _OTHER_PROXIES}
+    return {**kept, **ours, **{name.lower(): value for name, value in ours.items()}, "NODE_USE_ENV_PROXY": "1"}

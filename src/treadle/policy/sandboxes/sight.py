@@ -1,0 +1,56 @@
+"""A workspace at one moment, as far as it decides what runs later. Entry: `Sight`, `Found`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from treadle.policy.sandboxes.repositories import Repository
+
+NOT_LOOKED_INTO = frozenset(
+    {
+        "node_modules", "bower_components", "site-packages", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+        ".gradle", ".terraform", "target",
+    }
+)  # fmt: skip
+"""Full of other people's files, where no agent and no editor looks for its own. Only repositories are looked for there, as git does."""
+
+
+class Found(NamedTuple):
+    """By its path below the workspace."""
+
+    path: str
+    kind: str
+    """`file`, `folder`, `link`, `git`: a folder of git, in which only some things are guarded; or `into`: a link to where a look finds nothing."""
+    identity: tuple[int, int, str]
+    """Of a link: device, inode and target. Links cannot be made read-only; they are put back."""
+    leads: str = ""
+    """Where a link leads in the end; empty where nothing is there."""
+    is_part: bool = False
+    """One of a repository's control entries, which may be harmless when it is new."""
+
+    def followed(self, root: str) -> Found:
+        if self.kind != "link":
+            return self
+        real = os.path.realpath(os.path.join(root, self.path))
+        return self._replace(leads=real if os.path.lexists(real) else "")
+
+
+class Sight(NamedTuple):
+    guarded: Mapping[str, Found]
+    """What is made read-only."""
+    at_ns: int = 0
+    is_whole: bool = True
+    """False: there are more folders than are looked into."""
+    seen: Mapping[str, Found] = {}
+    """All that is guarded by its name, also what lies too deep to be made read-only, and every repository's control entries."""
+    repositories: Mapping[str, Repository] = {}
+    changed: Mapping[str, int] = {}
+    """When the control entries of a repository that is not made read-only last changed."""
+    named: frozenset[str] = frozenset()
+    """Places that git's settings name."""
+    opened: frozenset[str] = frozenset()
+    """Folders that are only looked into because links lead there."""
+    unread: frozenset[str] = frozenset()
+    """Folders that could not be listed."""

@@ -1,0 +1,46 @@
+"""A trial of a sandbox in a thread of its own, so that it keeps nobody waiting who has something else to do meanwhile.
+
+What is tried is trial.py's and seatbelt.py's. Entry: `TrialThread`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from anyio import to_thread
+
+from treadle.tools.confinement import Standing
+
+
+class TrialThread:
+    """Begins once, and keeps what came of it."""
+
+    def __init__(self, name: str, tried: Callable[[], Standing]) -> None:
+        """`name`: of the sandbox. `tried` may block and raise: whatever it raises, nothing is confined then."""
+        self._name, self._tried = name, tried
+        self._thread: threading.Thread | None = None
+        self._standing: Standing | None = None
+
+    def begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
+            self._thread.start()
+
+    async def standing(self) -> Standing:
+        """How the trial ended. Cancellation takes effect then, and not before."""
+        if self._standing is None:
+            self.begin()
+            await self.aclose()
+        assert self._standing is not None, "it has ended"
+        return self._standing
+
+    async def aclose(self) -> None:
+        if self._thread is not None:
+            await to_thread.run_sync(self._thread.join)
+
+    def _find_out(self) -> None:
+        try:
+            self._standing = self._tried()
+        except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
+            self._standing = Standing(works=False, text=f"{self._name} could not be tried: {type(e).__name__}: {e}")

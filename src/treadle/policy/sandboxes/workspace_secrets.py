@@ -1,0 +1,134 @@
+"""The files of a workspace that likely hold a secret, found again before each command that must not see them, and its named pipes.
+
+Names decide, as for file tools (guarded_paths.py). Not looked into: `.git`, whose configuration git itself needs, and folders full of other
+people's files (`NOT_LOOKED_INTO`). Entry: `WorkspaceSecrets`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle._internal.stamps import Stamp, stamp_of
+from treadle.errors import AgentError
+from treadle.policy.guarded_paths import holds_only_secrets, is_secret, may_be_secret_name
+from treadle.policy.sandboxes.control_files import NOT_LOOKED_INTO
+
+MAX_FOLDERS = 20_000
+"""Folders that are looked into, those near the top first."""
+MAX_HIDDEN = 150
+"""Files and folders that are hidden one by one, each by a mount. Beyond these, the folders that hold most of them are hidden whole."""
+QUICK_FOLDERS = 200
+NOTE = f"The workspace has more than {MAX_FOLDERS:,} folders: files in deeper ones that hold secrets, and named pipes, were not hidden from the command."
+
+
+class _Folder(NamedTuple):
+    stamp: Stamp
+    secrets: tuple[str, ...]
+    folders: tuple[str, ...]
+    pipes: tuple[str, ...] = ()
+
+
+class Secrets(NamedTuple):
+    paths: Sequence[str] = ()
+    """Absolute, links as they are."""
+    notes: Sequence[str] = ()
+    """For the model, if not everything is hidden file by file."""
+    pipes: Sequence[str] = ()
+    """Named pipes, absolute. They can be written on a read-only mount, and whatever reads them does what is written."""
+
+
+class WorkspaceSecrets:
+    """The secrets of one workspace. Remembers each folder until its ctime changes, so that looking again costs a stat for each."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._root = str(workspace)
+        self._known: dict[str, _Folder] = {}
+
+    @property
+    def is_quick(self) -> bool:
+        """Looking again takes less than a change of threads."""
+        return 0 < len(self._known) <= QUICK_FOLDERS
+
+    def look(self, is_granted: Callable[[str], bool]) -> Secrets:
+        """`is_granted`: true for a secret, by its absolute path, that stays in view. Blocks.
+
+        Raises AgentError(tool) if there are too many at the top of the workspace, where no folder can be hidden in their place.
+        """
+        found, pipes = list[str](), list[str]()
+        waiting, looked_into = deque([""]), 0
+        while waiting and looked_into < MAX_FOLDERS:
+            looked_into += 1
+            if (folder := self._folder(waiting.popleft())) is not None:
+                found += folder.secrets
+                pipes += folder.pipes
+                waiting += folder.folders
+        notes = [NOTE] if waiting else []
+        kept = [path for path in found if not is_granted(os.path.join(self._root, path))]
+        if len(kept) > MAX_HIDDEN:
+            kept, folders = _with_folders(kept)
+            notes.append(f"More than {MAX_HIDDEN} files hold secrets: {', '.join(folders)[:500]} appeared empty. A rule like read({folders[0]}/**) shows them.")
+        if len(pipes) > MAX_HIDDEN:
+            notes.append(f"The workspace has more than {MAX_HIDDEN} named pipes: the others can be written.")
+        return Secrets([os.path.join(self._root, path) for path in kept], notes, [os.path.join(self._root, path) for path in pipes[:MAX_HIDDEN]])
+
+    def _folder(self, path: str) -> _Folder | None:
+        place = os.path.join(self._root, path) if path else self._root
+        try:
+            stamp = stamp_of(os.lstat(place))
+            known = self._known.get(path)
+            if known is not None and known.stamp == stamp:
+                return known
+            is_settled = stamp.is_settled()
+            with os.scandir(place) as entries:
+                known = _sorted_out(path, stamp, list(entries))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:  # its files can be opened by name all the same
+            return _Folder(Stamp(), (path,), ()) if path else None
+        if is_settled:
+            self._known[path] = known
+        return known
+
+
+def _sorted_out(folder: str, stamp: Stamp, entries: Collection[os.DirEntry[str]]) -> _Folder:
+    secrets, folders, pipes = list[str](), list[str](), list[str]()
+    inside_one = bool(folder) and is_secret(f"/{folder}/_")
+    for entry in entries:
+        name = entry.name
+        path = f"{folder}/{name}" if folder else name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if name == ".git" and is_folder:
+            secrets += [f"{path}/credentials"] if os.path.lexists(os.path.join(entry.path, "credentials")) else []
+        elif (inside_one or may_be_secret_name(name)) and is_secret(f"/{path}") and (not os.path.isdir(entry.path) or holds_only_secrets(f"/{path}")):
+            secrets.append(path)
+        elif is_folder and name not in NOT_LOOKED_INTO:
+            folders.append(path)
+        elif not is_folder and not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_pipe(entry):
+            pipes.append(path)
+    return _Folder(stamp, tuple(secrets), tuple(folders), tuple(pipes))
+
+
+def _is_pipe(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode)
+    return False
+
+
+def _with_folders(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Fewer places that hide the same, and the folders among them that are hidden whole."""
+    kept, folders = list(paths), list[str]()
+    while len(kept) > MAX_HIDDEN:
+        parents = Counter(parent for path in kept if (parent := path.rpartition("/")[0]))
+        if not parents:
+            why = f"more than {MAX_HIDDEN} files at the top of the working directory likely hold secrets; allow those that do not: read(NAME)"
+            raise AgentError("tool", why)
+        ((most, _),) = parents.most_common(1)
+        kept = [most, *(path for path in kept if not path.startswith(f"{most}/"))]
+        folders = [most, *(folder for folder in folders if not folder.startswith(f"{most}/"))]
+    return kept, folders

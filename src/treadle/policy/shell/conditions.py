@@ -1,0 +1,80 @@
+"""`[ … ]`, `[[ … ]]` and `test`: which of their questions only look. Some evaluate what they are given. Entry: `judge_test`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from treadle.policy.decision import Finding, Kind
+from treadle.policy.shell.options import names
+from treadle.policy.shell.words import Word
+
+_OF_FILES = names("-e -f -d -s -r -w -x -L -h -b -c -p -S -g -u -k -O -G -N")
+_OF_TEXTS = frozenset({"-z", "-n", "-t"})
+_BETWEEN_TEXTS = frozenset({"=", "==", "!=", "<", ">", "=~"})
+_SAME_IN_BRACKETS = frozenset({"=", "==", "!="})
+_BETWEEN_NUMBERS = names("-eq -ne -lt -le -gt -ge")
+_BETWEEN_FILES = names("-nt -ot -ef")
+_GLUE = frozenset({"!", "&&", "||", "(", ")", "-a", "-o"})
+_NUMBER = re.compile(r"[-+]?\d+")
+
+
+def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Finding:
+    """`words` with the name or the brackets."""
+    if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
+        return Finding(Kind.UNSURE, "what it tests is not known before it runs")
+    if redirections_of(words):
+        return Finding(Kind.UNSURE, "'<' and '>' in [ are redirections")
+    values = [word.value for word in words]
+    double = values[0] == "[["
+    inner = values[1:-1] if values[0] in ("[", "[[") and values[-1] in ("]", "]]") else values[1:]
+    i = 0
+    while i < len(inner):
+        left, following = inner[i], inner[i + 1 : i + 3]
+        if len(following) == 2 and following[0] in _BETWEEN_TEXTS | _BETWEEN_NUMBERS | _BETWEEN_FILES:
+            if following[0] in _BETWEEN_NUMBERS and double and not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(following[1])):
+                return Finding(Kind.UNSURE, "[[ evaluates what it compares as arithmetic, which can run commands")
+            if following[0] in _BETWEEN_FILES and (found := _worst(looks_at, left, following[1])) is not None:
+                return found
+            i += 3
+        elif left in _OF_FILES and following:
+            if (found := _worst(looks_at, following[0])) is not None:
+                return found
+            i += 2
+        elif left in _OF_TEXTS and following:
+            i += 2
+        elif left in _GLUE or not left.startswith("-"):
+            i += 1
+        else:
+            return Finding(Kind.UNSURE, f"the test {left[:20]!r} can run what stands in a name")
+    return Finding(Kind.READS)
+
+
+def judge_plain_test(argv: Sequence[str], looks_at: Callable[[str], Finding]) -> Finding | None:
+    """Judge `test` or `[` with at most three words, of which bash decides by their number alone. None for any other form."""
+    inner = list(argv[1:-1] if argv[0] == "[" else argv[1:])
+    if inner[:1] == ["!"] and len(inner) in (3, 4):
+        inner = inner[1:]
+    match inner:
+        case [operator, path] if operator in _OF_FILES:
+            return _worst(looks_at, path) or Finding(Kind.READS)
+        case ["-z" | "-n", _]:
+            return Finding(Kind.READS)
+        case [_, operator, _] if operator in _SAME_IN_BRACKETS | _BETWEEN_NUMBERS:
+            return Finding(Kind.READS)
+        case [left, operator, right] if operator in _BETWEEN_FILES:
+            return _worst(looks_at, left, right) or Finding(Kind.READS)
+        case _:
+            return None
+
+
+def redirections_of(words: Sequence[Word]) -> list[Word]:
+    """Targets of redirections in `[ … ]`, which the grammar takes for comparisons."""
+    if not words or words[0].value != "[":
+        return []
+    return [following for word, following in pairwise(words) if word.value in ("<", ">")]
+
+
+def _worst(looks_at: Callable[[str], Finding], *paths: str) -> Finding | None:
+    return next((found for path in paths if (found := looks_at(path)).kind is not Kind.READS), None)

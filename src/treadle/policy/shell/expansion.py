@@ -1,0 +1,44 @@
+"""What a program is given once bash has put names of files in place of patterns. Entry: `expanded`."""
+
+from __future__ import annotations
+
+from treadle.policy.shell.globs import TooMany, expand
+from treadle.policy.shell.ground import Ground
+from treadle.policy.shell.simple import Simple
+from treadle.policy.shell.syntax import Command
+from treadle.policy.shell.words import Word
+
+
+def expanded(command: Command, ground: Ground, simple: Simple, most: int) -> list[list[str]]:
+    """List the words that the program is given, for each folder that the command may run in; nothing where that is not known.
+
+    `most`: words of a command; one with more is not looked at.
+    """
+    if not command.words or len(command.words) > most or not all(word.is_literal for word in command.words):
+        return []
+    if not any(word.has_glob for word in command.words):
+        return [command.argv]
+    if ground.names_left < 0:
+        return []
+    found: list[list[str]] = []
+    try:
+        for cwd in ground.cwds:
+            names = [[word.value] if not word.has_glob else _names(word, cwd, ground, simple) for word in command.words]
+            found.append([name for each in names for name in each])
+            ground.names_left -= len(found[-1])
+            if ground.names_left < 0:
+                return []
+    except TooMany:
+        return []
+    return found
+
+
+def _names(word: Word, cwd: str, ground: Ground, simple: Simple) -> list[str]:
+    if word.wild is None:
+        if (others := simple.expanded(word.value)) is None:
+            raise TooMany
+        return others
+    names = expand(word.value, word.wild, cwd, ground.reach.is_inside)
+    if any(name.startswith("-") for name in names) and names != [word.value]:
+        raise TooMany  # it would be an option, and where it stands among the others is for bash to say
+    return names

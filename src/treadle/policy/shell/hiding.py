@@ -1,0 +1,138 @@
+"""Ways in which a command line could run a program that its words do not show: expansions, evaluated text, what another program feeds it.
+
+Commands that show are found by judge.py; an interpreter's own text and files are seen by neither. Entry: `may_run`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from treadle.config.rules import Rule, may_be_meant_by, program_of
+from treadle.policy.shell.find import read_find
+from treadle.policy.shell.git import read_git, renames
+from treadle.policy.shell.options import names, read_options
+from treadle.policy.shell.programs import PROGRAMS
+from treadle.policy.shell.syntax import Command, Script
+from treadle.policy.shell.words import Word
+from treadle.policy.shell.wrappers import SHELLS, unwrap
+
+EVALUATE = names(
+    "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf wait getopts trap bind complete compgen enable hash alias"
+)
+"""Builtins that evaluate what stands in their arguments, or keep it for later."""
+MAX_INNER = 5
+"""Wrappers in wrappers."""
+_READ_TEXT = SHELLS | {"eval", "source", "."}
+_COPY = frozenset({"cp", "ln", "link", "install", "mv"})
+_WRITE = _COPY | {"touch", "mkdir", "tee", "truncate", "rm", "rmdir", "cd", "sed"}
+_FEEDS = frozenset({"xargs", "parallel"})
+_QUOTES = str.maketrans("", "", "'\"\\")
+_EXPANDS = re.compile(r"[$`*?\[{~]")
+
+
+def may_run(rule: Rule, text: str, script: Script) -> bool:
+    """Whether `text` could run a command that `rule` means although no command in `script` shows it."""
+    program = program_of(rule.words[0])
+    mention = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w-])", re.IGNORECASE)
+    mentions = len(mention.findall(text.translate(_QUOTES)))
+    if not script.is_whole:
+        return mentions > 0 or _EXPANDS.search(text) is not None
+    shown = sum(len(mention.findall(each.translate(_QUOTES))) for command in script.commands for each in _data(command, program))
+    return mentions > shown or any(_may_be(command, rule, program) for command in script.commands)
+
+
+def _data(command: Command, program: str) -> Iterator[str]:
+    """Texts of a command that nothing runs or evaluates, whatever they hold."""
+    argv = command.argv
+    name = program_of(argv[0]) if argv else ""
+    if _holds_data(argv, name) and not (name in _COPY and any(program_of(word) == program for word in argv)):
+        yield " ".join(argv)
+    elif name == program:
+        yield argv[0]
+    if command.body is not None and name not in _READ_TEXT:
+        yield command.body
+    for redirect in command.redirects:
+        if redirect.operator not in ("<<", "<<<"):
+            yield redirect.target.value
+
+
+def _holds_data(argv: list[str], name: str) -> bool:
+    """Whether it is known that the program only reads and writes what its arguments name."""
+    if name in EVALUATE or name in _READ_TEXT:
+        return False
+    if name == "git":
+        return read_git(argv[1:]).form != "unknown"
+    if name == "find":
+        return not read_find(argv[1:]).runs
+    table = PROGRAMS.get(name)
+    if table is None:
+        return name in _WRITE
+    return table.takes_anything or read_options(argv[1:], table.options).unknown is None
+
+
+def _may_be(command: Command, rule: Rule, program: str) -> bool:
+    words = command.words
+    if not words:
+        return False
+    if not words[0].is_fixed:
+        return True
+    name = program_of(words[0].value)
+    if program == "git" and name.startswith("git-"):
+        return True
+    if name == program:
+        return (not _are_fixed(words) and may_be_meant_by(rule, _known(words))) or _renames(command.argv, rule)
+    if name == "find":
+        return any("{}" in run[0] for run in read_find(command.argv[1:]).runs if run)
+    if name in _READ_TEXT:
+        return not _are_fixed(words) or any(r.operator == "<<" and not r.target.is_literal for r in command.redirects) or _reads_what_is_fed(command)
+    wrapped = unwrap(command.argv, name)
+    if wrapped is None:
+        return False
+    if name in _FEEDS:
+        return not wrapped.commands or any(_may_be_fed(inner, command.argv, program) for inner in wrapped.commands)
+    return not _are_fixed(words) or any(_inner_may_be(inner, rule, 0) for inner in wrapped.commands)
+
+
+def _inner_may_be(argv: list[str], rule: Rule, depth: int) -> bool:
+    """The same of a command of known words that another runs."""
+    if depth > MAX_INNER or _renames(argv, rule):
+        return True
+    wrapped = unwrap(argv, program_of(argv[0]))
+    return wrapped is not None and any(inner and _inner_may_be(inner, rule, depth + 1) for inner in wrapped.commands)
+
+
+def _renames(argv: list[str], rule: Rule) -> bool:
+    """Whether git could run what `rule` means under another name, or by a command that runs others."""
+    if not (program_of(argv[0]) == "git" == program_of(rule.words[0])) or len(rule.words) < 2:
+        return False
+    return renames(argv[1:]) or (read_git(argv[1:]).form == "unknown" and any(rule.words[1] in word for word in argv[2:]))
+
+
+def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
+    """Whether xargs could make a command of `program` out of `inner` and its input."""
+    name = program_of(inner[0])
+    replaced = any(word.startswith(("-I", "-i", "-J", "--replace")) for word in argv) or argv[0] == "parallel"
+    return name in _READ_TEXT | {program} or unwrap(inner, name) is not None or (replaced and not name.isalnum()) or f"-I{inner[0]}" in "".join(argv)
+
+
+def _reads_what_is_fed(command: Command) -> bool:
+    """A shell without a script reads one from its input; that of an `echo` of plain words is known."""
+    source = command.fed_by
+    if source is None or any(not word.value.startswith("-") for word in command.words[1:]):
+        return False
+    return not (source.words and source.words[0].value == "echo" and _are_fixed(source.words))
+
+
+def _are_fixed(words: list[Word]) -> bool:
+    return all(word.is_fixed for word in words)
+
+
+def _known(words: list[Word]) -> list[str]:
+    """The words up to the first that is not known."""
+    known: list[str] = []
+    for word in words:
+        if not word.is_fixed:
+            break
+        known.append(word.value)
+    return known

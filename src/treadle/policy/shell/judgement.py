@@ -1,0 +1,38 @@
+"""The findings on a command line, by command. Entry: `Judgement`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from treadle.policy.decision import Finding, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One simple command, and what was found about it."""
+
+    argv: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    pattern: str | None = None
+    """The rule that would allow it and its like; None where none is offered."""
+
+
+@dataclass(slots=True)
+class Judgement:
+    commands: list[Judged] = field(default_factory=list[Judged])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    """About the whole line, beside those of its commands."""
+
+    def all(self) -> list[Finding]:
+        return [*self.findings, *(finding for command in self.commands for finding in command.findings)]
+
+    @property
+    def patterns(self) -> list[str] | None:
+        """Rules that together would allow the line; None where no rules can."""
+        wanting = [c for c in self.commands if any(f.kind not in _UNASKED for f in c.findings)]
+        if any(f.kind not in _UNASKED for f in self.findings) or not wanting or any(c.pattern is None for c in wanting):
+            return None
+        return list(dict.fromkeys(c.pattern for c in wanting if c.pattern is not None))
+
+
+_UNASKED = frozenset({Kind.READS, Kind.HELD, Kind.PERMITTED, Kind.PARTLY_ASKED, Kind.PARTLY_DENIED})

@@ -1,0 +1,278 @@
+"""One command of literal words: what its program does with them, by the tables, and what a rule of the user's makes of that.
+
+What is denied is looked for elsewhere (judge.py). Entry: `Simple.judged`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from treadle.config.rules import Rule, program_of
+from treadle.policy.decision import LOOKING, Finding, Kind
+from treadle.policy.guarded_paths import may_name_a_secret
+from treadle.policy.shell.conditions import judge_plain_test, judge_test
+from treadle.policy.shell.effects import effect_of
+from treadle.policy.shell.filters import AWK, SED, awk_acts, sed_writes
+from treadle.policy.shell.find import read_find
+from treadle.policy.shell.git import NETWORK as GIT_NETWORK
+from treadle.policy.shell.git import read_git
+from treadle.policy.shell.ground import MAX_PATHS, Ground
+from treadle.policy.shell.lookup import doubt_about
+from treadle.policy.shell.options import Options, any_given, read_options
+from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY, Program, is_held, is_recursive
+from treadle.policy.shell.runners import extends
+from treadle.policy.shell.words import Word
+from treadle.policy.shell.wrappers import WRAPPERS, Unwrapped, unwrap
+from treadle.policy.shell.writers import written_by
+
+MAX_INNER = 5
+"""Wrappers in wrappers."""
+_PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
+_LOOKS_ONLY = Finding(Kind.READS)
+
+
+class Simple:
+    def __init__(self, ground: Ground, script: Callable[[str], list[Finding]]) -> None:
+        """`script` judges a text that a shell inside would read."""
+        self.ground = ground
+        self.reach = ground.reach
+        self._script = script
+        self._depth = 0
+        self._doubt = lru_cache(partial(doubt_about, root=self.reach.root))
+        """Looked up once for each program of a line."""
+
+    def judged(self, argv: list[str], *, has_input: bool) -> list[Finding]:
+        """Of literal words."""
+        name = argv[0]
+        if not name or not re.fullmatch(r"[\w.+:\[/@~-]+", name, re.ASCII):
+            return [Finding(Kind.UNSURE, f"{name[:40]!r} is not known")]
+        asked = self.reach.rules.asking(argv)
+        if asked is not None:
+            known = self._known(argv, name, has_input=has_input)
+            return [Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
+        found = self._known(argv, name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name, has_input=has_input)
+        if all(f.kind is Kind.READS for f in found) and (doubt := self._doubt(name)) is not None:
+            found = [*found, Finding(Kind.HELD, doubt)]
+        if all(f.kind in LOOKING - {Kind.READS_BEYOND} for f in found) or any(f.kind is Kind.FORBIDDEN for f in found):
+            return found
+        return self._permitted(argv, found)
+
+    def _known(self, argv: list[str], name: str, *, has_input: bool) -> list[Finding]:
+        if len(argv) == 2 and name in VERSION_ONLY.get(argv[1], ()):
+            return [Finding(Kind.HELD, f"files here may choose which {name} that is")] if name in CHOSEN_BY_THE_FOLDER else [_LOOKS_ONLY]
+        if name == "cd":
+            return self._cd(argv)
+        if name in ("[", "test"):
+            return [self._test(argv)]
+        if name == "set":
+            return self._set(argv)
+        if name == "find":
+            return self._find(argv[1:])
+        if name == "sed":
+            return self._filter(argv, SED, sed_writes, Kind.READS)
+        if name == "exit":
+            return [_LOOKS_ONLY if re.fullmatch(r"exit( \d+)?", " ".join(argv)) else Finding(Kind.UNSURE, "exit is given more than a number")]
+        if name in ("awk", "gawk", "mawk", "nawk"):
+            return self._filter(argv, AWK, awk_acts, Kind.HELD)
+        if name == "git":
+            return self._git(argv[1:])
+        if (wrapped := unwrap(argv, name)) is not None:
+            return self._wrapped(wrapped, name, has_input=has_input)
+        if (program := PROGRAMS.get(name)) is not None:
+            return self._reader(program, argv, has_input=has_input)
+        return self._writer(argv, name)
+
+    def _reader(self, program: Program, argv: list[str], *, has_input: bool) -> list[Finding]:
+        if program.takes_anything:
+            parsed = read_options([], program.options)
+            parsed.operands = argv[1:]
+        else:
+            parsed = read_options(argv[1:], program.options)
+        if parsed.unknown is not None:
+            return [Finding(Kind.UNSURE, f"{argv[0]}'s {parsed.unknown} may write a file or run a program"), *self._writes_of(argv)]
+        why = program.check(parsed) if program.check is not None else None
+        if why is None and program.operands == "none" and parsed.operands:
+            why = f"{argv[0]} with {parsed.operands[0]!r} may change something"
+        if why is None and program.most is not None and len(parsed.operands) > program.most:
+            why = f"{argv[0]} writes to its last argument"
+        if why is not None:
+            return [Finding(Kind.UNSURE, why), *self._writes_of(argv)]
+        found = [Finding(program.kind, f"{argv[0]} does not end, or tells of other processes" if program.kind is Kind.HELD else "")]
+        if is_held(program, parsed) and not (has_input and not any_given(parsed, program.held_with.split())):
+            found.append(Finding(Kind.HELD, "it ends only when it is stopped, or follows links"))
+        operands = parsed.operands
+        if program.operands == "pattern" and not any_given(parsed, program.pattern_options.split()) and not parsed.given & {"files", "type-list"}:
+            operands = operands[1:]
+        found += [self.ground.reads(path) for path in parsed.paths]
+        found += [self.ground.reads(value) for value in parsed.values if self.ground.is_file(value)]
+        if program.operands == "names":
+            found += [self.ground.reads_names(path) for path in operands or ["."]]
+        elif program.operands in ("contents", "pattern"):
+            found += self._contents(argv[0], operands, recursive=is_recursive(program, parsed))
+        return found
+
+    def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[Finding]:
+        if not recursive:
+            found = [self.ground.reads(path) for path in operands if path != "-"]
+            folders = [path for path in operands if self.ground.is_folder(path)] if name == "diff" else []
+            if folders:
+                found += [Finding(Kind.HELD, "it follows links in a folder"), *map(self.ground.reads_below, folders)]
+            return found
+        return [self.ground.reads_below(path) for path in operands or ["."] if path != "-"]
+
+    def _filter(self, argv: list[str], table: Options, judged: Callable[[str], str | None], kind: Kind) -> list[Finding]:
+        """A filter: a program, then files."""
+        parsed = read_options(argv[1:], table)
+        if parsed.unknown is not None:
+            why = effect_of(argv) if table is SED else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
+            return [Finding(Kind.UNSURE, why), *self._writes_of(argv)]
+        given = parsed.values if table is SED else []  # -e and --expression: GNU ends a command at the end of each
+        programs, files = (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
+        if not programs:
+            return [Finding(Kind.UNSURE, f"{argv[0]} without a program")]
+        for program in programs:
+            if (why := judged(program)) is not None:
+                return [Finding(Kind.UNSURE, why)]
+        why = "" if kind is Kind.READS else f"{argv[0]} is a language, and harmless only as far as one can see"
+        return [Finding(kind, why), *(self.ground.reads(path) for path in files if path != "-" and not (table is AWK and re.match(r"\w+=", path)))]
+
+    def _find(self, words: list[str]) -> list[Finding]:
+        found = read_find(words)
+        findings = [self.ground.reads_names(path) for path in (*found.starts, *found.paths)]
+        if found.unknown is not None:
+            findings.append(Finding(Kind.UNSURE, effect_of(["find", *words])))
+        return findings or [_LOOKS_ONLY]
+
+    def _git(self, words: list[str]) -> list[Finding]:
+        git = read_git(words)
+        if git.form == "looks":
+            findings = [Finding(Kind.HELD, "git runs programs that the repository's configuration names")]
+        else:
+            findings = [Finding(Kind.UNSURE, git.why if not git.command or git.command.startswith("-") else effect_of(["git", *words]))]
+        findings += [self.ground.reads(part) for word in git.operands for part in {word, word.rpartition(":")[2]} if part and not part.startswith("-")]
+        return findings
+
+    def _test(self, argv: list[str]) -> Finding:
+        found = judge_plain_test(argv, self.ground.reads_names)
+        if found is None:
+            found = judge_test([Word(word) for word in argv], self.ground.reads_names)
+            return Finding(Kind.HELD, "it is a test of many parts") if found.kind is Kind.READS else found
+        return found
+
+    def _set(self, argv: list[str]) -> list[Finding]:
+        known = re.fullmatch(r"set( [-+](?:[eu]+|[eu]*o pipefail))+", " ".join(argv)) is not None
+        return [_LOOKS_ONLY if known else Finding(Kind.UNSURE, "set shows or changes what the shell knows")]
+
+    def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[Finding]:
+        """What stands inside was looked through for what is denied before; here it is judged as if it stood alone."""
+        found: list[Finding] = []
+        if wrapped.adds is not None or not wrapped.is_sure:
+            found.append(Finding(Kind.UNSURE, wrapped.adds or f"what {name} runs is not certain"))
+        if name == "nohup":
+            found.append(Finding(Kind.HELD, "nohup may leave it running"))
+        if self._depth >= MAX_INNER:
+            return [*found, Finding(Kind.UNSURE, "too many programs run one another")]
+        if name not in _PLAIN_WRAPPERS:
+            found.append(Finding(Kind.HELD, f"{name} runs another program"))
+        self._depth += 1
+        for argv in wrapped.commands:
+            found += self.judged(argv, has_input=has_input) if argv[0] != "cd" else [Finding(Kind.UNSURE, "it changes where later paths start")]
+        self._depth -= 1
+        for text in wrapped.scripts:
+            found += self._script(text)
+        if not wrapped.commands and not wrapped.scripts and not found:
+            found.append(Finding(Kind.UNSURE, f"{name} alone changes or shows the shell's state"))
+        return found
+
+    def _writer(self, argv: list[str], name: str) -> list[Finding]:
+        writes = self._writes_of(argv)
+        written = written_by(argv, name)
+        if written is not None and written.is_plain and writes and all(f.kind in (Kind.SHELL_EDITS, Kind.PERMITTED) for f in writes):
+            return [*writes, *(self.ground.reads(path) for path in written.reads)]
+        return [Finding(Kind.UNSURE, effect_of(argv)), *writes]
+
+    def unknown(self, name: str) -> str:
+        """The reason for a command with an argument that is not known before it runs."""
+        why = "an argument of it is not known before it runs"
+        return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
+
+    def _writes_of(self, argv: list[str]) -> list[Finding]:
+        """Of what a program that writes is given: guarded files are so found even where the rest is not understood."""
+        written = written_by(argv, program_of(argv[0]))
+        if written is None:
+            return []
+        return self.ground.write_all(written.writes)
+
+    def _permitted(self, argv: list[str], found: list[Finding]) -> list[Finding]:
+        """What a rule of the user's makes of it: held by the sandbox, where nothing in it goes beyond the rule."""
+        rule = self.reach.rules.allowing(argv)
+        if rule is None or any(f.kind in (Kind.READS_BEYOND, Kind.NEEDS_A_PERSON) for f in found):
+            return found
+        if (why := self.beyond(rule, argv)) is not None:
+            effects = [f.why for f in found if f.kind is Kind.UNSURE and f.why]
+            return [Finding(Kind.UNSURE, "; ".join([*effects[:1], why]))]
+        return [Finding(Kind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in LOOKING)]
+
+    def beyond(self, rule: Rule, argv: list[str]) -> str | None:
+        name = argv[0]
+        exact = len(rule.words) == len(argv)
+        if (name in PROGRAMS or name in WRAPPERS or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")) and not exact and name != "git":
+            return f"{name} so called does more than read, and a rule for it is for exactly what it says"
+        if name == "git":
+            git = read_git(argv[1:])
+            if git.form == "unknown" and (not exact or git.command in GIT_NETWORK or git.command.startswith("-")):
+                return git.why
+        elif (why := extends(rule.words, argv, any_more=rule.any_more)) is not None:
+            return why
+        for word in argv[1:]:
+            for part in paths_in(word):
+                finding = self.ground.writes(part)
+                if finding.kind is Kind.FORBIDDEN or self.ground.reads(part).kind is not Kind.READS:
+                    return f"{part[:60]!r} is outside the workspace, or guarded"
+        return None
+
+    def _cd(self, argv: list[str]) -> list[Finding]:
+        words = [word for word in argv[1:] if word not in ("-P", "-L", "--", "-e")]
+        if len(words) != 1 or words[0].startswith("-"):
+            return [Finding(Kind.READS_BEYOND, "where it goes is not known, or is the home folder")]
+        return [self.ground.reads_names(words[0])]
+
+    def expanded(self, pattern: str) -> list[str] | None:
+        import glob  # noqa: PLC0415  only for a pattern
+
+        if may_name_a_secret(pattern) or pattern.count("*") > 4 or pattern.startswith(("-", "*-")) or "**" in pattern:
+            return None
+        found: list[str] = []
+        for cwd in self.ground.cwds:
+            at = os.path.join(cwd, pattern)
+            if not self.reach.is_inside(os.path.realpath(os.path.dirname(re.split(r"[*?\[]", at)[0] + "x"))) or not _few_entries(at):
+                return None
+            found += [os.path.relpath(place, cwd) if not pattern.startswith("/") else place for place in glob.iglob(at)]
+            if len(found) > MAX_PATHS:
+                return None
+        names = [name if name.startswith(("/", "./", "../")) or not name.startswith("-") else f"-{name}" for name in dict.fromkeys(found)]
+        return names or [pattern]
+
+
+def _few_entries(pattern: str) -> bool:
+    """Whether the folders that a pattern looks into are small enough to be looked into now."""
+    top = os.path.dirname(re.split(r"[*?\[]", pattern)[0] + "x")
+    deep = "/" in pattern[len(top) + 1 :]
+    try:
+        with os.scandir(top) as entries:
+            return sum(1 for _ in zip(entries, range(401), strict=False)) <= (40 if deep else 400)
+    except OSError:
+        return True
+
+
+def paths_in(word: str) -> list[str]:
+    """What of an argument may be a path: all of it, what stands behind `=`, and behind the letter of a short option."""
+    parts = [word] if not word.startswith("-") else []
+    if "=" in word:
+        parts.append(word.split("=", 1)[1])
+    if re.match(r"-[^-]", word) and "/" in word:
+        parts.append(word[word.index("/") :] if word[2:3] != "." else word[2:])
+    return [part for part in parts if part and ("/" in part or part.startswith((".", "~")) or os.sep in part)]

@@ -1,0 +1,423 @@
+"""A command line as the simple commands in it, in order, and whatever in it is more than that.
+
+Parsed by tree-sitter with bash's grammar, bounded in size, nodes and time. What a command does is not known here. Entry: `parse`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from treadle.policy.shell.words import Word, read_word, split
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node, Tree
+
+MAX_BYTES = 20 * 1024
+MAX_NODES = 6_000
+MAX_DEPTH = 60
+MAX_SECONDS = 0.03
+"""Of the processor, for parsing: harmless texts of MAX_BYTES take a tenth of it."""
+MAX_BARS = 800
+"""`|` in a text: after a mistake in the text the parser looks at each with all others, and does not let itself be stopped there."""
+_PIECE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    operator: str
+    target: Word
+    descriptor: str = ""
+
+
+@dataclass(slots=True)
+class Command:
+    """One simple command: assignments, words, redirects."""
+
+    words: list[Word]
+    assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
+    redirects: list[Redirect] = field(default_factory=list[Redirect])
+    body: str | None = None
+    """What a here-document or here-string gives it, where that is literal."""
+    fed_by: Command | None = None
+    """The command before it in a pipeline."""
+    feeds: bool = False
+    """Another command reads what it prints."""
+    in_function: str = ""
+
+    @property
+    def argv(self) -> list[str]:
+        return [word.value for word in self.words]
+
+
+@dataclass(slots=True)
+class Script:
+    commands: list[Command] = field(default_factory=list[Command])
+    tests: list[list[Word]] = field(default_factory=list[list[Word]])
+    """Of `[ … ]` and `[[ … ]]`, with the brackets."""
+    problems: list[str] = field(default_factory=list[str])
+    """What is more than simple commands side by side."""
+    is_whole: bool = True
+    """False: not all of it could be read, so that something in it may have been missed."""
+    functions: set[str] = field(default_factory=set[str])
+    root: Node | None = None
+
+
+def parse(text: str, home: str) -> Script:
+    """Never raises, whatever the text. Every command node is found, wherever in the tree, or `is_whole` is false."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) > MAX_BYTES:
+        return Script(problems=[f"it is longer than {MAX_BYTES:,} bytes"], is_whole=False)
+    tree = _tree(data.translate(_PLAIN))
+    if tree is None:
+        return Script(problems=["it is too involved to be read in time"], is_whole=False)
+    walker = _Walker(data, home)
+    if tree.root_node.has_error or not _is_covered(tree, data):
+        walker.fail(_IN_DOUBT)
+    walker.visit(tree.root_node, 0)
+    walker.script.root = tree.root_node
+    return walker.script
+
+
+@lru_cache(maxsize=1)
+def _language() -> Language:
+    import tree_sitter_bash  # noqa: PLC0415  only where a command is judged
+    from tree_sitter import Language  # noqa: PLC0415  it costs start-up time
+
+    return Language(tree_sitter_bash.language())
+
+
+_PLAIN = bytes([*range(128), *([ord(":")] * 128)])
+"""Letters beyond ASCII as what is part of a word and of no name, as to bash. The grammar's scanner looks them up in a table of 256, past its end."""
+
+
+def _tree(data: bytes) -> Tree | None:
+    """None where the parser does not come to an end soon: trying all readings of a broken text can take it seconds."""
+    from tree_sitter import Parser  # noqa: PLC0415  it costs start-up time
+
+    if data.count(b"|") > MAX_BARS:
+        return None
+    until = time.thread_time() + MAX_SECONDS
+
+    def piece(at: int, _: object) -> bytes:
+        return data[at : at + _PIECE]
+
+    def is_late(_: int, __: bool) -> bool:
+        return time.thread_time() > until
+
+    try:
+        tree = Parser(_language()).parse(piece, progress_callback=is_late)
+    except ValueError:  # it was stopped
+        return None
+    return None if tree.root_node.descendant_count > MAX_NODES else tree
+
+
+_IN_DOUBT = "it cannot be read without doubt"
+_BETWEEN = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_IN_A_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
+_MAKES_WORDS = re.compile(r"[$`<>{]")
+_DESCRIPTOR = re.compile(rb"\{\w+\}|\d+")
+_TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"})
+
+
+def _is_covered(tree: Tree, data: bytes) -> bool:
+    """Whether nothing but blanks stands between what the grammar has understood: it passes over some things that bash does not."""
+    cursor, at = tree.walk(), 0
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.type == "simple_expansion" and len(data[node.start_byte : node.end_byte].split()) != 1:
+            return False
+        if node.type == "comment" and data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+            return False  # to bash, `#` behind a letter or a bracket is a part of that word
+        if node.type not in _TEXTS and cursor.goto_first_child():
+            continue
+        if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
+            return False
+        if not node.is_named and data[node.start_byte : node.end_byte].strip() != node.type.encode().strip():
+            return False
+        at = max(at, node.end_byte)
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return _BETWEEN.fullmatch(data, at) is not None
+
+
+_PLAIN_NODES = frozenset({"program", "list", "pipeline", "subshell", "compound_statement", "negated_command", "if_statement", "elif_clause", "else_clause"})
+_SILENT = frozenset({"comment", ";", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"})
+_KNOWN_NODES = frozenset({"word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "string_content", '"', "command_name"}) | {
+    *("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")
+}
+"""Of a word. What of it is literal, `read_word` says; anything else in a word makes it not literal."""
+LEAVES_RUNNING = "it leaves something running"
+_WORDS = {
+    "function_definition": "it defines a function",
+    **dict.fromkeys(("for_statement", "c_style_for_statement", "while_statement", "variable_name", "do_group"), "it has a loop"),
+    "case_statement": "it has a case",
+    "variable_assignment": "it sets a variable",
+    "variable_assignments": "it sets variables",
+    "declaration_command": "it sets or shows variables",
+    "unset_command": "it unsets variables",
+    "command_substitution": "a command inside a word makes what another is given",
+    "process_substitution": "a command inside a word makes what another is given",
+    "arithmetic_expansion": "arithmetic can run commands",
+    "&": LEAVES_RUNNING,
+}
+
+
+class _Walker:
+    def __init__(self, data: bytes, home: str) -> None:
+        self.script = Script()
+        self._data, self._home = data, home
+        self._function = ""
+        self._heredoc_line = -1
+
+    def fail(self, problem: str) -> None:
+        self.problem(problem)
+        self.script.is_whole = False
+
+    def problem(self, text: str) -> None:
+        if text not in self.script.problems:
+            self.script.problems.append(text)
+
+    def text(self, node: Node) -> str:
+        data = self._data[node.start_byte : node.end_byte]
+        try:
+            return data.decode(errors="surrogatepass")
+        except UnicodeDecodeError:  # the grammar, which does not see letters beyond ASCII, has parted one
+            self.fail(_IN_DOUBT)
+            return data.decode(errors="replace")
+
+    # ------------------------------------------------------------ structure
+
+    def visit(self, node: Node, depth: int) -> list[Command]:
+        """The commands directly under it, for a pipeline around them."""
+        if depth > MAX_DEPTH:
+            self.fail("it is nested too deeply")
+            return []
+        kind = node.type
+        if kind == "command":
+            return [self._command(node, depth)]
+        if kind == "redirected_statement":
+            return self._redirected(node, depth)
+        if kind == "pipeline":
+            return self._pipeline(node, depth)
+        if kind == "test_command":
+            self._test(node, depth)
+            return []
+        if kind in ("declaration_command", "unset_command"):
+            self.problem(_WORDS[kind])
+            words = split(self.text(node)) or []
+            self.script.commands.append(Command([read_word(word, self._home) for word in words]))
+            return self._children(node, depth)
+        if kind == "function_definition":
+            return self._function_definition(node, depth)
+        if kind == "compound_statement" and node.child_count and node.children[0].type != "{":
+            self.problem("arithmetic can run commands")
+        elif kind == "compound_statement" and node.named_child_count == 0:
+            self.fail(_IN_DOUBT)
+        elif kind not in _PLAIN_NODES and kind not in _SILENT and (node.is_named or kind in _WORDS):
+            self.problem(_WORDS.get(kind, f"it has a part that is not judged ({kind})"))
+        return self._children(node, depth)
+
+    def _children(self, node: Node, depth: int) -> list[Command]:
+        found: list[Command] = []
+        for child in node.children:
+            if child.type not in _SILENT:
+                found += self.visit(child, depth + 1)
+        return found
+
+    def _pipeline(self, node: Node, depth: int) -> list[Command]:
+        stages = [self.visit(child, depth + 1) for child in node.children if child.type not in _SILENT]
+        for left, right in pairwise(stages):
+            for command in left:
+                command.feeds = True
+            for command in right:
+                command.fed_by = left[-1] if left else Command([])
+        return [command for stage in stages for command in stage]
+
+    def _function_definition(self, node: Node, depth: int) -> list[Command]:
+        self.problem(_WORDS["function_definition"])
+        name = node.child_by_field_name("name")
+        outer, self._function = self._function, self.text(name) if name else ""
+        self.script.functions.add(self._function)
+        found = self._children(node, depth)
+        self._function = outer
+        return found
+
+    # ------------------------------------------------------------ commands
+
+    def _command(self, node: Node, depth: int) -> Command:
+        command = Command([], in_function=self._function)
+        self.script.commands.append(command)
+        self._must_be_one_line(node)
+        for i, child in enumerate(node.children):
+            kind = child.type
+            if kind == "variable_assignment":
+                self._assignment(child, command, depth)
+            elif kind == "command_name":
+                command.words.append(self._word(child, depth))
+            elif kind in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                self._redirect(child, command, depth)
+            elif node.field_name_for_child(i) == "argument":
+                command.words.append(self._word(child, depth))
+            else:
+                self.problem(f"it has a part that is not judged ({kind})")
+                self.visit(child, depth + 1)
+        if command.words and command.words[0].value in _KEYWORDS:
+            self.fail(f"{command.words[0].value} begins more than a simple command")
+        return command
+
+    def _assignment(self, node: Node, command: Command, depth: int) -> None:
+        name, _, value = self.text(node).partition("=")
+        command.assignments.append((name, read_word(value, self._home)))
+        self._inner_commands(node, depth)
+
+    def _word(self, node: Node, depth: int) -> Word:
+        word = read_word(self.text(node), self._home)
+        if not self._stands_alone(node) or (not word.is_literal and not _MAKES_WORDS.search(self.text(node)) and len(split(self.text(node)) or ()) != 1):
+            self.fail(_IN_DOUBT)
+        if not all(inner.type in _KNOWN_NODES for inner in _leaves_and_all(node)) or node.has_error:
+            self._inner_commands(node, depth, itself=True)
+            word = replace(word, is_literal=False, has_glob=False)
+        return word
+
+    def _descriptor(self, node: Node) -> str:
+        text = self.text(node)
+        if not text.isdecimal() or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+            self.fail(_IN_DOUBT)
+        return text
+
+    def _must_be_one_line(self, node: Node) -> None:
+        """A line break that is not escaped ends a command, whatever the grammar says."""
+        for left, right in pairwise(node.children):
+            if _IN_A_LINE.fullmatch(self._data, left.end_byte, right.start_byte) is None:
+                self.fail(_IN_DOUBT)
+
+    def _stands_alone(self, node: Node) -> bool:
+        """Whether bash too begins and ends a word there."""
+        before, after = self._data[max(node.start_byte - 1, 0) : node.start_byte], self._data[node.end_byte : node.end_byte + 1]
+        names_a_descriptor = after in (b"<", b">") and _DESCRIPTOR.fullmatch(self._data, node.start_byte, node.end_byte) is not None
+        return before in _EDGES and after in _EDGES and not names_a_descriptor
+
+    def _inner_commands(self, node: Node, depth: int, *, itself: bool = False) -> None:
+        """Commands in substitutions inside a word."""
+        if depth > MAX_DEPTH:
+            self.fail("it is nested too deeply")
+            return
+        for child in [node] if itself else node.children:
+            if child.type in ("command_substitution", "process_substitution"):
+                self.visit(child, depth + 1)
+            else:
+                self._inner_commands(child, depth + 1)
+
+    # ------------------------------------------------------------ redirects
+
+    def _redirected(self, node: Node, depth: int) -> list[Command]:
+        found: list[Command] = []
+        self._must_be_one_line(node)
+        holder = Command([], in_function=self._function)
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._redirect(child, holder, depth)
+            else:
+                found += self.visit(child, depth + 1)
+        if found:
+            target = found[-1]
+            target.words += holder.words
+            target.redirects += holder.redirects
+            target.body = holder.body if holder.body is not None else target.body
+        elif holder.redirects or holder.words:
+            self.script.commands.append(holder)
+        return found
+
+    def _redirect(self, node: Node, command: Command, depth: int) -> None:
+        if node.type == "heredoc_redirect":
+            self._heredoc(node, command, depth)
+            return
+        operator, descriptor, targets = "", "", list[Word]()
+        self._must_be_one_line(node)
+        for child in node.children:
+            if child.type == "file_descriptor":
+                descriptor = self._descriptor(child)
+            elif child.is_named:
+                targets.append(self._word(child, depth))
+            elif operator:
+                self.fail(_IN_DOUBT)
+            else:
+                operator = child.type
+        if operator in (">&-", "<&-"):
+            command.words += targets
+            return
+        target = targets[0] if targets else Word("", False)
+        if operator in (">&", "<&") and re.match("-.", target.value):
+            self.fail(_IN_DOUBT)
+        command.words += targets[1:]  # the grammar takes what stands behind the target for more targets; bash takes it for arguments
+        if node.type == "herestring_redirect":
+            command.body = target.value
+            command.redirects.append(Redirect("<<<", target))
+        else:
+            command.redirects.append(Redirect(operator, target, descriptor))
+
+    def _heredoc(self, node: Node, command: Command, depth: int) -> None:
+        start = next((child for child in node.children if child.type == "heredoc_start"), None)
+        if not self._ends_where_bash_ends_it(node):
+            self.fail(_IN_DOUBT)
+        quoted = start is not None and any(c in self.text(start) for c in "'\"\\")
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self._descriptor(child)
+            if child.type == "heredoc_body":
+                command.body = self.text(child)
+                if not quoted and re.search(r"[`$\\]", command.body):
+                    command.redirects.append(Redirect("<<", Word(command.body, False)))
+                    self._inner_commands(child, depth)
+                else:
+                    command.redirects.append(Redirect("<<", Word("")))
+            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                self._redirect(child, command, depth)
+            elif child.type not in ("heredoc_start", "heredoc_end", "<<", "<<-", "file_descriptor") and child.is_named:
+                self.problem(f"it has a part that is not judged ({child.type})")
+                following = self.visit(child, depth + 1)
+                for other in following:
+                    other.fed_by = other.fed_by or command
+
+    def _ends_where_bash_ends_it(self, node: Node) -> bool:
+        """At the first line that is the delimiter and nothing else; the grammar takes one that only begins with it."""
+        parts = {child.type: child for child in node.children}
+        start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+        if start is None or end is None or self._heredoc_line == start.start_point.row:
+            return False
+        self._heredoc_line = start.start_point.row  # a second one on the line begins where this one ends
+        delimiter = read_word(self.text(start), self._home)
+        first = self._data.find(b"\n", start.end_byte) + 1
+        lines = self._data[first:].decode(errors="surrogatepass").split("\n")
+        lines = [line.lstrip("\t") for line in lines] if "<<-" in parts else lines
+        ends = lines.index(delimiter.value) if delimiter.value in lines else None
+        return delimiter.is_literal and first > 0 and ends is not None and end.end_point.row == start.start_point.row + 1 + ends
+
+    # ------------------------------------------------------------ tests
+
+    def _test(self, node: Node, depth: int) -> None:
+        words = split(self.text(node))
+        if words is None or (words[0], words[-1]) not in (("[", "]"), ("[[", "]]")):
+            self.fail("it has a test that is not judged")
+        else:
+            self.script.tests.append([read_word(word, self._home) for word in words])
+        self._inner_commands(node, depth)
+
+
+_EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
+"""Where a word may begin and end."""
+_KEYWORDS = frozenset({"coproc", "for", "while", "until", "select", "case", "function", "do", "done", "esac", "in", "{", "}", "]]", "!"})
+
+
+def _leaves_and_all(node: Node) -> Iterator[Node]:
+    if node.is_named and node.type != "string_content" and node.child_count:
+        for child in node.children:
+            yield from _leaves_and_all(child)
+    yield node

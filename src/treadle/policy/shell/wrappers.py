@@ -1,0 +1,264 @@
+"""Programs that run their arguments: where the inner command stands, and whether the wrapper itself adds anything to it.
+
+Entry: `unwrap`, `runs_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from treadle.config.rules import program_of
+from treadle.policy.shell.find import read_find
+from treadle.policy.shell.git import git_runs
+from treadle.policy.shell.options import Options, names, read_options
+from treadle.policy.shell.words import split
+
+NO_OPTIONS = Options()
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    options: Options = NO_OPTIONS
+    operands: int = 0
+    """Of its own, before the inner command."""
+    assignments: bool = False
+    """NAME=VALUE may stand before the inner command."""
+    changes: str = ""
+    """What it changes about the inner command, which then asks whatever it is."""
+
+
+def _w(short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False) -> Options:
+    return Options(short=short, short_values=values, long=long, glued=glued, numbers=numbers, stops_at_operand=True)
+
+
+_OTHER_USER = "it runs as another user"
+_ELSEWHERE = "it runs elsewhere, or changes what the command sees"
+_CONTAINERS = "it controls containers, outside the sandbox"
+_MANY = "what it runs is given arguments that are not known"
+
+WRAPPERS: dict[str, Wrapper] = {
+    "env": Wrapper(_w("i0v", "u", "ignore-environment null unset= debug"), assignments=True),
+    "command": Wrapper(_w("p")),
+    "builtin": Wrapper(_w()),
+    "exec": Wrapper(_w("cl", "a")),
+    "nice": Wrapper(_w("", "n", "adjustment=", numbers=True)),
+    "nohup": Wrapper(_w()),
+    "time": Wrapper(_w("p", "", "portability")),
+    "timeout": Wrapper(_w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1),
+    "gtimeout": Wrapper(_w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1),
+    "stdbuf": Wrapper(_w("", "ioe", "input= output= error=")),
+    "ionice": Wrapper(_w("t", "cn", "class= classdata= ignore")),
+    "setsid": Wrapper(_w("cfw", "", "ctty fork wait"), changes="it goes on after the command has ended"),
+    "chrt": Wrapper(_w("abfiormv", "TPD"), operands=1, changes="it changes the priority"),
+    "taskset": Wrapper(_w("ac", "", "all-tasks cpu-list"), operands=1),
+    "setarch": Wrapper(_w("BFILRSTXZ3v"), operands=1, changes=_ELSEWHERE),
+    "linux32": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
+    "linux64": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
+    "sudo": Wrapper(
+        _w("AbEeHKknPSsivl", "CDghpRrTtUu", "user= group= preserve-env login non-interactive stdin shell host= chdir= chroot="),
+        assignments=True,
+        changes=_OTHER_USER,
+    ),
+    "doas": Wrapper(_w("Lns", "aCu"), changes=_OTHER_USER),
+    "pkexec": Wrapper(_w("", "", "user="), changes=_OTHER_USER),
+    "runuser": Wrapper(_w("fpml", "ugGs", "user= group="), changes=_OTHER_USER),
+    "gosu": Wrapper(_w(), operands=1, changes=_OTHER_USER),
+    "su-exec": Wrapper(_w(), operands=1, changes=_OTHER_USER),
+    "setpriv": Wrapper(_w(long="reuid= regid= clear-groups no-new-privs"), changes=_OTHER_USER),
+    "capsh": Wrapper(_w(), changes=_OTHER_USER),
+    "chroot": Wrapper(_w(long="userspec= groups= skip-chdir"), operands=1, changes=_ELSEWHERE),
+    "unshare": Wrapper(_w("rimnpuUCTfcS", "", "mount uts ipc net pid user cgroup time fork map-root-user map-current-user mount-proc"), changes=_ELSEWHERE),
+    "nsenter": Wrapper(_w("amuinpUCTF", "tSG", "target= all mount uts ipc net pid user cgroup"), changes=_ELSEWHERE),
+    "bwrap": Wrapper(_w(), changes=_ELSEWHERE),
+    "firejail": Wrapper(_w(), changes=_ELSEWHERE),
+    "systemd-run": Wrapper(_w("tPqGd", "pu", "user system scope pty pipe wait collect quiet unit= property="), changes=_ELSEWHERE),
+    "systemd-inhibit": Wrapper(_w(long="what= who= why= mode="), changes=_ELSEWHERE),
+    "caffeinate": Wrapper(_w("disum", "tw")),
+    "dbus-run-session": Wrapper(_w(), changes=_ELSEWHERE),
+    "xvfb-run": Wrapper(_w("a", "ns"), changes=_ELSEWHERE),
+    "strace": Wrapper(_w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it writes down what the command does"),
+    "ltrace": Wrapper(_w("cCfhiLrStT", "aAeEloDnpsux"), changes="it writes down what the command does"),
+    "gdb": Wrapper(_w("nqx"), changes=_ELSEWHERE),
+    "valgrind": Wrapper(_w(), changes=_ELSEWHERE),
+    "perf": Wrapper(_w("adv", "eo"), operands=1, changes=_ELSEWHERE),
+    "flock": Wrapper(
+        _w("sxenuoF", "wEc", "shared exclusive nonblock unlock close timeout= conflict-exit-code= command="), operands=1, changes="it makes a file to lock"
+    ),
+    "watch": Wrapper(_w("bdegtcxp", "nq", "interval= differences exec no-title"), changes="it runs the command again and again"),
+    "xargs": Wrapper(
+        _w("0rtpxo", "adEeIiLlnPs", "null no-run-if-empty verbose interactive exit delimiter= max-args= max-procs= replace= max-lines= arg-file= max-chars="),
+        changes=_MANY,
+    ),
+    "parallel": Wrapper(_w("0kmXtrqv", "jINnLs", "jobs= keep-order halt= dry-run bar"), changes=_MANY),
+    "busybox": Wrapper(_w(), changes="it is many programs in one"),
+    "toybox": Wrapper(_w(), changes="it is many programs in one"),
+    "rlwrap": Wrapper(_w(), changes=_ELSEWHERE),
+    "script": Wrapper(_w("aefqE", "BcIOTmto", "command= append flush quiet return"), changes="it writes down what the command says"),
+    "entr": Wrapper(_w("acdnprsz"), changes=_MANY),
+    "faketime": Wrapper(_w(), operands=1, changes=_ELSEWHERE),
+    "torsocks": Wrapper(_w(), changes=_ELSEWHERE),
+    "proxychains": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
+    "proxychains4": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
+    "npx": Wrapper(_w("yq", "p", "yes no-install package= quiet"), changes="it may fetch what it runs"),
+    "bunx": Wrapper(_w(), changes="it may fetch what it runs"),
+    "pnpx": Wrapper(_w(), changes="it may fetch what it runs"),
+    "uvx": Wrapper(_w("q", "p", "from= with= python="), changes="it may fetch what it runs"),
+    "pipx": Wrapper(_w("q"), operands=1, changes="it may fetch what it runs"),
+    "ssh": Wrapper(_w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"), operands=1, changes="it runs on another machine"),
+    "docker": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
+    "podman": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
+    "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_CONTAINERS),
+    "start-stop-daemon": Wrapper(_w(), changes=_ELSEWHERE),
+    "daemonize": Wrapper(_w(), changes=_ELSEWHERE),
+    "screen": Wrapper(_w("dmDRA", "SsT"), changes="it goes on after the command has ended"),
+    "tmux": Wrapper(_w("d", "Ls"), operands=1, changes="it goes on after the command has ended"),
+    "at": Wrapper(_w("mlbv", "qftf"), changes="it runs later"),
+    "batch": Wrapper(_w(), changes="it runs later"),
+    "coproc": Wrapper(_w(), changes="it goes on in the background"),
+    "do": Wrapper(_w(), changes="it is part of a loop"),
+    "trap": Wrapper(_w("lp"), changes="it runs later"),
+    "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
+    "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
+}
+"""docker, ssh and their like stand here for what they may run elsewhere: the words behind are looked through."""
+
+LOOKED_THROUGH = frozenset({"docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
+"""How these find what they run is not known in full: each of their words may begin it."""
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"})
+_SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
+_LOADERS = re.compile(r"ld-linux[\w.-]*\.so(\.\d+)?|ld-musl[\w.-]*|ld\.so")
+
+SETS_NOTHING = re.compile(r"(?:LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|TZ)")
+_HARMLESS_VALUE = re.compile(r"[\w.@+-]*", re.ASCII)
+
+
+@dataclass(slots=True)
+class Unwrapped:
+    """What a wrapper runs."""
+
+    commands: list[list[str]] = field(default_factory=list[list[str]])
+    scripts: list[str] = field(default_factory=list[str])
+    """Texts that a shell reads."""
+    adds: str | None = None
+    """Why it asks, whatever is inside."""
+    is_sure: bool = True
+    """Whether the inner command surely begins where it is said to."""
+
+
+def is_harmless_setting(name: str, value: str) -> bool:
+    """Whether a variable before a command cannot change which code it runs."""
+    return SETS_NOTHING.fullmatch(name) is not None and _HARMLESS_VALUE.fullmatch(value) is not None
+
+
+def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
+    """`program` is the bare name of argv[0]. None where it is no wrapper."""
+    if program in SHELLS and (shell := _shell(argv, program)) is not None:
+        return shell
+    if program == "eval":
+        return Unwrapped(scripts=[" ".join(argv[1:])], adds="it runs a text as a command")
+    if program in ("source", "."):
+        return Unwrapped(adds="it runs a file as commands")
+    if _LOADERS.fullmatch(program):
+        return Unwrapped([list(argv[1:])], adds=_ELSEWHERE, is_sure=False)
+    wrapper = WRAPPERS.get(program)
+    if wrapper is None:
+        return None
+    if program == "command" and len(argv) > 1 and re.fullmatch(r"-p?[vV]", argv[1]):
+        return Unwrapped([["type", *argv[2:]]])
+    return _program(list(argv), program, wrapper)
+
+
+def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
+    """The same also of `find -exec`, and of git where it runs other programs."""
+    if program == "find":
+        return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
+    if program == "git":
+        commands, scripts = git_runs(argv[1:])
+        return Unwrapped(commands, scripts)
+    return unwrap(argv, program)
+
+
+def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
+    """Whether the names that `patterns` among the words of `argv` stand for do the same in any order.
+
+    Bash sorts them as its locale has it. The first word of some programs is a text of its own language, or the name of a program.
+    """
+    first = next((i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")), len(argv))
+    if first == len(argv):
+        return True
+    if argv[0] in _FIRST_IS_TEXT:
+        return any(not word.startswith("-") for word in argv[1:first])
+    wrapped = unwrap(argv, program_of(argv[0]))
+    return wrapped is None or all(inner[0] not in patterns and is_free_of_order(inner, patterns) for inner in wrapped.commands)
+
+
+_FIRST_IS_TEXT = names("sed awk gawk mawk nawk jq grep egrep fgrep rg printf")
+
+
+def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
+    parsed = read_options(argv[1:], wrapper.options)
+    found = Unwrapped(adds=wrapper.changes or None)
+    if parsed.unknown is not None:
+        found.adds = found.adds or f"{program}'s {parsed.unknown} may change what it runs"
+        found.is_sure = False
+    inner = parsed.operands
+    while wrapper.assignments and inner and re.match(r"\w+=", inner[0]):
+        name, _, value = inner[0].partition("=")
+        if not is_harmless_setting(name, value):
+            found.adds = found.adds or f"{name} may change what code runs"
+        inner = inner[1:]
+    inner = inner[wrapper.operands :] if wrapper.operands else inner
+    if program == "env" and not inner:
+        found.adds = "it shows the environment, and keys with it"
+    if inner:
+        found.commands.append(inner)
+    found.scripts += [word.partition("=")[2] for word in argv[1:]] if program == "alias" else _texts(argv)
+    return found
+
+
+_MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
+
+
+def _texts(argv: Sequence[str]) -> list[str]:
+    """Words that hold blanks: some wrappers take a whole command line as one word (env -S, watch, flock -c, ssh)."""
+    texts = [
+        word.partition("=")[2] if word.startswith("--") else word[2:] if re.match(r"-[Sc].", word) else word
+        for word in argv[1:]
+        if _MAY_HOLD_BLANKS.search(word)
+    ]
+    texts = [re.sub(r"\\[_tnrvf]", " ", text) for text in texts] if program_of(argv[0]) == "env" else texts  # env -S has escapes of its own
+    return [text for text in texts if " " in text.strip() or "\n" in text.strip()]
+
+
+def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
+    """What stands behind -c."""
+    adds: str | None = "it runs as somebody else" if program == "su" else "it writes down what the command says" if program == "script" else None
+    i = 1
+    while i < len(argv):
+        word = argv[i]
+        if program in ("su", "script"):
+            if (found := re.match(r"(?:-\w*c|--command=?)(.*)", word, re.DOTALL)) is not None:
+                return Unwrapped(scripts=[found[1] or (argv[i + 1] if i + 1 < len(argv) else "")], adds=adds)
+        elif _SHELL_FLAGS.fullmatch(word):
+            i += 1 if "o" in word else 0
+            i += 1 if argv[i + 1 : i + 2] == ["--"] else 0
+            text = argv[i + 1] if i + 1 < len(argv) else ""
+            return Unwrapped(scripts=[text], adds=adds)
+        elif re.fullmatch(r"[-+][leufx]*o", word):
+            i += 1
+        elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
+            return Unwrapped(scripts=[argv[i + 1] if i + 1 < len(argv) else ""], adds=f"{program}'s {word} loads files of its own first")
+        elif not word.startswith(("-", "+")):
+            break
+        elif not re.fullmatch(r"-[leufx]+|--(?:norc|noprofile|posix|login)", word):
+            adds = f"{program}'s {word} may change what it runs"
+        i += 1
+    return Unwrapped(adds="an interpreter runs anything") if program not in ("su", "script") else None
+
+
+def words_of(text: str) -> list[str]:
+    """Of a text that some program splits at blanks by itself."""
+    return split(text) or text.split()

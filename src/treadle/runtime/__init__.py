@@ -1,0 +1,19 @@
+"""The life of runs: start, resume, fork, follow, submit and end. Start with runtime.py.
+
+runtime.py          `Runtime`: the top of the library
+runs.py             the runs under way in this process
+assembly.py         resolves agent, model, settings and history into a plan
+run_stream.py       `RunStream`: a run read while it runs
+session.py          `Session`: a conversation of many runs
+single.py           `run`, `run_sync`: one run without a runtime
+children.py         runs that other runs start
+submit.py           queued runs, and answers to waiting ones
+prompt.py           the prompt and the earlier messages of a run
+model_choice.py     which model a run asks, and its fallbacks
+model_catalog.py    which models exist
+mcp_servers.py      the tools of MCP servers
+toolbox_factory.py  a toolbox for each run
+session_grants.py   approvals and the mode of a session
+sandboxing.py       where the commands of runs are confined
+undo.py             restoring files that runs changed
+"""

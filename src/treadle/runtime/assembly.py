@@ -1,0 +1,373 @@
+"""Puts a definition, a model, settings and what came before together into a plan; whatever can be wrong is said here.
+
+It starts nothing. Entry: `Assembly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
+
+import anyio
+import msgspec
+
+from treadle._internal.clock import Clock
+from treadle._internal.redaction import Redactor, mask_logs
+from treadle.agents.agent import Agent, expand_message
+from treadle.config import Config
+from treadle.context.compaction import Summariser
+from treadle.errors import AgentError
+from treadle.events.hooks import Hook, hooks_of
+from treadle.journal.entries import Fork, RunStarted
+from treadle.journal.journal import Journal
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.run_state import RunState
+from treadle.loop.plan import Caller, Plan, Resumption
+from treadle.loop.recovery import Answers, missing_tool
+from treadle.loop.session_past import SessionPast
+from treadle.messages.images import fitted_message
+from treadle.messages.message import MediaPart, Message, encode_json
+from treadle.models.model import Model
+from treadle.models.registry import Models
+from treadle.runtime.mcp_servers import Served
+from treadle.runtime.model_choice import Asker, Chosen, ModelChoice, missed_small
+from treadle.runtime.prompt import as_begun, earlier_of, run_id_of, with_passing
+from treadle.runtime.session import ResumeOptions, RunOptions
+from treadle.runtime.toolbox_factory import Toolboxes
+from treadle.tools.approval import check_texts
+from treadle.tools.builtin.complete import Complete
+from treadle.tools.tool import LateTools, Tool
+from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
+
+DEFAULT_LIMITS = Limits(turns=100)
+"""Where nobody gives limits."""
+_WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
+_MODES = get_args(Mode)
+
+
+class _More(NamedTuple):
+    """Tools beside the agent's own, and what to tell people about those that are missing."""
+
+    tools: tuple[Tool[Any], ...] = ()
+    missed: tuple[str, ...] = ()
+    late: LateTools | None = None
+    waited_s: float = 0.0
+
+
+class Assembly:
+    """What plans are made of; one for each runtime."""
+
+    def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
+        self.config, self.journal = config, journal
+        self._learned: frozenset[str] = frozenset()
+        """Secrets that are not the configuration's."""
+        self.redactor = mask_logs(Redactor(config.secrets()))
+        self.models = Models(config, clean=self.redact)
+        self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
+        self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
+        self._choice = ModelChoice(config, self.models, journal)
+        self._settings = config.defaults.settings
+        self.hooks: tuple[Hook, ...] = ()
+        """Of all runs."""
+
+    def use(self, config: Config) -> None:
+        """Other credentials, from the next run on."""
+        self.config = config
+        self.models.use(config)
+        self._choice = ModelChoice(config, self.models, self.journal)
+        self._settings = config.defaults.settings
+        self._hide()
+
+    async def is_priced(self, agent: Agent[Any, Any]) -> bool:
+        """True if a run of this agent may have a limit on money."""
+        return await self._choice.is_priced(agent.model or self.config.models.large)
+
+    def _learn(self, secrets: frozenset[str]) -> None:
+        """Before anything can say them."""
+        if not secrets <= self._learned:
+            self._learned |= secrets
+            self._hide()
+
+    def _hide(self) -> None:
+        """What is secret now, from every sink and every child process."""
+        secrets = self.config.secrets() | self._learned
+        self.redactor = mask_logs(Redactor(secrets))
+        self.toolboxes.use(self.config, self.redactor, secrets)
+
+    def redact(self, text: str) -> str:
+        """Without known secrets: what every sink is given."""
+        return self.redactor.exact(text)
+
+    # ------------------------------------------------------------ plans
+
+    async def plan(
+        self,
+        agent: Agent[Any, Any],
+        prompt: Message,
+        session_id: str | None,
+        options: RunOptions,
+        *,
+        caller: Caller | None = None,
+        submits: bool = False,
+    ) -> Plan:
+        """Of a new run. `caller`: what starts it, where that is a call of another run. `submits`: another process will drive it, and has what that needs."""
+        past = None
+        if session_id is not None:
+            read = partial(self.journal.view, session_id)
+            past = SessionPast(read, await read())
+        state = RunState() if past is None else past.state
+        plan = await self._plan(agent, prompt, session_id, options, state=state, caller=caller, submits=submits)
+        return _but(plan, past=past)
+
+    async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
+        """Of a run that goes on from inside another one."""
+        state = await self.journal.load_fork(fork)
+        return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
+
+    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: Caller | None = None) -> Plan:
+        """Of a run whose driver is gone; without its resumption. What was said of its calls was checked before."""
+        started = _started(state)
+        _check_words(options)
+        await self.toolboxes.confining.check(agent)
+        limits = _over(options.get("limits"), state.ledger.limits)
+        more = await self._more_tools(agent, limits, awaited={call.name for call in state.open_calls})
+        if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more.tools)})) is not None:
+            raise AgentError(
+                "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
+            )
+        wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
+        asker = Asker(started.run_id, started.session_id, state=state)
+        chosen = await self._choice.choose(wanted, asker, limits)
+        values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
+        warnings = (
+            []
+            if agent.fingerprint == state.agent_hash
+            else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
+        )
+        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)), chosen.model)
+        if state.call_ids:  # only calls start runs
+            await self._count_children(started.run_id, state)
+        return Plan(
+            run_id=started.run_id,
+            session_id=started.session_id,
+            **self._shared(agent, chosen, asker, more, caller),
+            system=with_passing(agent.system(values), started.passing) if agent.fingerprint == state.agent_hash else agent.system(values),
+            settings=settings,
+            limits=limits,
+            mode=checked_mode(options.get("mode") or state.mode),
+            cwd=_directory(options.get("cwd") or state.cwd),
+            state=state,
+            prompt=started.input,
+            inputs_json=started.inputs,
+            user_id=started.user_id,
+            parent_run_id=started.parent_run_id,
+            parent_call_id=started.parent_call_id,
+            family=caller.plan.family if caller else started.session_id or started.run_id,
+            on_ask="wait" if options.get("on_approval") else options.get("on_ask", started.on_ask),
+            on_unknown=options.get("on_unknown", started.on_unknown),
+            fork=started.fork,
+            approver=options.get("on_approval"),
+            warnings=(*warnings, *dropped, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode") or state.mode))),
+        )
+
+    def _shared(self, agent: Agent[Any, Any], chosen: Chosen, asker: Asker, more: _More, caller: Caller | None) -> dict[str, Any]:
+        """What any plan is made of, whichever way its run begins."""
+        return {
+            "agent": agent.name,
+            "agent_hash": agent.fingerprint,
+            "model": chosen.model,
+            "model_name": chosen.name,
+            "models": chosen.names,
+            "redactor": self.redactor,
+            "answer": agent.answer,
+            "completion": agent.completion,
+            "more_tools": more.tools,
+            "late_tools": more.late,
+            "prepared_s": more.waited_s,
+            "hooks": hooks_of(self.hooks, agent.hooks),
+            "prices": chosen.prices,
+            "windows": chosen.windows,
+            "outputs": chosen.outputs,
+            "summarisers": partial(self._summarisers, chosen, asker),
+            **_below(caller),
+        }
+
+    async def _more_tools(self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()) -> _More:
+        """Tools beside the agent's own. Those of servers are waited for within the limits; where one is `awaited`, until its server fails."""
+        completion = (Complete(agent.answer),) if agent.completion else ()
+        if not agent.mcp_servers:
+            return _More(completion)
+        begun, own = anyio.current_time(), {tool.name for tool in agent.own_tools}
+        joining = await self.served.join(agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited))
+        tools, missed = joining.take()
+        return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
+
+    async def _count_children(self, run_id: str, state: RunState) -> None:
+        """What the runs that it started have spent, those that these started too: the limits are for all of them."""
+        for child in await self.journal.children(run_id):
+            spent = await self.journal.load(child.run_id)
+            await self._count_children(child.run_id, spent)
+            for cut in spent.under_way:  # with its process; taken back where the child goes on, which counts it then
+                spent.ledger.lose(cut)
+            state.ledger.add_below(child.run_id, spent.ledger)
+
+    async def _plan(
+        self,
+        agent: Agent[Any, Any],
+        prompt: Message,
+        session_id: str | None,
+        options: RunOptions,
+        *,
+        state: RunState,
+        fork: Fork | None = None,
+        caller: Caller | None = None,
+        submits: bool = False,
+    ) -> Plan:
+        _check_words(options)
+        earlier = earlier_of(options.get("messages", ()), session_id)
+        values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
+        if not submits:
+            await self.toolboxes.confining.check(agent)
+        limits = _limits(options.get("limits"), agent)
+        asker = Asker(run_id, session_id, fork=fork, submits=submits)
+        chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
+        _check_images(prompt, chosen)
+        prompt, scaled = await fitted_message(prompt)
+        wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
+        settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
+        more = _More() if submits else await self._more_tools(agent, limits)
+        system, changed = await as_begun(self.journal, agent, agent.system(values), state, fork or session_id)
+        return Plan(
+            run_id=run_id,
+            session_id=session_id,
+            **self._shared(agent, chosen, asker, more, caller),
+            system=system,
+            settings=settings,
+            limits=limits,
+            mode=checked_mode(options.get("mode", "full")),
+            cwd=_directory(options.get("cwd")),
+            state=state,
+            prompt=prompt,
+            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None else (),
+            changed=changed,
+            inputs_json=encode_json(values).decode(),
+            given_schema=_given(agent, settings),
+            user_id=options.get("user_id"),
+            parent_run_id=caller and caller.plan.run_id,
+            parent_call_id=caller and caller.call_id,
+            family=caller.plan.family if caller else session_id or run_id,
+            on_ask="wait" if options.get("on_approval") else options.get("on_ask", "deny"),
+            on_unknown=options.get("on_unknown", "tell"),
+            fork=fork,
+            approver=options.get("on_approval"),
+            warnings=(*warnings, *scaled, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
+        )
+
+    async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:
+        """The small model; where it cannot be had, or fails, the run's own."""
+        missed = ""
+        try:
+            small = await self._choice.choose(self.config.models.small, asker, NO_LIMITS)
+        except AgentError as e:
+            missed = missed_small(self.config, own.name, e)
+        else:
+            yield Summariser(small.model, small.name, small.prices, small.windows(small.name))
+        yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed)
+
+
+def _typed(agent: Agent[Any, Any]) -> Settings:
+    """What a typed answer asks of the model; where a tool takes it, nothing."""
+    return NOTHING_SET if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
+
+
+def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
+    """A schema that another program could not know from what the model is asked."""
+    output = cast("object", agent.output)
+    return encode_json(cast("object", output)).decode() if isinstance(output, Mapping) and settings.output_schema != output else None
+
+
+def _below(caller: Caller | None) -> dict[str, Any]:
+    return {} if caller is None else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
+
+
+def answers_of(options: ResumeOptions) -> Answers:
+    """What a person said about open calls. Raises AgentError(invalid) for what no journal could keep."""
+    approve = options.get("approve", ())
+    for name in ("deny", "results"):
+        check_texts(name, options.get(name, {}))
+    return Answers(
+        on_unknown=options.get("on_unknown"),
+        approve=frozenset([approve] if isinstance(approve, str) else approve),
+        deny=options.get("deny", {}),
+        results=options.get("results", {}),
+    )
+
+
+def resumed(plan: Plan, resumption: Resumption) -> Plan:
+    return _but(plan, resumption=resumption)
+
+
+def _but(plan: Plan, **changes: Any) -> Plan:
+    return msgspec.structs.replace(plan, **changes)
+
+
+def _started(state: RunState) -> RunStarted:
+    assert state.started is not None, "a run begins with run.started"
+    return state.started
+
+
+def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
+    """Those of the call over those of agent and configuration. What the model refuses is an error on the call, else dropped with a warning."""
+    refuses = model.refuses
+    if refuses and (wrong := sorted(call.given & refuses)):
+        raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
+    settings = call.over(lower)
+    dropped = sorted(settings.given & refuses) if refuses else []
+    if dropped:
+        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
+    notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
+    changed = notes(settings) if notes is not None else ()
+    return settings, (*(f"{model.name} does not take {name}: it was left out" for name in dropped), *(f"{model.name}: {note}" for note in changed))
+
+
+def _check_images(prompt: Message, chosen: Chosen) -> None:
+    if "images" in chosen.model.refuses and (image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)):
+        raise AgentError("invalid", f"{chosen.name} takes no images: leave out {image.name or 'the image'} ({image.media_type}), or choose another model")
+
+
+def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
+    if call is None or agent.limits is None:
+        return call or agent.limits or DEFAULT_LIMITS
+    return _over(call, agent.limits)
+
+
+def _over(call: Limits | None, lower: Limits) -> Limits:
+    merged = {name: value for limits in (lower, call) if limits is not None for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+    return Limits(**merged)
+
+
+def _check_words(options: Mapping[str, Any]) -> None:
+    """What the journal keeps of them, and could not read again."""
+    for name, words in _WORDS:
+        if options.get(name) not in (None, *words):
+            raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
+    if not isinstance(options.get("user_id"), str | None):
+        raise AgentError("invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)")
+
+
+def checked_mode(mode: str) -> Mode:
+    """Raises AgentError(invalid)."""
+    if mode not in _MODES:
+        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(_MODES)}")
+    return mode  # pyright: ignore[reportReturnType]  it is one of them
+
+
+def _directory(cwd: str | Path | None) -> Path:
+    if cwd is None:
+        return Path.cwd()  # the system gives it absolute, real and a directory
+    path = Path(cwd)
+    if not path.is_dir():
+        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
+    return path.resolve()

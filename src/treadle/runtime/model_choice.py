@@ -1,0 +1,182 @@
+"""Which model a run asks: by name or as an object, with those that are asked in its place, and what each of them costs.
+
+What a name means is registry.py's, the switch from one to the next the loop's and FallbackModel's. Entry: `ModelChoice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.budget.price_list import Prices
+from treadle.budget.prices import Pricing, needed
+from treadle.config import Config
+from treadle.config.keys import STAND_INS
+from treadle.config.values import Models as Sizes
+from treadle.errors import AgentError, ErrorKind
+from treadle.journal.entries import Fork
+from treadle.journal.journal import Journal
+from treadle.journal.run_state import RunState
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.models.model import Model
+from treadle.models.providers.fallback import FallbackModel
+from treadle.models.registry import Models
+from treadle.types import Limits
+
+
+class Chosen(NamedTuple):
+    model: Model
+    name: str
+    """By which another process finds it."""
+    names: tuple[str, ...]
+    """Of all that may be asked."""
+    prices: Callable[[str], Pricing]
+    """What each of them costs."""
+    windows: Callable[[str], int | None]
+    """How many tokens each of them takes; None: not known."""
+    outputs: tuple[int, int]
+    """Output tokens of one response: by default, and at most."""
+
+
+class Asker(NamedTuple):
+    """Who asks: a script goes on where its conversation left it."""
+
+    run_id: str
+    session_id: str | None
+    state: RunState | None = None
+    """Of a run that goes on."""
+    fork: Fork | None = None
+    submits: bool = False
+    """Another process will ask, with a key of its own."""
+
+
+class ModelChoice:
+    """One for each configuration."""
+
+    def __init__(self, config: Config, models: Models, journal: Journal) -> None:
+        self._config = config
+        self._models = models
+        self._journal = journal
+        self._prices = Prices(config)
+
+    async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> Chosen:
+        """Raises AgentError: invalid for a name that means nothing, or where money is limited and nobody knows a price; auth where there is no key."""
+        if isinstance(asked, str) and (others := self._in_its_place(asked)):
+            asked = FallbackModel(asked, *others, on=self._config.fallback.on)
+        if isinstance(asked, FallbackModel):
+            model = await self._found(asked, asker)
+            chosen = Chosen(
+                model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names), _outputs(model.models[0])
+            )
+        elif isinstance(asked, str):
+            name, found = await self._named(asked, asker)
+            chosen = Chosen(found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found))
+        else:
+            _place(asked, asker.state)
+            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)), _outputs(asked))
+        if limits.cost_usd is not None:
+            for name in chosen.names:
+                await chosen.prices(name).load()
+                needed(chosen.prices(name), name)
+        return chosen
+
+    async def is_priced(self, asked: str | Model) -> bool:
+        """True if the prices of all models that may be asked are known, so that a limit on money can be kept."""
+        try:
+            await self.choose(asked, Asker("", None, submits=True), Limits(cost_usd=1.0))
+        except AgentError:
+            return False
+        return True
+
+    def _in_its_place(self, name: str) -> list[str]:
+        """The configured ones. Who plays a file wants that file."""
+        provider, model_id = self._config.split(name)
+        others = [other for other in self._config.fallback.models if ":".join(self._config.split(other)) != f"{provider}:{model_id}"]
+        return [] if provider in STAND_INS else others
+
+    async def _found(self, fallback: FallbackModel, asker: Asker) -> FallbackModel:
+        found = {name: await self._named(name, asker) for name in fallback.models if isinstance(name, str)}
+        for model in fallback.models:
+            if not isinstance(model, str):
+                _place(model, asker.state)
+        return fallback.found(found.__getitem__) if found else fallback
+
+    async def _named(self, asked: str, asker: Asker) -> tuple[str, Model]:
+        scope = asker.session_id or asker.run_id
+        name, place = from_anywhere(asked), 0
+        if asker.submits:
+            return name, self._models.described(name)
+        if self._models.plays(name, scope=scope):
+            run_id = asker.run_id if asker.state is not None else None
+            place = await _used_up(self._journal, name, run_id, asker.session_id, asker.fork)
+        found = self._models.get(name, scope=scope, place=place)
+        return (found.name if name.startswith("record:") else name), found
+
+    def _priced(self, models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], Pricing]:
+        """An object may be reached elsewhere than its name says."""
+        addresses = {name: address for name, model in zip(names, models, strict=True) if (address := getattr(model, "base_url", None)) is not None}
+        if not addresses:
+            return self._prices.of
+        own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
+        return lambda name: own.get(name) or self._prices.of(name)
+
+
+def _windows(models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], int | None]:
+    """As far as models say what they can do, in `abilities`."""
+    known = {name: getattr(getattr(model, "abilities", None), "context_tokens", None) for name, model in zip(names, models, strict=True)}
+    return known.get
+
+
+def _outputs(model: Model | str) -> tuple[int, int]:
+    abilities: Abilities = getattr(model, "abilities", UNKNOWN)
+    return abilities.output(), abilities.most_output()
+
+
+def _place(model: Model, state: RunState | None) -> None:
+    """A script that was made anew goes on where the run left it."""
+    if state is not None and isinstance(place := getattr(model, "place", None), int):
+        model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
+
+
+async def _used_up(journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None) -> int:
+    """Return how many entries of a script or tape earlier runs of the conversation used, the runs it was forked from included."""
+    before = [] if run_id is None else [run_id]
+    if session_id is not None and journal.sessions.get(session_id) is not None:
+        before = [info.run_id for info in await journal.runs(session_id=session_id)]
+    used = 0 if fork is None else await _used_at(journal, name, fork)
+    for run in before:
+        state = await journal.load(run)
+        used += state.used_up.get(name, 0)
+        if state.started is not None and state.started.fork is not None:
+            used += await _used_at(journal, name, state.started.fork)
+    return used
+
+
+async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
+    state = RunState()
+    for record in (await journal.read(fork.run_id))[: fork.seq]:
+        state.apply(record.entry)
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    used = state.used_up.get(name, 0)
+    if started.fork is not None:
+        return used + await _used_at(journal, name, started.fork)
+    if started.session_id is None:
+        return used
+    older = [info.run_id for info in await journal.runs(session_id=started.session_id) if info.started_at < started.at]
+    states = [await journal.load(run_id) for run_id in older]
+    return used + sum(before.used_up.get(name, 0) for before in states)
+
+
+def missed_small(config: Config, own: str, error: AgentError) -> str:
+    """What people are told where the small model cannot be had, and `own` is asked; nothing where nobody named one, and it lacks its key."""
+    if error.kind is ErrorKind.AUTH and config.models.small == Sizes().small and config.origin("models", "small").source == "default":
+        return ""
+    return f"models.small cannot be used, so {own} sums up what is old itself: {error.message}"
+
+
+def from_anywhere(model: str) -> str:
+    """A model's name that is good in any directory: that of a script or a tape has its whole path."""
+    kind, colon, path = model.partition(":")
+    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model

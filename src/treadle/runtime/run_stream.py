@@ -1,0 +1,142 @@
+"""A run whose events are read while it runs. Entry: `RunStream`, made by `Runtime.stream`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.events.callbacks import Listeners
+from treadle.events.feed import EventStream
+from treadle.loop.loop import Run
+from treadle.messages.events import Event
+from treadle.messages.result import Out, RunResult
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job(Generic[Out]):
+    """A run that is ready to be driven, and what came of it."""
+
+    run: Run
+    drive: Callable[[Job[Out]], Awaitable[None]]
+    """Sets `result`; raises nothing but what cancels the task."""
+    over: anyio.Event
+    result: RunResult[Out] | AgentError | None = None
+    """None until its end; an error where it could not begin."""
+
+    def unwrap(self) -> RunResult[Out]:
+        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        if isinstance(self.result, AgentError):
+            raise self.result
+        if self.result is None:
+            raise AgentError("invalid", "this run is not over: read its events to the end first")
+        return self.result
+
+
+class RunStream(Generic[Out]):
+    """`async with … as run: async for event in run: …`, then `run.result`.
+
+    The run begins with the block and goes on in a task of its own; leaving the block before its end cancels it. Events come
+    once, to one reader. Callbacks are told of each as it is read, and of what nobody read when the block is left.
+    """
+
+    def __init__(self, start: Callable[[EventStream], Awaitable[Job[Out]]], listeners: Listeners) -> None:
+        self._start = start
+        self._listeners = listeners
+        self._events = EventStream()
+        self._group = anyio.create_task_group()
+        self._job: Job[Out] | None = None
+
+    @property
+    def _begun(self) -> Job[Out]:
+        if self._job is None:
+            raise AgentError("invalid", "this run has not begun: enter it with `async with` first")
+        return self._job
+
+    @property
+    def run_id(self) -> str:
+        return self._begun.run.plan.run_id
+
+    @property
+    def session_id(self) -> str | None:
+        return self._begun.run.plan.session_id
+
+    @property
+    def window_tokens(self) -> int | None:
+        """How many tokens its model takes, input and output; None where nobody knows."""
+        plan = self._begun.run.plan
+        return plan.windows(plan.model_name)
+
+    @property
+    def result(self) -> RunResult[Out]:
+        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        return self._begun.unwrap()
+
+    @property
+    def partial_output(self) -> object | None:
+        """What the answer says so far: of typed output plain data, not validated and growing; None before its beginning. Ask after a text_delta."""
+        if (answer := self._begun.run.plan.answer) is None:
+            return self._begun.run.text_so_far or None
+        return answer.partial(self._begun.run.text_so_far)
+
+    def steer(self, text: str) -> None:
+        """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
+        check_steering(text)
+        if self._begun.result is not None:
+            raise AgentError("invalid", "this run is over: nobody would read the text")
+        self._begun.run.steer(text)
+
+    def cancel(self) -> None:
+        """Ends the run as `cancelled`; its events close, and `result` has what there was. Idempotent."""
+        self._begun.run.cancel()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Raises AgentError(invalid) where the run has not begun, or its events were read to their end: they come once."""
+        if self._begun.result is not None and self._events.is_over:
+            raise AgentError("invalid", "the events of this run were read to their end, and come once: keep them, or read what the journal has of them")
+        return self if self._listeners else self._events
+
+    async def __anext__(self) -> Event:
+        event = await anext(self._events)
+        await self._listeners.hear(event)
+        return event
+
+    async def __aenter__(self) -> Self:
+        """Raises AgentError for what is wrong before the run starts."""
+        if self._job is not None:
+            raise AgentError("invalid", "this run was entered already: make another stream for another run")
+        self._job = await self._start(self._events)
+        await self._group.__aenter__()
+        self._group.start_soon(self._main, self._job)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+        if self._begun.result is None:
+            self._begun.run.cancel()
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._group.__aexit__(kind, error, trace)
+        await self._group.__aexit__(None, None, None)  # the caller's own error is not for the group, which would wrap it
+        if self._listeners:
+            while not self._events.is_over:
+                with suppress(StopAsyncIteration):
+                    await anext(self)
+            if isinstance(self._begun.result, RunResult):
+                await self._listeners.end(self._begun.result)
+        return None
+
+    async def _main(self, job: Job[Out]) -> None:
+        try:
+            await job.drive(job)
+        finally:
+            self._events.close()
+
+
+def check_steering(text: str) -> None:
+    """Raises AgentError(invalid) where there are no words in it."""
+    if not text.strip():
+        raise AgentError("invalid", "the text to steer with is empty")

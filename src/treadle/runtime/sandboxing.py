@@ -1,0 +1,184 @@
+"""Where the commands of runs are confined: the sandbox that works here, and the room that each command gets in it. Entry: `Confining`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from treadle.agents.agent import Agent
+from treadle.config.hosts import HostList
+from treadle.errors import AgentError
+from treadle.events.feed import Feed
+from treadle.loop.calls import Ready
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox, has_commands
+from treadle.policy.policy import Permissions, granted
+from treadle.policy.ruled_files import RuledFiles
+from treadle.tools.confinement import Confinement, Room, Sandbox, Standing
+from treadle.tools.spill import Spill
+from treadle.types import Mode, new_id
+
+if TYPE_CHECKING:
+    from treadle.policy.sandboxes.egress import Egress
+
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+"""Of which confined commands see their own, or nothing."""
+OPEN = "commands have an open network (permissions.network is open): they reach every host, private networks and the servers of this machine"
+
+RULED_KEPT = 100
+IDLE_KEPT = 8
+"""Networks of families that no command is in. Each takes four descriptors and two namespaces; a new one is made in some 40 ms."""
+
+
+class Confining:
+    """One for each runtime: what was found out about the sandbox holds for all its runs."""
+
+    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path], network: Literal["none", "open"] | tuple[str, ...]) -> None:
+        """`wanted`: the setting defaults.sandbox. `own`: where treadle keeps its own files, if that is there. `network`: permissions.network."""
+        self._wanted = wanted
+        self._network: Literal["none", "open"] | tuple[str, ...] = network
+        self._networks: dict[str, Egress] = {}
+        """By family, least recently used first."""
+        self._find_own = own
+        self._sandbox: Sandbox | None = None
+        self._warned = False
+        self._ruled: dict[tuple[object, ...], RuledFiles | None] = {}
+        """By the rules and the workspace. What they remember of folders serves every run there."""
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        while self._networks:
+            await self._networks.popitem()[1].aclose()
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
+
+    async def check(self, agent: Agent[Any, Any]) -> None:
+        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has commands, and none works."""
+        if self._wanted != "on" or (sandbox := self.sandbox_for(agent)) is None:
+            return
+        if not (standing := await sandbox.standing()).works:
+            raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
+
+    async def works_for(self, agent: Agent[Any, Any]) -> bool:
+        """Whether its commands can be confined here, or it has none."""
+        sandbox = self.sandbox_for(agent)
+        return not any(map(has_commands, agent.own_tools)) if sandbox is None else (await sandbox.standing()).works
+
+    def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
+        """None where nobody needs or wants it. It is found, and begins to find out whether it works, when it is first asked for."""
+        if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
+            return None
+        if self._sandbox is None:
+            from treadle.policy.sandboxes import find_sandbox  # noqa: PLC0415  most runs have no commands
+
+            self._sandbox = find_sandbox(self._own)
+        self._sandbox.begin()
+        return self._sandbox
+
+    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox, spill: Spill) -> Confinement | None:
+        """Where the commands of a call run, which may read what is in `spill`. What a person said yes to runs outside, unless the configuration insists."""
+        if toolbox.sandbox is None or not has_commands(ready.tool):
+            return None
+        assert toolbox.standing is not None, "it is known before a command is decided"
+        if not toolbox.confines or (ready.approved and self._wanted != "on" and not ready.stays_confined):
+            return None
+        is_read_only = toolbox.mode == "plan" or (ready.looks_only and not ready.approved)
+        is_allowed = toolbox.mode == "full" or ready.approved
+        room = Room(
+            workspace=plan.cwd,
+            scratch=partial(spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
+            shown=(*spill.directories, *own_python(plan.cwd)),
+            quarantine=self._quarantine,
+            is_open=is_allowed and not is_read_only,
+            is_read_only=is_read_only,
+            shows_secrets=is_allowed,
+            is_granted=granted(toolbox.permissions, plan.cwd),
+            ruled=None if (files := self._ruled_files(toolbox.permissions, plan.cwd)) is None else partial(files.look, approved=ready.approved),
+            network="none" if is_read_only else "open" if ready.approved else self._network_of(plan.family) if toolbox.mode == "full" else "none",
+        )
+        return Confinement(toolbox.sandbox, room)
+
+    def _ruled_files(self, permissions: Permissions, workspace: Path) -> RuledFiles | None:
+        key = (permissions.rules.deny, permissions.rules.ask, permissions.home, workspace)
+        if key not in self._ruled:
+            if len(self._ruled) == RULED_KEPT:  # of workspaces whose runs are over
+                self._ruled.clear()
+            self._ruled[key] = RuledFiles.of(permissions, workspace)
+        return self._ruled[key]
+
+    def _network_of(self, family: str) -> Literal["none", "open"] | Egress:
+        """The commands of a family share one loopback: what one starts in the background, another reaches."""
+        if isinstance(self._network, str):
+            return self._network
+        found = self._networks[family] = self._networks.pop(family, None) or egress_to(self._network)
+        return found
+
+    async def tidy(self) -> None:
+        """Give back what idle networks take, but for the last ones used. Nobody has to say when a session is over."""
+        if len(self._networks) > IDLE_KEPT:
+            for network in [network for network in self._networks.values() if network.is_idle][:-IDLE_KEPT]:
+                await network.rest()
+
+    def release(self, family: str) -> Egress | None:
+        """The network of a family whose last command has ended. The caller closes it."""
+        return self._networks.pop(family, None)
+
+    def announced(self, agent: Agent[Any, Any], mode: Mode) -> tuple[str, ...]:
+        """Warnings with which a run begins."""
+        if mode != "full" or self._network != "open" or not any(map(has_commands, agent.own_tools)):
+            return ()
+        return (OPEN,)
+
+    def announcer(self, agent: Agent[Any, Any], begun: Mode, feed: Feed) -> Callable[[Mode], None]:
+        """A function that warns once of what the mode of the beginning did not announce."""
+        is_announced = bool(self.announced(agent, begun))
+
+        def changed(mode: Mode) -> None:
+            nonlocal is_announced
+            if not is_announced and (warnings := self.announced(agent, mode)):
+                is_announced = True
+                for warning in warnings:
+                    feed.warn(warning)
+
+        return changed
+
+    def warner(self, mode: Mode, feed: Feed) -> Callable[[Standing], None]:
+        """What a run is to call with what was found out: says loudly, once, that nothing is confined."""
+
+        def warn(standing: Standing) -> None:
+            if not standing.works and not self._warned:
+                self._warned = True
+                instead = "in mode full they may do whatever you may" if mode == "full" else "what a sandbox would let run unasked needs approval instead"
+                feed.warn(f"commands are not confined: {standing.text}; {instead}")
+
+        return warn
+
+    @property
+    def _own(self) -> Path | None:
+        return own if (own := self._find_own()).is_dir() else None
+
+    def _quarantine(self) -> Path:
+        if (own := self._own) is None:
+            return Path(tempfile.mkdtemp(prefix="treadle-quarantine-"))
+        folder = own / "quarantine" / new_id("moved")
+        folder.mkdir(parents=True, mode=0o700)
+        return folder
+
+
+def egress_to(hosts: tuple[str, ...]) -> Egress:
+    """A network that reaches the hosts of a list. Nothing is started before the first command needs it."""
+    from treadle.policy.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no commands that nobody was asked about
+
+    return Egress(HostList.of(hosts, os.environ), os.environ)
+
+
+def own_python(workspace: Path) -> tuple[Path, ...]:
+    """The environment of the Python that runs us, where confined commands would not see it: `python` on their PATH is in it."""
+    prefix = Path(os.path.realpath(sys.prefix))
+    hidden = any(prefix.is_relative_to(os.path.realpath(place)) for place in _PRIVATE)
+    return (prefix,) if hidden and not prefix.is_relative_to(workspace) and not workspace.is_relative_to(prefix) else ()

@@ -1,0 +1,57 @@
+"""What a person has allowed for the rest of a session, and the mode that they have changed to while it runs: in force from the next call on.
+
+What such a yes may be is approvals.py's; what follows from it for a call is the policy's. Entry: `Grants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakSet
+
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox
+from treadle.policy.approvals import for_session
+from treadle.policy.policy import NO_PERMISSIONS, Permissions
+from treadle.types import Mode
+
+
+class Grants:
+    """Of one runtime, by family: a session with all that its runs start."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, list[str]] = {}
+        self._modes: dict[str, Mode] = {}
+        """Of families whose mode was changed since their run began."""
+        self._open: dict[str, WeakSet[Toolbox]] = {}
+
+    def allow(self, family: str, pattern: Sequence[str]) -> None:
+        """Raises AgentError(invalid) for a rule that is never offered."""
+        for_session(NO_PERMISSIONS, pattern)
+        self._patterns.setdefault(family, []).extend(pattern)
+        for toolbox in self._open.get(family, ()):
+            toolbox.permissions = for_session(toolbox.permissions, pattern)
+
+    def use_mode(self, family: str, mode: Mode) -> None:
+        self._modes[family] = mode
+        for toolbox in self._open.get(family, ()):
+            toolbox.mode = mode
+            toolbox.mode_changed(mode)
+
+    def over(self, family: str, permissions: Permissions) -> Permissions:
+        """Those of a run that begins now."""
+        patterns = self._patterns.get(family)
+        return permissions if patterns is None else for_session(permissions, patterns)
+
+    def follow(self, plan: Plan, toolbox: Toolbox) -> Toolbox:
+        """It hears of what is said from now on. A run that a person begins has said its own mode; one that another starts goes on in that one's."""
+        if plan.family == plan.run_id:  # of no session: nobody can speak of it
+            return toolbox
+        if plan.depth == 0:
+            self._modes.pop(plan.family, None)
+        toolbox.mode = self._modes.get(plan.family, toolbox.mode)
+        self._open.setdefault(plan.family, WeakSet()).add(toolbox)
+        return toolbox
+
+    def forget(self, family: str) -> None:
+        for kept in (self._patterns, self._modes, self._open):
+            kept.pop(family, None)

@@ -1,0 +1,275 @@
+"""How the calls of runs are run: a toolbox for each run, and what the calls of a runtime's runs share. Entry: `Toolboxes`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from msgspec import structs
+
+from treadle._internal.clock import Clock
+from treadle._internal.environment import child_environment
+from treadle._internal.redaction import Redactor
+from treadle.agents.agent import Agent, Deps
+from treadle.config import Config, home
+from treadle.events.feed import Feed
+from treadle.events.tracing import NO_TRACER, UNTRACED, Traced, TracedRun, Tracer
+from treadle.loop.calls import Ready, idempotency_key
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox
+from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.policy.guarded_paths import is_secret
+from treadle.policy.policy import Permissions, permissions_of, withholds
+from treadle.runtime.sandboxing import Confining
+from treadle.runtime.session_grants import Grants
+from treadle.tools.file_history import UNDO_FOLDER, Undo
+from treadle.tools.spill import Spill
+from treadle.tools.tool import Tool, ToolContext, ToolRegistry
+
+logger = logging.getLogger("treadle")
+
+RunChild: TypeAlias = Callable[..., Awaitable[Any]]
+Inside: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls a function in the event loop of a run, from whatever thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    seen_files: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model was shown of files."""
+    kept: dict[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
+    """What tools keep from call to call."""
+
+
+class Toolboxes:
+    """One for each runtime."""
+
+    def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
+        """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
+        self.confining = Confining(config.defaults.sandbox, self.own_folder, config.permissions.network)
+        self._clock, self._forgets = clock, forgets
+        self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
+        """Of the last run."""
+        self.grants = Grants()
+        self._shared: dict[str, _Shared] = {}
+        """By session, and by run where there is none."""
+        self._spills: dict[str, Spill] = {}
+        """By family."""
+        self.tracer: Tracer = NO_TRACER
+        """Follows the runs that begin from now on."""
+        self.use(config, redactor, config.secrets())
+
+    def use(self, config: Config, redactor: Redactor, secrets: frozenset[str]) -> None:
+        """Other credentials, from the next run on. `secrets`: no child process has them in its environment."""
+        self._config, self.redactor = config, redactor
+        self.environment = child_environment(secrets)
+        self._own: Path | None = None
+        self._permissions: Permissions | None = None
+
+    def own_folder(self) -> Path:
+        """Raises AgentError(invalid) as `home` does."""
+        if self._own is None:
+            self._own = Path(self._config.home or home(os.environ))
+        return self._own
+
+    @property
+    def permissions(self) -> Permissions:
+        """As the configuration has them. Raises AgentError(invalid) for a rule that is none."""
+        if self._permissions is None:
+            said = self._config.permissions
+            self._permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()), withheld=self._config.withheld_rules)
+        return self._permissions
+
+    @cached_property
+    def undo(self) -> Undo | None:
+        """What files were before runs changed them. None where nobody could ask for it."""
+        return None if self._forgets else Undo(self.own_folder() / UNDO_FOLDER)
+
+    def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
+        """Of one run."""
+        registry = ToolRegistry((*agent.own_tools, *plan.more_tools), offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)))
+        shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
+        spill = self._spills.setdefault(plan.family, Spill())
+        contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
+        toolbox = Toolbox(
+            registry=registry,
+            mode=plan.mode,
+            cwd=plan.cwd,
+            clock=self._clock,
+            clean=self.redact,
+            context=contexts.make,
+            definitions=registry.definitions(),
+            permissions=self.grants.over(plan.family, self.permissions.also_reading(lambda: spill.directories)),
+            takes_images="images" not in plan.model.refuses,
+            on_ask=plan.on_ask,
+            sandbox=self.confining.sandbox_for(agent),
+            has_completion=plan.completion,
+            kept=shared.kept,
+            hooks=plan.hooks,
+            hooked=plan.hooked if plan.hooks else None,
+            traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
+        )
+        if toolbox.sandbox is not None:
+            toolbox.learned = self.confining.warner(plan.mode, feed)
+        if plan.depth == 0:
+            toolbox.mode_changed = self.confining.announcer(agent, plan.mode, feed)
+        return self.grants.follow(plan, toolbox)
+
+    def _inside(self) -> Inside:
+        """The same for all runs of one event loop."""
+        loop = asyncio.get_running_loop()
+        last = self._loop
+        if last is None or last[0] is not loop:
+            last = self._loop = (loop, into_this_loop())
+        return last[1]
+
+    def redact(self, text: str) -> str:
+        """Without the secrets that are known by now, which may be more than when a run began."""
+        return self.redactor.exact(text)
+
+    # ------------------------------------------------------------ what is kept, and until when
+
+    def forget(self, session_id: str) -> None:
+        """What the model was shown of files in this session."""
+        if (shared := self._shared.get(session_id)) is not None:
+            self._shared[session_id] = _Shared(kept=shared.kept)
+
+    def end(self, owner: str) -> Sequence[object]:
+        """Gives what tools kept for a session, or for a run without one: `close_kept` closes it."""
+        self.grants.forget(owner)
+        spill = self._spills.get(owner)
+        if spill is not None and not spill.directories:
+            del self._spills[owner]
+        shared, network = self._shared.pop(owner, None), self.confining.release(owner)
+        return (*(() if shared is None else shared.kept.values()), *(() if network is None else (network,)))
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        for owner in list(self._shared):
+            await close_kept(owner, self.end(owner))
+        await self.confining.aclose()
+        for spill in self._spills.values():
+            spill.close()
+
+
+async def close_kept(owner: str, kept: Sequence[object]) -> None:
+    """What `Toolboxes.end` gave. Raises nothing."""
+    for thing in kept:
+        close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception:  # anybody's code, while something else is being closed
+                logger.exception("what a tool kept for %s could not be closed", owner)
+
+
+def _suits(abilities: Abilities, tool: Tool[Any]) -> bool:
+    """True unless the tool is for models with an ability that this one is not known to have."""
+    ability: str | None = getattr(tool, "ability", None)
+    return ability is None or getattr(abilities, ability, None) is True
+
+
+def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
+    return TracedRun(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        parent_run_id=plan.parent_run_id,
+        agent=agent.name,
+        agent_hash=plan.agent_hash,
+        description=agent.description,
+        model=plan.model_name,
+    )
+
+
+class _Contexts:
+    """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
+
+    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_plan", "_run_child", "_same", "_shared", "_spill")
+
+    def __init__(
+        self,
+        boxes: Toolboxes,
+        plan: Plan,
+        feed: Feed,
+        deps: Any,
+        shared: _Shared,
+        spill: Spill,
+        inside: Inside,
+        run_child: RunChild,
+    ) -> None:
+        self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = boxes, plan, feed, deps, shared, spill
+        self._inside, self._run_child = inside, partial(run_child, plan, feed)
+        self._same: ToolContext[Any] | None = None
+
+    def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
+        if (same := self._same) is None:
+            same = self._same = self._for_all(toolbox)
+        boxes, run_id, call_id = self._boxes, self._plan.run_id, ready.call.id
+        return structs.replace(
+            same,
+            call_id=call_id,
+            deadline=deadline,
+            attempt=ready.attempt,
+            idempotency_key=idempotency_key(run_id, call_id),
+            places=ready.places,
+            withheld=withholds(toolbox.permissions, toolbox.cwd),
+            before_change=None if (undo := boxes.undo) is None else partial(undo.keep, run_id, call_id),
+            environment=boxes.environment,
+            masking=boxes.redactor.masking if boxes.redactor else None,
+            sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self._spill),
+            tell=self._warn,
+            report=partial(self._report, call_id),
+            late=partial(self._late, toolbox, call_id),
+            run_child=partial(self._run_child, call_id, ready.attempt > 1),
+        )
+
+    def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
+        """What is the same for every call of the run. It holds neither this nor the toolbox, which hold it."""
+        plan, scope = self._plan, toolbox.scope
+        return ToolContext(
+            deps=self._deps,
+            run_id=plan.run_id,
+            session_id=plan.session_id,
+            call_id="",
+            user_id=plan.user_id,
+            cwd=plan.cwd,
+            deadline=None,
+            attempt=1,
+            idempotency_key="",
+            spill=self._spill.write,
+            seen_files=self._shared.seen_files,
+            kept=self._shared.kept,
+            is_secret=is_secret,
+            is_cancelled=lambda: scope.cancel_called,
+        )
+
+    def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
+        self._inside(partial(self._feed.progress, call_id, self._boxes.redact(text), done, total))
+
+    def _warn(self, text: str) -> None:
+        self._inside(partial(self._feed.warn, self._boxes.redact(text)))
+
+    def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
+        self._inside(partial(toolbox.late, call_id, self._boxes.redact(text)))
+
+
+def into_this_loop() -> Inside:
+    """Calls a function in the event loop that is running now, from whatever thread."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def inside(called: Callable[[], None]) -> None:
+        if threading.get_ident() == home:
+            called()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and with it the run
+                loop.call_soon_threadsafe(called)
+
+    return inside

@@ -1,0 +1,264 @@
+"""Files as they were before runs changed them: which calls are meant, what goes back, and what cannot.
+
+Putting a file back is tools/builtin/restore.py's, keeping what it was file_history.py's, and the words are each front's own.
+Entry: `undone`, `undone_since`, `changed_files`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from anyio import to_thread
+from msgspec import structs
+
+from treadle.config import home
+from treadle.errors import AgentError
+from treadle.journal.entries import ModelResponded, Record, ToolFinished, ToolStarted
+from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.projection import shown_arguments
+from treadle.tools.builtin.restore import ChangedFile, Restored, compare, restore
+from treadle.tools.builtin.traces import changed_at
+from treadle.tools.file_history import UNDO_FOLDER, Change, Undo
+from treadle.types import Time, Value
+
+KEPT = ("write", "edit", "apply_patch")
+"""Tools whose changes are kept."""
+_CRASHED_AFTER = timedelta(minutes=10)
+"""How long a call may have run of which nobody knows the end."""
+
+
+class Left(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """A call that cannot be undone."""
+
+    run_id: str
+    turn: int
+    call_id: str
+    name: str
+    arguments: object
+    why: str
+
+
+class Undone(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What became of what one run changed, or one turn of it."""
+
+    run_id: str
+    turn: int | None
+    applied: bool
+    files: tuple[Restored, ...]
+    not_undoable: tuple[Left, ...]
+    changed_meanwhile: tuple[str, ...]
+    """Files that bear a time at which one of these calls ran."""
+    other_runs: tuple[str, ...]
+    """Started by this one; their changes are their own."""
+
+
+class Rewound(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """What became of what several runs changed, and those that they had started."""
+
+    runs: tuple[str, ...]
+    """All of them, in the order in which they began."""
+    applied: bool
+    files: tuple[Restored, ...]
+    """`calls` are named with their runs: `run_id/call_id`."""
+    not_undoable: tuple[Left, ...]
+    changed_meanwhile: tuple[str, ...]
+
+
+class _Call(NamedTuple):
+    turn: int
+    started: ToolStarted
+    finished: ToolFinished | None
+    ended_by: Time
+    """At the latest."""
+
+
+class _Told(NamedTuple):
+    """What the journal says of one run."""
+
+    info: RunInfo
+    calls: list[_Call]
+
+
+class _Kept(NamedTuple):
+    """What was kept of several runs. Calls of different runs may have the same id, so each is named with its run."""
+
+    changes: list[Change]
+    """In the order in which they were made."""
+    failed: frozenset[str]
+    where: dict[str, str]
+    """The run of which a content was kept, by its hash."""
+    left: tuple[Left, ...]
+
+
+async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool) -> Undone:
+    """Puts back what `write` and `edit` changed in one run, or in one `turn` of it; with `apply` false it only says what it would do.
+
+    A file that something else has changed since is refused, and stays as it is; what commands did stays too, and is listed. Runs that
+    this one started are only named. Raises AgentError: busy while the run is under way, invalid where it has no such turn, agent where
+    what was kept cannot be read. Cancellation waits for files that are being put back.
+    """
+    _check_ended([info])
+    if turn is not None and turn > info.turns:
+        raise AgentError("invalid", f"run {info.run_id} has {info.turns} turn{'' if info.turns == 1 else 's'}: there is no turn {turn}")
+    told = await _told(journal, info, turn)
+    others = tuple(each.run_id for each in await journal.children(info.run_id))
+    back = await to_thread.run_sync(partial(_put_back, [told], apply=apply))
+    files = tuple(structs.replace(file, calls=tuple(call.removeprefix(f"{info.run_id}/") for call in file.calls)) for file in back.files)
+    return Undone(
+        run_id=info.run_id,
+        turn=turn,
+        applied=apply,
+        files=files,
+        not_undoable=back.not_undoable,
+        changed_meanwhile=back.changed_meanwhile,
+        other_runs=others,
+    )
+
+
+async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool) -> Rewound:
+    """Puts back what several runs of a session changed, and the runs that they started, as one: each file to what it was before the first of them.
+
+    `runs`: in any order. Everything else is as in `undone`: look with `apply` false first.
+    """
+    told = await _all_told(journal, runs)
+    _check_ended([each.info for each in told])
+    return await to_thread.run_sync(partial(_put_back, told, apply=apply))
+
+
+async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[ChangedFile]:
+    """What `write` and `edit` changed in these runs, and in those that they started: before the first of them, and now on the disk.
+
+    By path; a file that is again what it was is not among them. Runs may be under way. Raises AgentError(agent) where what was kept
+    cannot be read.
+    """
+    told = await _all_told(journal, runs)
+
+    def compared() -> list[ChangedFile]:
+        store = _store()
+        kept = _kept(store, told)
+        return compare(kept.changes, lambda hashed: store.content(kept.where[hashed], hashed), failed=kept.failed)
+
+    return await to_thread.run_sync(compared)
+
+
+def _check_ended(runs: Iterable[RunInfo]) -> None:
+    for info in runs:
+        if info.status == "running":
+            raise AgentError("busy", f"run {info.run_id} is under way: wait for its end, or stop it with `treadle runs kill {info.run_id}`")
+
+
+def _put_back(told: Sequence[_Told], *, apply: bool) -> Rewound:
+    store = _store()
+    kept = _kept(store, told)
+    meanwhile = _meanwhile(told, {(one.run_id, one.call_id) for one in kept.left})
+    files = restore(kept.changes, lambda hashed: store.content(kept.where[hashed], hashed), failed=kept.failed, apply=apply)
+    theirs = {change.path for change in kept.changes}
+    return Rewound(
+        runs=tuple(each.info.run_id for each in told),
+        applied=apply,
+        files=tuple(files),
+        not_undoable=kept.left,
+        changed_meanwhile=tuple(path for path in meanwhile if path not in theirs),
+    )
+
+
+# ---------------------------------------------------------------- what the journal says
+
+
+async def _all_told(journal: Journal, runs: Iterable[RunInfo]) -> list[_Told]:
+    """With those that they started, each once, in the order in which they began."""
+    found: dict[str, RunInfo] = {}
+    open_ = [*runs]
+    while open_:
+        info = open_.pop()
+        if info.run_id not in found:
+            found[info.run_id] = info
+            open_.extend(await journal.children(info.run_id))
+    return [await _told(journal, info, None) for info in sorted(found.values(), key=lambda each: each.started_at)]
+
+
+async def _told(journal: Journal, info: RunInfo, turn: int | None) -> _Told:
+    return _Told(info, [call for call in _calls(await journal.read(info.run_id)) if turn in (None, call.turn)])
+
+
+def _calls(records: Iterable[Record]) -> list[_Call]:
+    """Those that began, in the order in which they did; a call that a person had run again is one."""
+    turn, starts, ends, turns = 0, dict[str, ToolStarted](), dict[str, ToolFinished](), dict[str, int]()
+    after: dict[str, Time] = {}
+    for record in records:
+        entry = record.entry
+        for call_id in starts.keys() - ends.keys() - after.keys():
+            after[call_id] = entry.at
+        match entry:
+            case ModelResponded():
+                turn = entry.turn
+            case ToolStarted():
+                starts.setdefault(entry.call_id, entry)
+                turns.setdefault(entry.call_id, turn)
+            case ToolFinished():
+                ends[entry.result.call_id] = entry
+            case _:
+                continue
+    return [
+        _Call(turns[call_id], started, ends.get(call_id), ends[call_id].at if call_id in ends else after.get(call_id, started.at + _CRASHED_AFTER))
+        for call_id, started in starts.items()
+    ]
+
+
+# ---------------------------------------------------------------- what was kept
+
+
+def _store() -> Undo:
+    return Undo(home(os.environ) / UNDO_FOLDER)
+
+
+def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
+    """Raises AgentError(agent)."""
+    changes, failed, where, left = list[Change](), set[str](), dict[str, str](), list[Left]()
+    for info, calls in told:
+        try:
+            kept = store.changes(info.run_id)
+        except OSError as e:
+            raise AgentError("agent", f"what was kept in {str(store.folder)!r} cannot be read: {e.strerror or e}") from e
+        left += (one for call in calls if (one := _left(info, call, kept)) is not None)
+        for call in calls:
+            name = f"{info.run_id}/{call.started.call_id}"
+            for change in kept.get(call.started.call_id, ()):
+                changes.append(structs.replace(change, call_id=name))
+                where[change.before or ""] = info.run_id
+            if call.finished is not None and call.finished.status == "error":
+                failed.add(name)
+    if len(told) > 1:  # runs that others started ran in the midst of them
+        changes.sort(key=lambda change: change.at)
+    return _Kept(changes, frozenset(failed), where, tuple(left))
+
+
+def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> Left | None:
+    """Of a call that may have changed something of which nothing is kept."""
+    started, finished = call.started, call.finished
+    if started.effect == "pure" or started.call_id in kept:
+        return None
+    if started.name not in KEPT:
+        why = "what it changed is not known"
+    elif finished is not None and (finished.status != "ok" or "nothing was changed" in finished.result.text):
+        return None
+    else:
+        why = "what the file was before was not kept"
+    arguments = shown_arguments(started.arguments_json)
+    return Left(run_id=info.run_id, turn=call.turn, call_id=started.call_id, name=started.name, arguments=arguments, why=why)
+
+
+def _meanwhile(told: Iterable[_Told], left: Collection[tuple[str, str]]) -> list[str]:
+    """Files that bear a time at which a command ran, each directory looked through once."""
+    times: dict[str, list[tuple[float, float]]] = {}
+    for info, calls in told:
+        for call in calls:
+            if call.started.name not in KEPT and (info.run_id, call.started.call_id) in left:
+                times.setdefault(info.cwd, []).append((call.started.at.timestamp(), call.ended_by.timestamp()))
+    found = (path for cwd, ran in times.items() for path in changed_at(Path(os.path.realpath(cwd)), ran).paths)
+    return [*dict.fromkeys(found)]

@@ -1,9 +1,0 @@
-"""Writes the schemas beside this file; `make docs` runs it."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-from treadle.schemas import write
-
-write(Path(__file__).parent)

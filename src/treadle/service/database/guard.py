@@ -1,0 +1,180 @@
+"""The first lock: statements over `Owned` rows see one user's, and what is written is the scope's own.
+
+A session that nobody bound is left alone: an application's own sessions and tables are none of ours. What gets past it (an engine's own connection) meets
+the second lock on PostgreSQL (row_security.py). Entry: `scoped`, `GuardedSession`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NoReturn, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Insert, Table, bindparam, event, insert, inspect
+from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
+from sqlalchemy.orm import Session as OrmSession
+from sqlalchemy.sql import ClauseElement, Executable
+from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.sql.dml import UpdateBase
+from sqlmodel import Session
+
+from treadle.service.database.scope import Scope
+from treadle.service.database.statements import refuse, touched
+from treadle.service.database.tables import Owned
+
+_BOUND: Final = "treadle.bound"
+_WHOSE: Final = "treadle_scope"
+"""The parameter that every narrowed statement has. It is set here at each execution, over whatever a caller gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a session may touch."""
+
+    scope: Scope | None
+    reads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """What a statement touches, and what is executed in its place. Good for every scope: whose it is comes with the execution."""
+
+    tables: frozenset[type[Owned]]
+    statement: Executable | None
+    """None: itself, which nothing here may keep alive."""
+
+
+def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
+    """Binds the session's transaction to a scope; None: it may touch no owned row. `reads`: it may change nothing at all."""
+    if _BOUND not in session.info and not isinstance(session, GuardedSession):
+        for name, listener in _LISTENERS.items():
+            event.listen(session, name, listener)
+    session.info[_BOUND] = _Bound(scope, reads)
+
+
+def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any]) -> None:
+    """As `session.add` of a row that nobody looks at afterwards, at once. `values`: of all its columns but `user_id`, which is the scope's."""
+    bound: _Bound | None = session.info.get(_BOUND)
+    if bound is None or bound.scope is None or bound.reads:
+        refuse(f"a {table.__name__} is written in a scope, by Database.run")
+    if "user_id" in values:
+        refuse("whose a row is, its scope says")
+    session.flush()
+    connection_of(session).execute(_insertion(cast("Any", table)), {**values, "user_id": bound.scope.user_id})
+
+
+@cache
+def _insertion(table: Any) -> Insert:
+    return insert(cast("Table", table.__table__))
+
+
+class GuardedSession(Session):
+    """A session of ours: the ways past its events are closed too."""
+
+    def connection(self, *_: object, **__: object) -> NoReturn:
+        refuse("statements go through the session, not through its connection")
+
+    def bulk_save_objects(self, *_: object, **__: object) -> NoReturn:
+        refuse("rows are added one by one, with session.add")
+
+    bulk_insert_mappings = bulk_save_objects
+    bulk_update_mappings = bulk_save_objects
+
+
+def connection_of(session: OrmSession) -> Connection:
+    """For database.py alone, which sets the second lock on it."""
+    return OrmSession.connection(session)
+
+
+def _before_statement(state: ORMExecuteState) -> None:
+    bound: _Bound | None = state.session.info.get(_BOUND)
+    if bound is None:
+        return
+    if not (state.is_select or state.is_insert or state.is_update or state.is_delete):
+        refuse("only select, insert, update and delete built of our tables are taken: no text()")
+    if bound.reads and not state.is_select:
+        refuse("this transaction only reads: use Database.run")
+    narrowed = _narrowed(state.statement)
+    if narrowed.statement is None:
+        return
+    if bound.scope is None:
+        refuse(f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run")
+    if not state.is_orm_statement or state.is_insert:
+        refuse("rows of users are read by select(Table) and added with session.add")
+    if isinstance(state.parameters, list):
+        refuse("rows of users are changed by a condition, not one by one by their keys")
+    if state.is_update and "user_id" in _set_columns(state):
+        refuse("whose a row is never changes")
+    state.statement = narrowed.statement
+    state.parameters = {**cast("Mapping[str, Any]", state.parameters or {}), _WHOSE: bound.scope.user_id}
+
+
+_known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
+"""By the statement itself, which never changes: one that is built once is looked at once."""
+
+
+def _narrowed(statement: Executable) -> _Narrowed:
+    """Raises OutOfScope where a condition on users could be gone round."""
+    if (narrowed := _known.get(statement)) is None:
+        tables = touched(cast("ClauseElement", statement))
+        options = [_condition(cast("Any", table)) for table in tables]
+        narrowed = _known[statement] = _Narrowed(frozenset(tables), statement.options(*options) if options else None)
+    return narrowed
+
+
+@cache
+def _condition(table: Any) -> ExecutableOption:
+    """Keeps a statement to the scope's rows of that table."""
+
+    def own(named: Any) -> Any:  # asked of each alias by itself: an expression would name the table itself where an alias is joined (sqlalchemy 2.1)
+        return named.user_id == bindparam("treadle_scope")
+
+    return cast("ExecutableOption", with_loader_criteria(table, own, include_aliases=True, track_closure_variables=False))
+
+
+def _names(narrowed: _Narrowed) -> str:
+    return ", ".join(sorted(table.__name__ for table in narrowed.tables))
+
+
+def _set_columns(state: ORMExecuteState) -> set[str]:
+    """Which columns an UPDATE sets, in whichever form it names them."""
+    statement = cast("UpdateBase", state.statement)
+    values = cast("dict[Any, Any]", getattr(statement, "_values", None) or {})
+    ordered = cast("tuple[tuple[Any, Any], ...]", getattr(statement, "_ordered_values", None) or ())
+    parameters = state.parameters or {}
+    given: list[Any] = [*values, *(column for column, _ in ordered)]
+    for each in parameters if isinstance(parameters, list | tuple) else [parameters]:
+        given.extend(cast("dict[str, Any]", each))
+    return {str(getattr(column, "key", column)) for column in given}
+
+
+def _before_flush(session: OrmSession, context: UOWTransaction, instances: object) -> None:
+    bound: _Bound | None = session.info.get(_BOUND)
+    if bound is None:
+        return
+    changed = [*session.new, *session.dirty, *session.deleted]
+    if bound.reads and changed:
+        refuse("this transaction only reads: use Database.run")
+    for row in changed:
+        if isinstance(row, Owned):
+            _own(row, bound.scope)
+
+
+def _own(row: Owned, scope: Scope | None) -> None:
+    if scope is None or row.user_id != scope.user_id:
+        refuse(f"a {type(row).__name__} of somebody else cannot be written in this scope")
+    if (state := inspect(row)).persistent and state.attrs["user_id"].history.has_changes():
+        refuse("whose a row is never changes")
+
+
+def _before_attach(session: OrmSession, row: object) -> None:
+    """A row that says it is there already would be changed by its key alone, whatever user it names."""
+    if _BOUND in session.info and isinstance(row, Owned) and inspect(row).key is not None and inspect(row).session is None:
+        refuse(f"a {type(row).__name__} is read in the transaction that changes it")
+
+
+_LISTENERS: Final = {"do_orm_execute": _before_statement, "before_flush": _before_flush, "before_attach": _before_attach}
+for _name, _listener in _LISTENERS.items():
+    event.listen(GuardedSession, _name, _listener)

@@ -1,0 +1,65 @@
+"""The schema is the newest one, or is made so, once, whoever comes first. Entry: `newest`.
+
+Alembic is imported only where there is something to do. Not here: what a version changes (migrations/versions).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from treadle.errors import AgentError
+from treadle.service.database.row_security import first_come, make_role
+from treadle.service.database.tables import ANOTHER
+
+VERSIONS: Final = ("0001", "0002")
+"""Oldest first; a test holds them against the files."""
+VERSION_TABLE: Final = "treadle_version"
+"""Not Alembic's own name: an application may have its own in the same database."""
+FOREIGN: Final = f"the database has tables of another application by our names: {ANOTHER}"
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def newest(engine: Engine) -> None:
+    """One look where it is so already. Raises AgentError(invalid) for a database of a newer treadle, or one whose tables are somebody else's."""
+    with engine.connect() as connection:
+        if _is_newest(_version(connection)):
+            return
+    _migrate(engine)
+
+
+def _is_newest(version: str | None) -> bool:
+    if version is not None and version not in VERSIONS:
+        raise AgentError("invalid", "the database was written by a newer treadle: install that one, or give another database")
+    return version == VERSIONS[-1]
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+
+
+def _migrate(engine: Engine) -> None:
+    from alembic import command  # noqa: PLC0415  only where something changes
+    from alembic.config import Config  # noqa: PLC0415  likewise
+
+    with engine.begin() as connection:  # on SQLite this is the lock already
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = '60s'"))
+            first_come(connection)
+        if _is_newest(_version(connection)):  # somebody else was first
+            return
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        try:
+            command.upgrade(config, "head")
+        except (OperationalError, ProgrammingError) as e:
+            if "already exists" in str(e.orig) or getattr(e.orig, "sqlstate", "") == "42P07":
+                raise AgentError("invalid", FOREIGN) from e
+            raise
+        if connection.dialect.name == "postgresql":
+            make_role(connection)

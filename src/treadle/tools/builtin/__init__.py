@@ -1,0 +1,37 @@
+"""The tools that ship with Treadle. The model reads the description of `NAME.py` from `NAME.md`.
+
+catalog.py       the base class of built-in tools
+coding.py        `default_tools`: the tools of the coding assistant
+read.py          `read`
+write.py         `write`
+edit.py          `edit`
+ls.py            `ls`
+glob.py          `glob`
+apply_patch.py   `apply_patch`
+patches.py       parsing and applying patches
+grep.py          `grep`
+bash.py          `bash`
+bash_output.py   `bash_output`
+bash_kill.py     `bash_kill`
+fetch.py         `fetch`
+todo_write.py    `todo_write`
+agent.py         `agent`
+complete.py      `complete`
+files.py         resolving, reading and replacing files
+folder.py        an open directory that follows no links
+text.py          file contents as text: encoding and line endings
+matching.py      locating the text of an edit in a file
+difference.py    a short diff of two texts
+restore.py       undoing changes of `write` and `edit`
+traces.py        files that a command changed, by their times
+patterns.py      file name patterns
+walk.py          files below a directory, without ignored ones
+search.py        searching without ripgrep
+ripgrep.py       searching with ripgrep
+report.py        search results as the model reads them
+web.py           fetching one public page
+page.py          HTML as text
+commands.py      running one shell command, confined or not
+processes.py     ending a process with everything it started
+jobs.py          background commands of a session
+"""

@@ -1,0 +1,84 @@
+"""The `agent` tool: has another agent, by its name, do a piece of work in a run of its own.
+
+Which agents there are is for whoever makes it; how such a run is held and gone on with is `ToolContext.spawn`'s. Entry: `AgentTool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from treadle.models.model import ToolDefinition
+from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.subagent import PROMPT, answer_of
+from treadle.tools.tool import Definition, InvalidArguments, ToolContext, Touched, closest
+from treadle.types import Effect
+
+SHOWN_MOST = 50
+"""Agents that the model is told of."""
+DESCRIPTION_CHARS = 300
+"""Of each."""
+
+
+class AgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    prompt: str
+
+
+class AgentTool(Builtin[AgentArguments]):
+    """Idempotent: a repeated call goes on with the run that the first one started."""
+
+    name = "agent"
+    effect: Effect = "idempotent"
+    arguments = AgentArguments
+    example = '{"name": "reviewer", "prompt": "Review the change in src/app.py: …"}'
+    parameters = closed_object(
+        {"name": {"type": "string", "description": "Which agent."}, "prompt": {"type": "string", "description": PROMPT}}, required=["name", "prompt"]
+    )
+    delegates = True
+
+    def __init__(self, agents: Mapping[str, Definition[Any, Any]]) -> None:
+        """`agents`: those that it can start, by name."""
+        super().__init__()
+        self._agents = agents
+        self._told: ToolDefinition | None = None
+
+    @property
+    @override
+    def definition(self) -> ToolDefinition:
+        if self._told is None:
+            plain = super().definition
+            self._told = msgspec.structs.replace(plain, description=f"{plain.description}\n\n{self._list()}")
+        return self._told
+
+    def _list(self) -> str:
+        lines = [f"- `{name}`: {_shortened(self._agents[name].description)}" for name in sorted(self._agents)[:SHOWN_MOST]]
+        more = len(self._agents) - len(lines)
+        return "\n".join(["There are:", *lines, *([f"- and {more} more, by name"] if more else [])])
+
+    @override
+    def check(self, arguments: AgentArguments) -> None:
+        if arguments.name not in self._agents:
+            near = closest(arguments.name, list(self._agents))
+            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(sorted(self._agents)[:SHOWN_MOST])}."
+            raise InvalidArguments(f"There is no agent {arguments.name[:80]!r}. {hint}")
+        if not arguments.prompt.strip():
+            raise InvalidArguments("The prompt is empty: say what the agent should do, with all that it has to know.")
+
+    @override
+    def touches(self, arguments: AgentArguments, cwd: Path) -> Touched | None:
+        """Nothing itself: what its run does is judged call by call, under the mode and the rules of this one."""
+        return Touched(own=True)
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: AgentArguments) -> str:
+        return await answer_of(arguments.name, self._agents[arguments.name], ctx, arguments.prompt)
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split()) or "(nothing is said of it)"
+    return line if len(line) <= DESCRIPTION_CHARS else line[: DESCRIPTION_CHARS - 1] + "…"

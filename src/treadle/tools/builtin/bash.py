@@ -1,0 +1,272 @@
+"""The `bash` tool: one command in a shell of its own, and nothing left of it afterwards.
+
+Not here: which commands may run (policy.py), how they are started (commands.py) and ended (processes.py), what runs on (jobs.py). Entry: `Bash`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from typing_extensions import override
+
+from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.commands import Command, pipe, start
+from treadle.tools.builtin.jobs import Job, Jobs, captures
+from treadle.tools.builtin.processes import Tree
+from treadle.tools.confinement import Left
+from treadle.tools.tool import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
+from treadle.tools.truncate import Capture
+
+DEFAULT_TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 600.0
+_AT_ONCE_S = 0.3
+"""A command in the background that ends so soon most likely failed: its call still tells."""
+_LAST_WORDS_S = 0.2
+"""How long the rest is awaited once the shell has ended."""
+_PROGRESS_S = 0.2
+_LONG_S = 5.0
+"""From here on the result says how long it took. Below, the same command gives the same result, and a run that goes in circles is seen."""
+_PIECE = 64 * 1024
+_NOTE_CHARS = 500
+_NOTE_LINES = 8
+
+
+class BashArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: str
+    timeout_s: float | None = None
+    background: bool = False
+
+
+class Bash(Builtin[BashArguments]):
+    name = "bash"
+    effect = "once"
+    has_commands = True
+    arguments = BashArguments
+    example = '{"command": "python -m pytest -q tests", "timeout_s": 300}'
+    parameters = closed_object(
+        {
+            "command": {"type": "string", "description": "What bash shall run."},
+            "timeout_s": {
+                "type": "number",
+                "description": f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}; in the background none.",
+            },
+            "background": {"type": "boolean", "description": "Go on while it runs; bash_output and bash_kill take the id that comes back."},
+        },
+        required=["command"],
+    )
+
+    @override
+    def check(self, arguments: BashArguments) -> None:
+        if not arguments.command.strip():
+            raise InvalidArguments(f"The command is empty. A right call: {self.example}")
+        if "\0" in arguments.command:
+            raise InvalidArguments("The command holds a NUL character, which no command can: write such bytes with printf '\\0'.")
+        if arguments.timeout_s is not None and not arguments.timeout_s > 0:
+            raise InvalidArguments(f"timeout_s must be more than 0, not {arguments.timeout_s}.")
+
+    @override
+    def touches(self, arguments: BashArguments, cwd: Path) -> Touched:
+        return Touched(command=arguments.command)
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: BashArguments) -> str:
+        """Cancellation: SIGTERM to all that runs, after half a second SIGKILL; then it is raised on. A timeout kills at once.
+
+        Raises ToolFailed where the command could not be started, was killed at its timeout (then nobody knows what it did), or died of a signal.
+        """
+        if arguments.background:
+            return await _begun(ctx, arguments)
+        asked_s = DEFAULT_TIMEOUT_S if arguments.timeout_s is None else arguments.timeout_s
+        timeout_s = min(asked_s, MAX_TIMEOUT_S)
+        masking = ctx.masking() if ctx.masking is not None else None
+        with Capture(ctx.spill, max_chars=self.max_output - _NOTE_CHARS, max_lines=MAX_OUTPUT_LINES - _NOTE_LINES, masking=masking) as capture:
+            begun = anyio.current_time()
+            ended = await _run(ctx, arguments.command, timeout_s, capture)
+            took_s = anyio.current_time() - begun
+            text = capture.text().rstrip("\n") or "(no output)"
+        notes = [
+            *_notes(ended, took_s),
+            *([f"[timeout_s was {asked_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if asked_s > timeout_s else []),
+        ]
+        warn_of(ctx, "bash", ended.left)
+        if not ended.left.begun:
+            raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
+        if ended.timed_out:
+            cut = f"[the command was still running after {timeout_s:g} s and was killed, with everything it had started; above is its output until then]"
+            raise ToolFailed("\n".join([text, cut, *notes_of(ended.left)]), happened=None)
+        ctx.exited(ended.code)
+        result = "\n".join([text, *notes])
+        if ended.code < 0:
+            raise ToolFailed(result, happened=True)
+        return result
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    code: int
+    timed_out: bool
+    left_behind: bool
+    """Something that the command had put into the background was ended after it."""
+    left: Left
+
+
+def exit_notes(code: int) -> list[str]:
+    """Nothing of a success."""
+    if not code:
+        return []
+    return [f"[exit code {code}{_meaning(code)}]" if code > 0 else f"[the shell was ended by {_signal_name(-code)}]"]
+
+
+def _notes(ended: _Ended, took_s: float) -> list[str]:
+    notes = exit_notes(ended.code)
+    if ended.left_behind or ended.left.left_behind:
+        notes.append("[what the command had left running in the background was ended]")
+    if took_s >= _LONG_S:
+        notes.append(f"[took {took_s:.0f} s]")
+    return [*notes, *notes_of(ended.left)]
+
+
+def notes_of(left: Left) -> list[str]:
+    """What the sandbox says of a command, for the model."""
+    return [f"[{text}]" for text in (*left.notes, *left.quarantined, *left.refused)]
+
+
+def warn_of(ctx: ToolContext[Any], name: str, left: Left) -> None:
+    """Tell people what the sandbox took away from a command, and what it kept from it."""
+    for text in left.quarantined:
+        ctx.warn(f"{name}: {text}")
+    told = ctx.keep(_Told)
+    for text in left.refused:
+        if (ctx.run_id, text) not in told:
+            told.add((ctx.run_id, text))
+            ctx.warn(f"{name}: {text}")
+
+
+class _Told(set[tuple[str, str]]):
+    """Refused hosts that a run has warned of: a command may ask for one again and again."""
+
+
+def _meaning(code: int) -> str:
+    if code in (126, 127):
+        return ": cannot be executed" if code == 126 else ": command not found"
+    return f": ended by {_signal_name(code - 128)}" if 128 < code <= 128 + 64 else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---------------------------------------------------------------- in the background
+
+
+async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
+    """What is over at once is told at once."""
+    jobs = ctx.keep(Jobs)
+    jobs.check_room()
+    reader, writer = pipe()
+    os.set_blocking(reader, False)
+    try:
+        running = await start(ctx, arguments.command, writer)  # shielded: it ends with a command that runs, or with an error
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    job = jobs.add(lambda name: Job(name, running, reader, captures(ctx), arguments.timeout_s))
+    try:
+        await job.wait(_AT_ONCE_S)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await job.end()
+        raise
+    if job.is_running:
+        return f"[{job.name} is running in the background: bash_output shows what it writes, bash_kill ends it; it ends with the session at the latest]"
+    output = await job.new_output()
+    if not job.left.begun:
+        raise ToolFailed(f"Not run: the sandbox could not be made. {output}")
+    warn_of(ctx, job.name, job.left)
+    ctx.exited(job.code or 0)
+    return "\n".join([output or "(no output)", f"[{job.name} has ended already]", *(exit_notes(job.code or 0) or ["[exit code 0]"]), *notes_of(job.left)])
+
+
+# ---------------------------------------------------------------- running
+
+
+async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: Capture) -> _Ended:
+    """The pipe is ours and not asyncio's, so that whoever else holds its other end keeps nobody waiting."""
+    reader, writer = pipe()
+    try:
+        os.set_blocking(reader, False)
+        try:
+            running = await start(ctx, command, writer)
+        finally:
+            os.close(writer)
+        try:
+            code, timed_out, left_behind = await _followed(running, timeout_s, _Output(reader, capture, ctx, anyio.Event()))
+            return _Ended(code, timed_out, left_behind, await running.leave())
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await running.end()
+            raise
+    finally:
+        os.close(reader)
+
+
+class _Output(msgspec.Struct, frozen=True):
+    """What comes out of the pipe, until all who can write to it have closed it."""
+
+    reader: int
+    capture: Capture
+    ctx: ToolContext[Any]
+    ended: anyio.Event
+
+    async def follow(self) -> None:
+        told = 0.0
+        while data := await self._piece():
+            self.capture.feed(data)
+            if (now := anyio.current_time()) - told >= _PROGRESS_S:
+                told = now
+                self.ctx.progress(self.capture.last_line[:200])
+        self.ended.set()
+
+    async def _piece(self) -> bytes:
+        await anyio.lowlevel.checkpoint()  # a program that never stops writing must not keep everybody else waiting
+        while True:
+            with suppress(BlockingIOError):
+                return os.read(self.reader, _PIECE)
+            await anyio.wait_readable(self.reader)
+
+
+async def _followed(running: Command, timeout_s: float, output: _Output) -> tuple[int, bool, bool]:
+    """Its exit code, whether its time was over, and whether it left anything running."""
+    process, tree = running.process, running.tree
+    left_behind, limit = False, anyio.move_on_after(timeout_s)
+    async with anyio.create_task_group() as following:
+        following.start_soon(output.follow)
+        with limit:
+            await process.wait()
+        left_behind = not limit.cancelled_caught and not await _settled(tree, output)
+        if limit.cancelled_caught or left_behind:
+            await tree.kill()
+            with anyio.move_on_after(_LAST_WORDS_S):
+                await output.ended.wait()
+        following.cancel_scope.cancel()
+    return await process.wait(), limit.cancelled_caught, left_behind
+
+
+async def _settled(tree: Tree, output: _Output) -> bool:
+    """Whether, now that the shell has ended, everything else of it does so too."""
+    with anyio.move_on_after(_LAST_WORDS_S):
+        await output.ended.wait()
+        await tree.group_ended()
+        return True
+    return False

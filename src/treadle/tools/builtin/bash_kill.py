@@ -1,0 +1,44 @@
+"""The `bash_kill` tool: ends a background job with everything that it started. Entry: `BashKill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+from typing_extensions import override
+
+from treadle.tools.builtin.bash_output import JOB, JobArguments, told
+from treadle.tools.builtin.catalog import Builtin
+from treadle.tools.builtin.jobs import Jobs
+from treadle.tools.tool import Happened, ProbeAnswer, ToolContext, ToolFailed, Touched
+
+
+class BashKill(Builtin[JobArguments]):
+    name = "bash_kill"
+    effect = "once"
+    arguments = JobArguments
+    example = '{"id": "job_1"}'
+    parameters = JOB
+
+    @override
+    def touches(self, arguments: JobArguments, cwd: Path) -> Touched:
+        return Touched(own=True)
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: JobArguments) -> str:
+        """Cancellation: the job is ended all the same. Raises ToolFailed where there is no such job."""
+        job = ctx.keep(Jobs).get(arguments.id)
+        ran = job.is_running
+        with anyio.CancelScope(shield=True):
+            await job.end()
+        return f"{await told(ctx, job)}{'' if ran else f'{chr(10)}[it had ended before]'}"
+
+    @override
+    async def probe(self, ctx: ToolContext[Any], arguments: JobArguments) -> ProbeAnswer:
+        """Whoever asks is another process, and jobs end with theirs."""
+        try:
+            ctx.keep(Jobs).get(arguments.id)
+        except ToolFailed:
+            return Happened(f"[{arguments.id} has ended, with the process that had started it]")
+        return None

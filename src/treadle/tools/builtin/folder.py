@@ -1,0 +1,165 @@
+"""An open directory: names are looked up in it through its descriptor, and no symbolic link is ever followed.
+
+Every file that a tool opens, makes or replaces passes through here, so that what was decided about a path still holds when it is used:
+a directory that is swapped for a link in between is an error, never another place. Little is imported, since the
+search process starts with this. What a path of the model means, and what it reads when one fails, is files.py. Entry: `Folder.at`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Self
+
+from treadle._internal import held_files
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
+# O_PATH asks for search permission only, as a lookup by path does; where it is missing, O_RDONLY wants read permission too
+_LOOKUP = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_FILE = _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+# macOS: no component of the whole path may be a link
+_NO_FOLLOW_ANY: int | None = getattr(os, "O_NOFOLLOW_ANY", None)
+_BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotARegularFile(OSError):
+    """It is there, and it is no file with content of its own. `kind` says what it is."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"it is {kind}")
+        self.kind = kind
+
+
+def kind_of(mode: int) -> str:
+    return next((kind for test, kind in _KINDS if test(mode)), "a file")
+
+
+class Folder:
+    """One open directory. Close it, or use it as a context manager. Raises OSError everywhere.
+
+    Windows has no such descriptors: there the path stands for the directory, and swaps go unseen.
+    """
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int | None) -> None:
+        self.path = path
+        self._fd = fd
+
+    @classmethod
+    def at(cls, path: str, *, create: bool = False) -> Folder:
+        """Opens an absolute path without `.`, `..` and links. `create` makes the directories that are missing."""
+        if not _BY_DESCRIPTOR:
+            os.makedirs(path, exist_ok=True) if create else os.stat(path)
+            return cls(path, None)
+        if _NO_FOLLOW_ANY is not None and not create:
+            return cls(path, os.open(path, (_LOOKUP & ~os.O_NOFOLLOW) | _NO_FOLLOW_ANY))
+        here = cls("/", os.open("/", _LOOKUP))
+        for name in path.split("/"):
+            if name:
+                with here:
+                    here = here._child_made(name) if create else here.folder(name)
+        return here
+
+    def _child_made(self, name: str) -> Folder:
+        try:
+            return self.folder(name)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(self._name(name), dir_fd=self._fd)
+            return self.folder(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _name(self, name: str) -> str:
+        return name if self._fd is not None else os.path.join(self.path, name)
+
+    def folder(self, name: str) -> Folder:
+        path = os.path.join(self.path, name)
+        return Folder(path, os.open(name, _LOOKUP, dir_fd=self._fd) if self._fd is not None else None)
+
+    def stat(self, name: str) -> os.stat_result:
+        """Of a link itself, not of where it leads."""
+        return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
+
+    def leads_to_directory(self, link: str) -> bool:
+        try:
+            return stat.S_ISDIR(os.stat(self._name(link), dir_fd=self._fd).st_mode)
+        except OSError:
+            return False
+
+    @contextmanager
+    def entries(self) -> Generator[Iterator[os.DirEntry[str]]]:
+        """In no order. Each `entry.name` is the bare name; what else an entry can tell, it can only inside the `with`."""
+        if self._fd is None:
+            with os.scandir(self.path) as found:
+                yield found
+            return
+        fd = os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=self._fd)
+        try:
+            with os.scandir(fd) as found:
+                yield found
+        finally:
+            os.close(fd)
+
+    def descriptor(self) -> int | None:
+        """Another one of this directory, for the caller to close; None where there are none."""
+        return None if self._fd is None else os.open(self._name("."), _LOOKUP, dir_fd=self._fd)
+
+    def link_target(self, name: str) -> str:
+        return os.readlink(self._name(name), dir_fd=self._fd)
+
+    def open_file(self, name: str) -> int:
+        """Open a file for reading; never blocks. Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal, unopened."""
+        found = self.stat(name)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotARegularFile(kind_of(found.st_mode))
+        held_files.check(found, name)
+        fd = os.open(self._name(name), os.O_RDONLY | _FILE, dir_fd=self._fd)
+        held_files.check_opened(fd, name)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise NotARegularFile("no file any more")
+        return fd
+
+    def create_file(self, name: str, mode: int) -> int:
+        """For writing; it must not exist."""
+        return os.open(self._name(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self._fd)
+
+    def replace(self, source: str, target: str) -> None:
+        os.replace(self._name(source), self._name(target), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def remove_file(self, name: str) -> None:
+        os.unlink(self._name(name), dir_fd=self._fd)
+
+    def remove_folder(self, name: str) -> None:
+        """An empty one."""
+        os.rmdir(self._name(name), dir_fd=self._fd)
+
+    def sync(self) -> None:
+        """Makes a replaced name durable."""
+        if self._fd is None:
+            return
+        fd = os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=self._fd)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

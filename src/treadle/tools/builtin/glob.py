@@ -1,0 +1,123 @@
+"""The `glob` tool: files by the pattern of their names, newest first.
+
+Not here: what a pattern means (patterns.py), what lies below a directory (walk.py). Entry: `Glob`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anyio import from_thread, to_thread
+from typing_extensions import override
+
+from treadle.tools.builtin import files
+from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.patterns import GlobPattern
+from treadle.tools.builtin.walk import Found, walk
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, Touched
+
+MAX_FILES = 100
+MAX_SECONDS = 20.0
+_HINT_SECONDS = 2.0
+_HINTS = 3
+
+
+class GlobArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pattern: str
+    path: str = "."
+
+
+class Glob(Builtin[GlobArguments]):
+    name = "glob"
+    effect = "pure"
+    arguments = GlobArguments
+    example = '{"pattern": "**/*.py", "path": "src"}'
+    parameters = closed_object(
+        {
+            "pattern": {"type": "string", "description": "Such as **/*.py or src/**/*.{ts,tsx}; relative to path."},
+            "path": {"type": "string", "description": "The directory to look in. Default: the working directory."},
+        },
+        required=["pattern"],
+    )
+
+    @override
+    def check(self, arguments: GlobArguments) -> None:
+        files.check_path(arguments.path)
+        try:
+            GlobPattern(arguments.pattern)
+        except ValueError as e:
+            raise InvalidArguments(f"Wrong pattern: {e}.") from e
+
+    @override
+    def touches(self, arguments: GlobArguments, cwd: Path) -> Touched:
+        return Touched(lists=(arguments.path,))
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: GlobArguments) -> str:
+        """Cancellation stops the walk."""
+        return await to_thread.run_sync(_glob, ctx, arguments, self.max_output)
+
+
+def _glob(ctx: ToolContext[Any], arguments: GlobArguments, max_chars: int) -> str:
+    cwd, top = ctx.cwd, files.place_of(arguments.path, ctx)
+    if os.path.isfile(top):
+        raise ToolFailed(f"{arguments.path!r} is a file: path takes the directory to look in.")
+    search = _Search(GlobPattern(arguments.pattern), os.fspath(top))
+    with files.telling("list", arguments.path, cwd):
+        newest = heapq.nlargest(MAX_FILES, search.run(MAX_SECONDS))
+    if not newest:
+        return f"No file matches {arguments.pattern!r} in {arguments.path!r}.{search.was_cut or _near_misses(arguments, top, cwd)}"
+    lines = [files.shown(top / path, cwd) for _, path in newest]
+    while sum(map(len, lines)) + len(lines) > max_chars - 200:
+        lines.pop()
+    left = search.count - len(lines)
+    if left:
+        lines.append(f"({len(lines)} of {search.count:,} files, the newest; {left:,} are left out: take a narrower pattern or path)")
+    return "\n".join(lines) + search.was_cut
+
+
+class _Search(msgspec.Struct):
+    pattern: GlobPattern
+    top: str
+    all_files: bool = False
+    count: int = 0
+    was_cut: str = ""
+
+    def run(self, seconds: float) -> Iterator[tuple[int, str]]:
+        """When each matching file was changed, and its path."""
+        deadline = time.monotonic() + seconds
+        for i, found in enumerate(walk(self.top, all_files=self.all_files, enter=self.pattern.may_contain)):
+            if i % 256 == 0:
+                from_thread.check_cancelled()
+                if time.monotonic() > deadline:
+                    self.was_cut = f"\n(stopped after {seconds:.0f} s; there may be more: take a narrower path)"
+                    return
+            if self.pattern.matches(found.path) and (changed := _changed_at(found)) is not None:
+                self.count += 1
+                yield changed, found.path
+
+
+def _changed_at(found: Found) -> int | None:
+    """None for a file that is gone, and for a link to a directory."""
+    try:
+        if found.is_link and found.folder.leads_to_directory(found.name):
+            return None
+        return found.folder.stat(found.name).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _near_misses(arguments: GlobArguments, top: Path, cwd: Path) -> str:
+    """What the same name finds in other directories, or among what .gitignore excludes."""
+    name = arguments.pattern.rsplit("/", 1)[-1]
+    if name in ("*", "**") or set("{}") & set(arguments.pattern):
+        return ""
+    elsewhere = _Search(GlobPattern(f"**/{name}"), os.fspath(top), all_files=True)
+    found = [files.shown(top / path, cwd) for _, path in heapq.nlargest(_HINTS, elsewhere.run(_HINT_SECONDS))]
+    return f" In other directories, or excluded by .gitignore, there is {', '.join(found)}." if found else ""

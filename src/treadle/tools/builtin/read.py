@@ -1,0 +1,262 @@
+"""The `read` tool: a page of a text file with line numbers, or an image. It streams: the size of the file does not matter.
+
+Not here: what makes a file readable at all (files.py), what is text (text.py). Entry: `Read`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from binascii import b2a_base64
+from collections.abc import Generator, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from anyio import from_thread, to_thread
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.messages import images
+from treadle.messages.message import MediaPart, TextPart
+from treadle.tools.builtin import files
+from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.text import LATIN_1, SNIFF_BYTES, UTF_8, Encoding, binary_kind, image_type
+from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput, Touched
+
+_CHUNK = 256 * 1024
+_HINT_CHARS = 300
+_HINT_LINES = 3
+
+
+class ReadArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: str
+    offset: int = 1
+    limit: int = MAX_OUTPUT_LINES
+
+
+class Read(Builtin[ReadArguments]):
+    name = "read"
+    effect = "pure"
+    arguments = ReadArguments
+    example = '{"path": "src/app.py", "offset": 1, "limit": 200}'
+    parameters = closed_object(
+        {
+            "path": {"type": "string", "description": "The file: absolute, or relative to the working directory."},
+            "offset": {"type": "integer", "description": "The first line to show, from 1. Negative: that many lines before the end. Default 1."},
+            "limit": {"type": "integer", "description": "How many lines to show, at least 1. Default and most: 2000."},
+        },
+        required=["path"],
+    )
+
+    @override
+    def check(self, arguments: ReadArguments) -> None:
+        files.check_path(arguments.path)
+        if arguments.offset == 0:
+            raise InvalidArguments("offset counts lines from 1 (or, negative, from the end of the file); it cannot be 0.")
+        if arguments.limit < 1:
+            raise InvalidArguments(f"limit must be at least 1, not {arguments.limit}.")
+
+    @override
+    def touches(self, arguments: ReadArguments, cwd: Path) -> Touched:
+        return Touched(reads=(arguments.path,))
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: ReadArguments) -> ToolOutput:
+        """Cancellation stops it between two pieces of the file."""
+        looked = await to_thread.run_sync(_look, ctx, arguments, self.max_output)
+        if looked.digest is not None:
+            ctx.seen_files[os.fspath(looked.place)] = looked.digest
+        return looked.output
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    output: ToolOutput
+    place: Path
+    digest: str | None
+    """None where no text was shown, so that nothing may be written over it."""
+
+
+def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
+    place = files.place_of(arguments.path, ctx)
+    with files.telling("read", arguments.path, ctx.cwd), os.fdopen(files.open_file(place), "rb") as file:
+        head = file.read(SNIFF_BYTES)
+        if (media_type := image_type(head)) is not None:
+            return _Looked(_image(file, arguments.path, media_type), place, None)
+        if (kind := binary_kind(head)) is not None:
+            size = os.fstat(file.fileno()).st_size
+            raise ToolFailed(
+                f"{arguments.path!r} is {kind} of {size:,} bytes, not text, and is not shown. Use bash (file, strings, xxd, a script) to look inside."
+            )
+        survey = _survey(file, head, to_the_end=arguments.offset < 0)
+        page = _page(file, survey, arguments, max_chars)
+    return _Looked(page, place, survey.digest)
+
+
+def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
+    """Raises ToolFailed for an image that no model can be shown."""
+    file.seek(0)
+    data = file.read(images.FILE_BYTES_MAX + 1)
+    if len(data) > images.FILE_BYTES_MAX:
+        raise ToolFailed(f"{path!r} is an image larger than {images.FILE_BYTES_MAX // 1024 // 1024} MiB: make a smaller copy with bash and read that.")
+    whole = MediaPart(media_type=media_type, data=b2a_base64(data, newline=False).decode(), name=Path(path).name)
+    try:
+        image, note = images.fitted(whole)
+    except AgentError as e:
+        raise ToolFailed(e.message) from e  # no model can be shown it
+    said = f"{path}: {media_type}, {len(data):,} bytes"
+    return TextPart(text=f"{said} ({note})" if note else said), image
+
+
+# ---------------------------------------------------------------- the whole file, once
+
+
+class _Survey(msgspec.Struct, frozen=True):
+    encoding: Encoding
+    digest: str
+    lines: int | None
+    """None where the file is too large to be read just to count."""
+
+
+def _survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> _Survey:
+    """Looks at the file up to 16 MiB, or `to_the_end`: what it is encoded in, how many lines it has, what stands for its content."""
+    import hashlib  # noqa: PLC0415  as in files.py
+
+    encoding = Encoding.of(head, whole=False)
+    is_utf8 = codecs.getincrementaldecoder("utf-8")()
+    hashed = hashlib.blake2b(digest_size=16)
+    lines = _LineCount(encoding)
+    size = 0
+    for chunk in _chunks(file, 0):
+        size += len(chunk)
+        if size > files.MAX_WHOLE_BYTES and not to_the_end:
+            return _Survey(encoding, files.digest_of_large(os.fstat(file.fileno())), None)
+        hashed.update(chunk)
+        lines.feed(chunk)
+        encoding = _still(encoding, is_utf8, chunk)
+    encoding = _still(encoding, is_utf8, b"", final=True)
+    digest = hashed.hexdigest() if size <= files.MAX_WHOLE_BYTES else files.digest_of_large(os.fstat(file.fileno()))
+    return _Survey(encoding, digest, lines.total())
+
+
+def _still(encoding: Encoding, is_utf8: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> Encoding:
+    if encoding is not UTF_8:
+        return encoding
+    try:
+        is_utf8.decode(chunk, final)
+    except UnicodeDecodeError:
+        return LATIN_1
+    return encoding
+
+
+class _LineCount:
+    def __init__(self, encoding: Encoding) -> None:
+        self._bom: bytes = encoding.bom
+        self._decoder = codecs.getincrementaldecoder(encoding.codec)("replace") if encoding.is_wide else None
+        self._breaks = 0
+        self._open = False
+
+    def feed(self, chunk: bytes) -> None:
+        chunk, self._bom = chunk.removeprefix(self._bom), b""
+        text: str | bytes = self._decoder.decode(chunk) if self._decoder is not None else chunk
+        if isinstance(text, str):
+            self._count(text.count("\n"), open_line=not text.endswith("\n"), anything=text != "")
+        else:
+            self._count(text.count(b"\n"), open_line=not text.endswith(b"\n"), anything=text != b"")
+
+    def _count(self, breaks: int, *, open_line: bool, anything: bool) -> None:
+        self._breaks += breaks
+        if anything:
+            self._open = open_line
+
+    def total(self) -> int:
+        return self._breaks + self._open
+
+
+def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
+    file.seek(start)
+    while chunk := file.read(_CHUNK):
+        from_thread.check_cancelled()
+        yield chunk
+
+
+# ---------------------------------------------------------------- the page
+
+
+def _page(file: BinaryIO, survey: _Survey, arguments: ReadArguments, max_chars: int) -> str:
+    if survey.lines == 0:
+        return "(the file is empty)"
+    first = arguments.offset if arguments.offset > 0 else max((survey.lines or 0) + arguments.offset + 1, 1)
+    texts = _lines(file, survey.encoding, first)
+    lines, more = _fitting(texts, first, min(arguments.limit, MAX_OUTPUT_LINES), max_chars - _HINT_CHARS)
+    if not lines:
+        total = survey.lines if survey.lines is not None else _survey(file, survey.encoding.bom, to_the_end=True).lines
+        raise ToolFailed(f"offset {arguments.offset} is past the end of {arguments.path!r}, which has {total:,} lines.")
+    if len(lines) > MAX_OUTPUT_LINES - _HINT_LINES and (more or first > 1 or survey.encoding is not UTF_8):
+        lines, more = lines[: MAX_OUTPUT_LINES - _HINT_LINES], True
+    hints = [*_place_hint(first, first + len(lines) - 1, survey.lines, more=more), *_encoding_hint(survey.encoding)]
+    return "\n".join([*lines, *(["", *hints] if hints else [])])
+
+
+def _fitting(texts: Generator[str], first: int, limit: int, max_chars: int) -> tuple[list[str], bool]:
+    """The numbered lines that fit, and whether there are more."""
+    lines: list[str] = []
+    for number, text in enumerate(texts, first):
+        line = f"{number:6d}\t{text}"
+        max_chars -= len(line) + 1
+        if max_chars < 0 or len(lines) == limit:
+            texts.close()
+            return lines, True
+        lines.append(line)
+    return lines, False
+
+
+def _place_hint(first: int, last: int, total: int | None, *, more: bool) -> Iterator[str]:
+    if more:
+        of = f"lines {first:,}-{last:,} of {total:,}" if total is not None else f"lines {first:,}-{last:,} of a very large file"
+        yield f"({of}; use offset={last + 1} to read on)"
+    elif first > 1:
+        yield f"(lines {first:,}-{last:,}: the end of the file)"
+
+
+def _encoding_hint(encoding: Encoding) -> Iterator[str]:
+    if encoding.is_guess:
+        yield "(this file is not UTF-8; it is shown as Latin-1, so letters beyond ASCII may be wrong)"
+    elif encoding is not UTF_8:
+        yield f"(this file is {encoding.label}; write and edit keep that)"
+
+
+def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
+    """The lines from number `first` on, without their ends, each cut at 2,000 characters. No more than a chunk and a line is held."""
+    decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
+    skip, line, length = first - 1, "", 0
+    for chunk in _chunks(file, len(encoding.bom)):
+        text = decoder.decode(chunk)
+        if skip:
+            skip, text = _after_breaks(text, skip)
+        pieces = text.split("\n")
+        for piece in pieces[:-1]:
+            yield _shown(line + piece, length + len(piece))
+            line, length = "", 0
+        line = (line + pieces[-1])[: MAX_LINE_CHARS + 1]
+        length += len(pieces[-1])
+    line, length = line + (rest := decoder.decode(b"", True)), length + len(rest)
+    if length:
+        yield _shown(line, length)
+
+
+def _after_breaks(text: str, skip: int) -> tuple[int, str]:
+    """How many line breaks are left to skip, and the text after those of this piece."""
+    breaks = text.count("\n")
+    if breaks < skip:
+        return skip - breaks, ""
+    at = next(islice((i for i, c in enumerate(text) if c == "\n"), skip - 1, None))
+    return 0, text[at + 1 :]
+
+
+def _shown(line: str, length: int) -> str:
+    if length > MAX_LINE_CHARS:
+        mark = f" [… cut: {length:,} characters in this line]"
+        line = line[: MAX_LINE_CHARS - len(mark)] + mark
+    return line.removesuffix("\r").replace("\0", "\ufffd")

@@ -1,0 +1,208 @@
+"""What a search found, as the model reads it: in the order of paths, cut where it is too much, and nothing that is not there.
+
+A search program opens files by their paths, and somebody may swap a directory for a link meanwhile. So each line that is shown is looked
+up again where it is said to be, below descriptors. Not here: searching (grep.py). Entry: `Findings`, `report`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from treadle.tools.builtin import files
+from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.patterns import GlobPattern
+from treadle.tools.builtin.search import Request, text_lines
+
+MAX_MATCHES = 100
+MAX_MATCH_CHARS = 500
+_LOOKED_UP_BYTES = 4 * MAX_MATCH_CHARS + 4
+_LOOKED_THROUGH_BYTES = 16 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_RECORD = re.compile(r"(\d+)([:-])(.*)", re.DOTALL)
+_RECORD_AT = re.compile(r"(\d+)([:-])(\d+)[:-](.*)", re.DOTALL)
+
+
+class Line(NamedTuple):
+    """Of one file: a match, a line beside one, or how many matches there are."""
+
+    path: str
+    """Relative to the directory that is searched."""
+    number: int
+    """The count, where lines are counted."""
+    text: str = ""
+    is_match: bool = True
+    offset: int | None = None
+    """Where in the file it begins, in bytes, as far as the program says so."""
+
+
+class Findings(msgspec.Struct):
+    """Takes what a search program writes, until it is enough."""
+
+    request: Request
+    max_matches: int
+    max_chars: int
+    has_offsets: bool
+    lines: list[Line] = []
+    matches: int = 0
+    full: bool = False
+    """There is more than was taken."""
+    _wanted: GlobPattern | None = None
+    _chars: int = 0
+
+    def __post_init__(self) -> None:
+        self._wanted = GlobPattern.of_names(self.request.glob) if self.request.glob is not None else None
+
+    def add(self, path: bytes, record: bytes) -> None:
+        name = self.request.file or os.fsdecode(path.removeprefix(b"./"))
+        if self._wanted is not None and not self._wanted.matches(name):
+            return
+        line = self._read(name, record.decode("utf-8", "replace"))
+        if line is None:
+            return
+        self._chars += len(line.text) + len(name)
+        if self._chars > self.max_chars or (line.is_match and self.matches == self.max_matches):
+            self.full = True
+            return
+        self.lines.append(line)
+        self.matches += line.is_match
+
+    def _read(self, name: str, record: str) -> Line | None:
+        if self.request.counts:
+            return Line(name, int(record)) if record.strip().isdecimal() else None
+        parsed = (_RECORD_AT if self.has_offsets else _RECORD).match(record)
+        if parsed is None:
+            return None
+        number, mark, *offset, text = parsed.groups()
+        return Line(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
+
+
+def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None, is_secret: Callable[[str], bool]) -> str:
+    """The first matches in the order of paths, or that there are none.
+
+    Below a directory without files that likely hold a secret, and those that are `withheld`.
+    """
+    request, page = findings.request, _Page(findings.request, cwd, max_chars)
+    in_order = sorted(findings.lines, key=lambda line: (os.fsencode(line.path).split(b"/"), line.number))
+    for path, lines in groupby(in_order, key=lambda line: line.path):
+        if request.file is None and withheld is not None and withheld(os.path.join(request.directory, path)):
+            page.withheld += 1
+            continue
+        if request.file is None and is_secret(f"/{page.name_of(path).removeprefix('/')}"):
+            page.secrets.append(page.name_of(path))
+            continue
+        for line in _really_there(request, path, [*lines]):
+            page.add(line)
+        if page.full:
+            break
+    return page.text(more=findings.full)
+
+
+# ---------------------------------------------------------------- is it there?
+
+
+def _really_there(request: Request, path: str, lines: Sequence[Line]) -> Sequence[Line]:
+    """Those of the lines that the file has where they are said to be, opened without following a link.
+
+    A single file was handed to the program open, so that there is nothing to ask.
+    """
+    if request.file is not None:
+        return lines
+    folder, _, name = path.rpartition("/")
+    try:
+        with Folder.at(os.path.normpath(os.path.join(request.directory, folder))) as parent, os.fdopen(parent.open_file(name), "rb") as file:
+            shift = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+            elsewhere = [line for line in lines if line.offset is not None and not _stands_at(file, line.offset + shift, line.text)]
+            if not elsewhere:
+                return lines
+            file.seek(0)
+            by_number = dict(enumerate(islice(text_lines(file), max(line.number for line in elsewhere)), 1)) if _is_small(file) else {}
+    except OSError:
+        return ()
+    gone = {line.number for line in elsewhere if not _is_same(line.text, by_number.get(line.number, "\0"))}
+    return [line for line in lines if line.number not in gone]
+
+
+def _stands_at(file: BinaryIO, offset: int, text: str) -> bool:
+    file.seek(offset)
+    found = file.read(_LOOKED_UP_BYTES).partition(b"\n")[0]
+    return _is_same(text, found.decode("utf-8", "replace").removesuffix("\r"))
+
+
+def _is_same(shown: str, there: str) -> bool:
+    """As far as the model is shown it."""
+    return shown[:MAX_MATCH_CHARS] == there[:MAX_MATCH_CHARS]
+
+
+def _is_small(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_size <= _LOOKED_THROUGH_BYTES
+
+
+# ---------------------------------------------------------------- what the model is shown
+
+
+class _Page:
+    """Takes lines until it is full."""
+
+    def __init__(self, request: Request, cwd: Path, max_chars: int) -> None:
+        self.full = False
+        self._request, self._cwd, self._chars_left = request, cwd, max_chars
+        self._lines: list[str] = []
+        self._matches = 0
+        self._last = self._last_match = ("", 0)
+        self.secrets: list[str] = []
+        """Files with matches that are not shown, since they likely hold a secret."""
+        self.withheld = 0
+
+    def name_of(self, path: str) -> str:
+        return files.shown(os.path.join(self._request.directory, path), self._cwd)
+
+    def add(self, line: Line) -> None:
+        name = self.name_of(line.path)
+        if self._request.counts:
+            self._append(f"{name}:{line.number}", is_match=True)
+        elif not self._request.names_only:
+            self._add_text(name, line)
+        elif line.is_match:
+            self._append(name, is_match=True)
+
+    def _add_text(self, name: str, line: Line) -> None:
+        last_name, last_number = self._last_match
+        if not line.is_match and self._matches == MAX_MATCHES and (name != last_name or line.number > last_number + self._request.context):
+            return  # it comes before a match that is not shown
+        if self._request.context and self._lines and self._last != (name, line.number - 1):
+            self._lines.append("--")
+        text = line.text if len(line.text) <= MAX_MATCH_CHARS else f"{line.text[:MAX_MATCH_CHARS]} [… cut]"
+        mark = ":" if line.is_match else "-"
+        self._append(f"{name}{mark}{line.number}{mark}{files.printable_line(text)}", is_match=line.is_match)
+        self._last = (name, line.number)
+        if line.is_match:
+            self._last_match = self._last
+
+    def _append(self, line: str, *, is_match: bool) -> None:
+        self._chars_left -= len(line) + len("\n--\n")
+        if self._chars_left < 0 or (is_match and self._matches == MAX_MATCHES):
+            self.full = True
+        if self.full:
+            return
+        self._lines.append(line)
+        self._matches += is_match
+
+    def text(self, *, more: bool) -> str:
+        lines = self._lines[:-1] if self._lines[-1:] == ["--"] else self._lines
+        notes: list[str] = []
+        if self.secrets:
+            named = ", ".join(self.secrets[:3]) + (", …" if len(self.secrets) > 3 else "")
+            notes.append(f"(matches in {named} are left out, since such a file likely holds a secret: to search it, give it as path)")
+        if self.withheld:
+            notes.append(f"(matches in {self.withheld} file{'s' if self.withheld > 1 else ''} that a rule of the user withholds are left out)")
+        if self.full or more:
+            what = "files" if self._request.names_only or self._request.counts else "matching lines"
+            notes.append(f"(the first {self._matches} {what}; there are more: take a narrower pattern, path or glob)")
+        return "\n".join([*(lines or ["No matches."]), *notes])

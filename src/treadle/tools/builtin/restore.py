@@ -1,0 +1,165 @@
+"""Puts back what `write` and `edit` changed, where nothing else has changed it since.
+
+What it was before is kept by file_history.py. Which calls are meant, and what a person is told, is for whoever asks. Entry: `restore`, `compare`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from treadle.tools.builtin import files
+from treadle.tools.builtin.folder import Folder
+from treadle.tools.file_history import Change, content_hash
+from treadle.tools.tool import ToolFailed
+from treadle.types import Value
+
+Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
+"""removed: it was made by the run. unchanged: it is already as it was before. refused: `why` says why; it was left as it is."""
+
+Content: TypeAlias = Callable[[str], "bytes | None"]
+"""What is kept under a hash."""
+
+_GONE = "what it was before is no longer kept"
+_TOO_LARGE = f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
+
+
+class Restored(Value, frozen=True, kw_only=True):
+    """What became of one file."""
+
+    path: str
+    action: Action
+    why: str = ""
+    calls: tuple[str, ...]
+
+
+class ChangedFile(Value, frozen=True, kw_only=True):
+    """One file, before the first of the changes that are asked about, and now."""
+
+    path: str
+    before: bytes | None
+    """None: it was not there; or it is not known, then `why` says why."""
+    now: bytes | None
+    """None: it is not there; or it cannot be read, then `why` says why."""
+    why: str = ""
+
+
+def restore(changes: Sequence[Change], content: Content, *, failed: Collection[str] = (), apply: bool) -> list[Restored]:
+    """File by file, in the order in which they were first changed. `changes`: in the order of the calls. `apply`: not only says what it would do.
+
+    `failed`: calls that ended in an error, whose changes most likely never came to be.
+
+    A file goes back to what it was before the first of its changes, provided that it is now what one of them made of it, and that each of
+    them began with what the one before had made. Raises nothing: what fails is refused, with the reason.
+    """
+    by_path = _by_path(changes)
+    restored = [_file(path, theirs, content, failed, apply=apply) for path, theirs in by_path.items()]
+    if apply:
+        for change in changes:
+            _remove_temporaries(change)
+        _remove_folders({folder for one in restored if one.action == "removed" for folder in by_path[one.path][0].made})
+    return restored
+
+
+def compare(changes: Sequence[Change], content: Content, *, failed: Collection[str] = ()) -> list[ChangedFile]:
+    """What these changes, and whatever came after them, made of each file, by path; without those that are what they were. Raises nothing."""
+    compared = (_compared(path, theirs, content, failed) for path, theirs in sorted(_by_path(changes).items()))
+    return [file for file in compared if file.why or file.before != file.now]
+
+
+def _by_path(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    by_path: dict[str, list[Change]] = {}
+    for change in changes:
+        by_path.setdefault(change.path, []).append(change)
+    return by_path
+
+
+def _compared(path: str, changes: list[Change], content: Content, failed: Collection[str]) -> ChangedFile:
+    before: bytes | None = None
+    try:
+        old = files.load(Path(path))
+        changes = _that_came_to_be(changes, failed, _hash(old))
+        if not changes:
+            return ChangedFile(path=path, before=None, now=None)
+        first = changes[0].before
+        before = None if first is None else content(first)
+        if first is not None and before is None:
+            return ChangedFile(path=path, before=None, now=None, why=_GONE)
+        if old is not None and not old.is_whole:
+            return ChangedFile(path=path, before=before, now=None, why=_TOO_LARGE)
+    except ToolFailed as e:
+        return ChangedFile(path=path, before=before, now=None, why=e.message)
+    except OSError as e:
+        return ChangedFile(path=path, before=before, now=None, why=f"{e.strerror or e}")
+    return ChangedFile(path=path, before=before, now=None if old is None else old.data)
+
+
+def _file(path: str, changes: list[Change], content: Content, failed: Collection[str], *, apply: bool) -> Restored:
+    place, calls = Path(path), tuple(change.call_id for change in changes)
+    try:
+        with files.changing(place):
+            old = files.load(place)
+            changes = _that_came_to_be(changes, failed, _hash(old))
+            action, why = _put_back(place, old, changes, content, apply=apply) if changes else ("unchanged", "")
+    except ToolFailed as e:
+        action, why = "refused", e.message
+    except OSError as e:
+        action, why = "refused", f"{e.strerror or e}"
+    return Restored(path=path, action=action, why=why, calls=calls)
+
+
+def _hash(old: files.Loaded | None) -> str | None:
+    return None if old is None else content_hash(old.data)
+
+
+def _that_came_to_be(changes: list[Change], failed: Collection[str], current: str | None) -> list[Change]:
+    """Without those of failed calls that left no trace."""
+    next_before = [*(change.before for change in changes[1:]), current]
+    return [change for change, found in zip(changes, next_before, strict=True) if change.call_id not in failed or change.after == found]
+
+
+def _put_back(place: Path, old: files.Loaded | None, changes: list[Change], content: Content, *, apply: bool) -> tuple[Action, str]:
+    if old is not None and not old.is_whole:
+        return "refused", _TOO_LARGE
+    current, first = _hash(old), changes[0]
+    if current == first.before:
+        return "unchanged", ""
+    if current not in {change.after for change in changes}:
+        return "refused", "it was removed since" if old is None else "it was changed since"
+    if any(later.before != earlier.after and later.before != earlier.before for earlier, later in pairwise(changes)):
+        return "refused", "something else changed it between two of these calls"
+    if first.before is None:
+        if apply:
+            _remove(place)
+        return "removed", ""
+    before = content(first.before)
+    if before is None:
+        return "refused", _GONE
+    if apply:
+        files.save(place, before, old)
+    return "restored", ""
+
+
+def _remove(place: Path) -> None:
+    with files.parent_of(place) as folder:
+        folder.remove_file(place.name)
+        folder.sync()
+
+
+def _remove_temporaries(change: Change) -> None:
+    """What processes that were killed had written beside the file."""
+    for name in change.temporaries:
+        if name.startswith(files.TEMPORARY) and "/" not in name:
+            with suppress(OSError), files.parent_of(Path(change.path)) as folder:
+                folder.remove_file(name)
+
+
+def _remove_folders(made: Iterable[str]) -> None:
+    """Those that were made for files, as far as they are empty now."""
+    for path in sorted(made, key=len, reverse=True):
+        with suppress(OSError), Folder.at(os.path.dirname(path)) as parent:
+            parent.remove_folder(os.path.basename(path))

@@ -1,0 +1,179 @@
+"""The files below a directory, in the order of their names: without what .gitignore excludes, and never through a link.
+
+Imports only the standard library, and pathspec where there is a .gitignore, since the search process starts with this.
+Not here: which names are wanted (patterns.py). Entry: `walk`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from treadle.tools.builtin.folder import Folder
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj", ".bzr"})
+MAX_DEPTH = 200
+"""Directories nested deeper are left out."""
+_MAX_RULES_BYTES = 1024 * 1024
+
+
+class Found(NamedTuple):
+    path: str
+    """Relative to the top, with `/`."""
+    folder: Folder
+    """Where it is; open until the next one is asked for."""
+    name: str
+    is_link: bool
+
+
+class Rules(NamedTuple):
+    """What one .gitignore says. `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above the top."""
+
+    spec: GitIgnoreSpec
+    base: str = ""
+    above: str = ""
+
+    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+        """True: excluded; False: kept in so many words; None: not mentioned."""
+        return self.spec.check_file(f"{self.above}{path[len(self.base) :]}{'/' if is_directory else ''}").include
+
+
+class _Entry(NamedTuple):
+    name: str
+    kind: Literal["directory", "file", "link", "other"]
+
+
+@dataclass(slots=True)
+class _Level:
+    folder: Folder
+    path: str
+    rules: tuple[Rules, ...] | None
+    entries: Iterator[_Entry]
+
+
+def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True) -> Iterator[Found]:
+    """Regular files and links, sorted by name in each directory. What cannot be read is passed over.
+
+    `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)` says whether a directory is looked into.
+    Raises OSError where the top cannot be opened.
+    """
+    rules = None if all_files else rules_above(top)
+    in_repository = rules is not None
+    levels = [_level(Folder.at(top), "", None if all_files else rules or (), in_repository=False)]
+    try:
+        while levels:
+            level = levels[-1]
+            entry = next(level.entries, None)
+            if entry is None:
+                levels.pop().folder.__exit__()
+                continue
+            is_directory = entry.kind == "directory"
+            path = f"{level.path}{entry.name}"
+            if entry.name in VERSION_CONTROL or _is_excluded(level.rules, path, is_directory=is_directory):
+                continue
+            if not is_directory:
+                if entry.kind != "other":
+                    yield Found(path, level.folder, entry.name, entry.kind == "link")
+            elif len(levels) < MAX_DEPTH and enter(path):
+                _descend(levels, entry.name, path, in_repository=in_repository)
+    finally:
+        for level in levels:
+            level.folder.__exit__()
+
+
+def _descend(levels: list[_Level], name: str, path: str, *, in_repository: bool) -> None:
+    level = levels[-1]
+    try:
+        folder = level.folder.folder(name)
+    except OSError:
+        return
+    try:
+        levels.append(_level(folder, f"{path}/", level.rules, in_repository=in_repository))
+    except OSError:
+        folder.__exit__()
+
+
+def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None, *, in_repository: bool) -> _Level:
+    with folder.entries() as found:
+        entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
+    if rules is not None:
+        names = {entry.name for entry in entries}
+        if in_repository and ".git" in names:  # another repository: what is said outside does not hold in it
+            rules = ()
+        if ".gitignore" in names and (spec := _spec_in(folder)) is not None:
+            rules = (Rules(spec, base=path), *rules)
+    return _Level(folder, path, rules, iter(entries))
+
+
+def _entry(found: os.DirEntry[str]) -> _Entry:
+    """Looked at while the directory is open: afterwards an entry has lost what it is relative to."""
+    if found.is_symlink():
+        return _Entry(found.name, "link")
+    if found.is_dir(follow_symlinks=False):
+        return _Entry(found.name, "directory")
+    return _Entry(found.name, "file" if found.is_file(follow_symlinks=False) else "other")
+
+
+def _is_excluded(rules: tuple[Rules, ...] | None, path: str, *, is_directory: bool) -> bool:
+    """The nearest .gitignore that mentions it decides."""
+    for rule in rules or ():
+        verdict = rule.verdict(path, is_directory=is_directory)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+# ---------------------------------------------------------------- .gitignore
+
+
+def rules_above(top: str) -> tuple[Rules, ...] | None:
+    """What the directories above `top` say, nearest first, up to the root of its repository. None where `top` stands for itself.
+
+    So it does outside a repository, and where they exclude it: who names an excluded directory wants to look into it.
+    """
+    directories = [PurePath(top), *PurePath(top).parents]
+    root = next((i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None)
+    if root is None:
+        return None
+    rules: list[Rules] = []
+    for directory in directories[1 : root + 1]:
+        spec = _spec_at(os.fspath(directory))
+        if spec is not None:
+            rules.append(Rules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/"))
+    return None if any(rule.spec.check_file(rule.above).include for rule in rules) else tuple(rules)
+
+
+def _spec_at(directory: str) -> GitIgnoreSpec | None:
+    try:
+        with Folder.at(directory) as folder:
+            return _spec_in(folder)
+    except OSError:
+        return None
+
+
+def _spec_in(folder: Folder) -> GitIgnoreSpec | None:
+    """None where there is no .gitignore, or it cannot be read."""
+    try:
+        with os.fdopen(folder.open_file(".gitignore"), "rb") as file:
+            lines = file.read(_MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  70 ms, and many folders have no such file
+
+    return GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  as above
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Limits of schemas that someone else wrote, checked before anything is compiled, and of the work that one check by them takes.
+
+jsonschema-rs knows no bound and holds the interpreter meanwhile, so deadlines and signals wait for it. What a schema unfolds to is counted instead of
+followed: at each place of a value every schema counts once, with the number of ways that lead to it. Entry: `Bounds`, `TooMuch`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, cast
+
+from treadle.tools.schemas.graph import Node, SchemaGraph
+from treadle.tools.schemas.graph import TooMuch as TooMuch
+from treadle.tools.schemas.patterns import states
+
+PATTERN_CHARS_MOST: Final = 4_000
+STATES_MOST: Final = 20_000
+"""Of all patterns of one schema."""
+ALTERNATIVES_MOST: Final = 20_000
+"""Schemas that one place of a value is checked by, each as often as it is reached."""
+WORK_MOST: Final = 20_000_000
+"""Of one check: a second or two."""
+TOLD_MOST: Final = 20_000
+"""Of a check that tells what is wrong, which makes an object for each alternative that failed."""
+_SURELY_LITTLE: Final = 2_000_000
+_COUNTING = 10
+"""What counting one part takes, in checks of one."""
+
+
+class Bounds:
+    """Of one schema."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Raises TooMuch for a schema beyond a limit, without following what it unfolds to."""
+        self._graph: Final = SchemaGraph(schema)
+        self.states: Final = self._states()
+        self._ranks: Final = self._graph.ranks()
+        most = self._unfolded()
+        self.chars_surely: Final = -1 if most is None else _SURELY_LITTLE // (most + self.states) - 1
+        """A value of no more characters of JSON takes little work, whatever it is; -1 where its work has to be counted."""
+
+    def _states(self) -> int:
+        total = 0
+        for node in self._graph.nodes:
+            for pattern in node.patterns:
+                if len(pattern) > PATTERN_CHARS_MOST:
+                    raise TooMuch(f"it has a pattern of {len(pattern):,} characters, and at most {PATTERN_CHARS_MOST:,} are taken")
+                node.states += states(pattern)
+            for pattern in node.name_patterns:
+                if len(pattern) > PATTERN_CHARS_MOST:
+                    raise TooMuch(f"it has a pattern of {len(pattern):,} characters, and at most {PATTERN_CHARS_MOST:,} are taken")
+                node.name_states += states(pattern)
+            total += node.states + node.name_states
+        if total > STATES_MOST:
+            raise TooMuch(f"its patterns and their repetitions unfold to {total:,} states, and at most {STATES_MOST:,} are taken")
+        return total
+
+    def _unfolded(self) -> int | None:
+        """Schemas on all ways from the top, if no way comes back; None for a recursive schema. Raises TooMuch for one place with too many."""
+        for node in sorted(self._graph.nodes, key=lambda node: self._ranks[node.number], reverse=True):
+            node.unfolded = node.weight + sum(times * self._graph.nodes[other].unfolded for other, times in node.same_place.items())
+            if node.unfolded > ALTERNATIVES_MOST:
+                raise TooMuch(f"one place of a value would be checked by more than {ALTERNATIVES_MOST:,} of its parts, references unfolded")
+        return self._graph.unfolded()
+
+    def work(self, value: object, most: int) -> int:
+        """Upper bound of the work of checking the value; beyond `most` the count stops."""
+        total, pending = 0, [(value, Counter({0: 1}))]
+        while pending and total <= most:
+            here, roots = pending.pop()
+            active = self._same_place(roots)
+            nodes = [(self._graph.nodes[number], times) for number, times in active.items()]
+            total += sum(times * node.weight for node, times in nodes) + _COUNTING * len(nodes)
+            if isinstance(here, str):
+                total += len(here) * sum(times * node.states for node, times in nodes)
+            elif isinstance(here, dict):
+                fields = cast("dict[str, object]", here)
+                total += _COUNTING * len(fields) * len(nodes) + sum(map(len, fields)) * sum(times * node.name_states for node, times in nodes)
+                if total <= most:
+                    pending += [(inner, below) for name, inner in fields.items() if (below := _of_name(nodes, name))]
+                    pending += [(name, below) for name in fields if (below := _of_names(nodes))]
+            elif isinstance(here, list):
+                items = cast("list[object]", here)
+                total += _COUNTING * len(items) * len(nodes)
+                if total <= most:
+                    pending += [(inner, below) for at, inner in enumerate(items) if (below := _of_index(nodes, at))]
+        return total
+
+    def _same_place(self, roots: Counter[int]) -> dict[int, int]:
+        """Every schema that the same place is checked by, with the number of ways that lead to it."""
+        times, waiting = Counter(roots), [(self._ranks[number], number) for number in roots]
+        heapify(waiting)
+        done: dict[int, int] = {}
+        while waiting:
+            _, number = heappop(waiting)
+            if number in done:
+                continue
+            done[number] = times[number]
+            for other, ways in self._graph.nodes[number].same_place.items():
+                times[other] += ways * times[number]
+                heappush(waiting, (self._ranks[other], other))
+        return done
+
+
+def _of_name(nodes: list[tuple[Node, int]], name: str) -> Counter[int]:
+    below = Counter[int]()
+    for node, times in nodes:
+        if (number := node.named.get(name)) is not None:
+            below[number] += times
+        for number in node.any_name:
+            below[number] += times
+    return below
+
+
+def _of_names(nodes: list[tuple[Node, int]]) -> Counter[int]:
+    below = Counter[int]()
+    for node, times in nodes:
+        for number in node.of_names:
+            below[number] += times
+    return below
+
+
+def _of_index(nodes: list[tuple[Node, int]], at: int) -> Counter[int]:
+    below = Counter[int]()
+    for node, times in nodes:
+        if at < len(node.places):
+            below[node.places[at]] += times
+        for number in node.any_place:
+            below[number] += times
+    return below

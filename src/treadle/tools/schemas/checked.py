@@ -1,0 +1,182 @@
+"""A JSON Schema that somebody else wrote: looked at when it is given, compiled when a value is first checked, never fetched from anywhere.
+
+What is said to the model is its user's part. Entry: `CheckedSchema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.tools.schemas.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
+from treadle.tools.schemas.graph import check_size
+from treadle.tools.schemas.problems import JsonSchema, Path, Problem, as_string, missing, nearest, shown, unknown
+from treadle.tools.schemas.references import remote_reference
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+_TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+_MASK: Final = "the value"
+_LONG: Final = "checking it takes too long: make it smaller, with fewer levels or items"
+_TOLD_WHOLE: Final = 30
+_COUNTED: Final = 1_000
+BACKTRACKS_MOST: Final = 100_000
+PATTERN_BYTES_MOST: Final = 4 << 20
+"""Of one compiled pattern; what bounds.py counts is estimated."""
+
+
+class CheckedSchema:
+    """A copy of the schema, and the check by it."""
+
+    def __init__(self, schema: object, what: str, place: str) -> None:
+        """`what`: whose it is, with its verb, in messages; `place`: what its top is called there.
+
+        Raises AgentError(invalid) where JSON has no words for it. Whether it makes sense at first sight is told by `fault`, and wholly by `compile`.
+        """
+        self.what: Final = what
+        try:
+            self.schema: Final[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(schema))
+        except (TypeError, ValueError, RecursionError) as e:
+            raise AgentError("invalid", f"{what} no JSON Schema: {e}") from e
+        fault = _fault_of_size(self.schema) or next(_faults(self.schema, place), None)
+        if fault is None and (reference := remote_reference(self.schema)) is not None:
+            fault = f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema under '$defs' and refer to it as '#/$defs/NAME'"
+        self.fault: Final = fault
+        """What is wrong with it at first sight, or that it refers to a schema elsewhere."""
+        self._compiled: tuple[Validator, Bounds] | None = None
+        self._chars_surely = -1
+        self._is_valid: Callable[[object], bool] = lambda _: False
+
+    def compile(self) -> tuple[Validator, Bounds]:
+        """Raises AgentError(invalid) for what is no valid schema, or one beyond the limits of bounds.py."""
+        if self._compiled is None:
+            try:
+                self._compiled = compiled(self.schema)
+            except ValueError as e:
+                what = "a JSON Schema that is not taken" if isinstance(e, TooMuch) else "no valid JSON Schema"
+                raise AgentError("invalid", f"{self.what} {what}: {_reason(e)}") from e
+        return self._compiled
+
+    def fits(self, value: object, chars: int) -> bool:
+        """`chars`: of the JSON text that the value was.
+
+        Raises TooMuch where the check would take seconds, and ValueError for text that UTF-8 cannot hold.
+        """
+        if chars > self._chars_surely:
+            self._count(value, chars)
+        return self._is_valid(value)
+
+    def _count(self, value: object, chars: int) -> None:
+        """Compile, and raise TooMuch for a check that takes too long."""
+        validator, bounds = self.compile()
+        self._is_valid, self._chars_surely = validator.is_valid, bounds.chars_surely
+        if chars > bounds.chars_surely and bounds.work(value, WORK_MOST) > WORK_MOST:
+            raise TooMuch(_LONG)
+
+    def problems(self, value: object, noun: str) -> Sequence[Problem]:
+        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of. Raises ValueError as `fits` does.
+
+        The first 30 are told, of the others there is only how many they are, up to 1,000.
+        """
+        validator, bounds = self.compile()
+        work = bounds.work(value, WORK_MOST)
+        if work > WORK_MOST:
+            raise TooMuch(_LONG)
+        if work > TOLD_MOST:
+            return [] if validator.is_valid(value) else [Problem((), "it does not fit the schema, which has too many alternatives to tell where")]
+        found = (problem for error in validator.iter_errors(value) for problem in _problems(error, self.schema, noun))
+        first = [*islice(found, _TOLD_WHOLE)]
+        more = sum(1 for _ in islice(validator.iter_errors(value), _COUNTED)) - _TOLD_WHOLE if len(first) == _TOLD_WHOLE else 0
+        return [*first, *[Problem((), "")] * max(more, 0)]
+
+
+def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
+    """The check by a schema and the bounds of its work. Raises ValueError for what is no valid schema, TooMuch before anything is compiled."""
+    bounds = Bounds(schema)
+    import jsonschema_rs  # noqa: PLC0415  costs 40 ms, and most runs have no given schema
+
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MOST, size_limit=PATTERN_BYTES_MOST)
+    return jsonschema_rs.validator_for(dict(schema), mask=_MASK, offline=True, pattern_options=patterns), bounds
+
+
+def _fault_of_size(schema: object) -> str | None:
+    try:
+        check_size(schema)
+    except TooMuch as e:
+        return str(e)
+    return None
+
+
+def _reason(error: ValueError) -> str:
+    """jsonschema-rs's words; where they only say that some form of the meta-schema is not met, the place is told."""
+    said = str(error).partition("\n")[0]
+    path: Sequence[object] = getattr(error, "instance_path", ())
+    where = "".join(f"[{step!r}]" for step in path)
+    return f"{said} (at {where})" if where else said
+
+
+def _faults(schema: object, place: str) -> Iterator[str]:
+    """What is wrong with it at first sight."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        yield f"{place} is {schema!r} and must be a schema (an object)"
+        return
+    words = cast("dict[str, Any]", schema)
+    types: Any = words.get("type", [])
+    for kind in cast("Iterable[object]", types if isinstance(types, list) else [types]):
+        if kind not in _TYPES:
+            yield f"{place} has the type {kind!r}: one of {', '.join(sorted(_TYPES))} is meant"
+    properties: Any = words.get("properties", {})
+    if not isinstance(properties, dict):
+        yield f"the properties of {place} are {properties!r} and must be an object"
+        return
+    for name, inner in cast("dict[str, object]", properties).items():
+        yield from _faults(inner, f"{place}.{name}")
+    required: Any = words.get("required", [])
+    if not (isinstance(required, list) and all(isinstance(name, str) for name in cast("list[object]", required))):
+        yield f"'required' of {place} is {required!r} and must be a list of names"
+    if "items" in words and not isinstance(words["items"], list):
+        yield from _faults(words["items"], f"{place}[]")
+
+
+# ---------------------------------------------------------------- problems
+
+
+def _problems(error: ValidationError, schema: JsonSchema, noun: str) -> Iterator[Problem]:
+    path: Path = tuple(error.instance_path)
+    keyword, value = error.kind.name, cast("object", error.instance)
+    facts: dict[str, Any] = error.kind.as_dict()
+    if keyword == "required":
+        yield missing((*path, facts["property"]), schema)
+    elif keyword in ("additionalProperties", "unevaluatedProperties"):
+        for name in facts["unexpected"]:
+            yield unknown((*path, name), schema, noun)
+    else:
+        yield Problem(path, f"{_wrong(error)}, got {shown(value)}{_hint(keyword, value, facts)}")
+
+
+def _wrong(error: ValidationError) -> str:
+    keyword = error.kind.name
+    facts: dict[str, Any] = error.kind.as_dict()
+    if keyword == "type":
+        return f"expected {' or '.join(facts['types'])}"
+    if keyword == "enum":
+        return f"expected one of {', '.join(shown(v) for v in facts['options'][:20])}"
+    if keyword in ("anyOf", "oneOf") and facts.get("context"):
+        return "none of the allowed forms fits (" + "; ".join(" and ".join(map(_wrong, branch)) for branch in facts["context"][:5]) + ")"
+    return error.message.replace(f"{_MASK} ", "", 1) if error.message.startswith(_MASK) else error.message
+
+
+def _hint(keyword: str, value: object, facts: Mapping[str, Any]) -> str:
+    if keyword == "type" and not {"array", "object"}.isdisjoint(facts["types"]):
+        return as_string(value)
+    if keyword == "enum" and isinstance(value, str):
+        near = nearest(value, [v for v in facts["options"] if isinstance(v, str)])
+        return f"; {near}" if near else ""
+    return ""

@@ -1,0 +1,233 @@
+"""A schema as a graph: its parts, and by which keywords one leads to another, at the same place of a value or below it. Entry: `SchemaGraph`, `check_size`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from treadle.tools.schemas.references import KNOWN, joined, schemas
+
+PARTS_MOST: Final = 20_000
+DEPTH_MOST: Final = 128
+BYTES_MOST: Final = 1 << 20
+_SAME_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema"})
+_ANY_NAME: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
+_ANY_PLACE: Final = frozenset({"additionalItems", "unevaluatedItems", "contains"})
+_DEPENDENT: Final = frozenset({"dependentSchemas", "dependencies"})
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+"""Keywords whose check looks at the other keywords again."""
+_META_WEIGHT = 1_000
+"""Of a reference to a meta-schema, which is not part of the schema."""
+
+
+class TooMuch(ValueError):
+    """A schema, or a check by one, beyond a limit."""
+
+
+class Dangling(ValueError):
+    """A reference that leads nowhere."""
+
+
+class Node:
+    """One part of a schema."""
+
+    __slots__ = (
+        "any_name", "any_place", "name_patterns", "name_states", "named", "number", "of_names",
+        "patterns", "places", "same_place", "states", "unfolded", "weight",
+    )  # fmt: skip
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.weight = 1
+        """Values that the check compares at one place."""
+        self.same_place: Counter[int] = Counter()
+        """Parts that check the same place, each with how often."""
+        self.named: dict[str, int] = {}
+        self.any_name: list[int] = []
+        self.of_names: list[int] = []
+        """Parts that check the names themselves."""
+        self.places: list[int] = []
+        self.any_place: list[int] = []
+        self.patterns: list[str] = []
+        self.name_patterns: list[str] = []
+        self.states = self.name_states = 0
+        self.unfolded = 0
+        """Weight of all that checks the same place."""
+
+    def below(self) -> Iterator[int]:
+        yield from self.named.values()
+        for numbers in (self.any_name, self.of_names, self.places, self.any_place):
+            yield from numbers
+
+
+class SchemaGraph:
+    """All parts that a check can reach from the top, which is number 0."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Raises TooMuch for a schema that is too large or too deep, Dangling for a reference that leads nowhere."""
+        check_size(schema)
+        self._resources: dict[str, dict[str, Any]] = {}
+        self._anchors: dict[str, list[dict[str, Any]]] = {}
+        self._bases: dict[int, str] = {}
+        for base, words in schemas(schema):
+            self._bases[id(words)] = base
+            self._resources.setdefault(base, words)
+            for word in ("$anchor", "$dynamicAnchor", "$id", "id"):  # until draft 7 an anchor was an id that is a fragment
+                if isinstance(name := words.get(word), str) and (word.endswith("nchor") or name.startswith("#")):
+                    self._anchors.setdefault(name.removeprefix("#"), []).append(words)
+        self.nodes: list[Node] = []
+        self._numbers: dict[int, int] = {}
+        self._waiting: list[dict[str, Any]] = []
+        self._number(cast("dict[str, Any]", schema))
+        while self._waiting:
+            words = self._waiting.pop()
+            self._read(self.nodes[self._numbers[id(words)]], words)
+
+    def _number(self, words: dict[str, Any]) -> int:
+        if (known := self._numbers.get(id(words))) is not None:
+            return known
+        if len(self.nodes) >= PARTS_MOST:
+            raise TooMuch(f"it has more than {PARTS_MOST:,} parts")
+        self._numbers[id(words)] = number = len(self.nodes)
+        self.nodes.append(Node(number))
+        self._waiting.append(words)
+        return number
+
+    def _numbers_of(self, found: object) -> list[int]:
+        """Of a schema, or a list of them; `true` and `false` have none."""
+        inner = cast("list[object]", found) if isinstance(found, list) else [found]
+        return [self._number(cast("dict[str, Any]", one)) for one in inner if isinstance(one, dict)]
+
+    def _read(self, node: Node, words: dict[str, Any]) -> None:
+        again = 1 + len(_UNEVALUATED & words.keys())
+        for word in _SAME_PLACE & words.keys():
+            for number in self._numbers_of(words.get(word)):
+                node.same_place[number] += again
+        for word in _DEPENDENT & words.keys():
+            for number in self._numbers_of(list(_named(words.get(word)).values())):
+                node.same_place[number] += again
+        for word in _REFERENCES & words.keys():
+            if isinstance(reference := words.get(word), str):
+                for target in self._targets(words, reference, follows_all=word != "$ref"):
+                    node.same_place[self._number(target)] += again
+                node.weight += _META_WEIGHT * joined(self._bases.get(id(words), ""), reference).startswith(KNOWN)
+        for name, inner in _named(words.get("properties")).items():
+            for number in self._numbers_of(inner):
+                node.named[name] = number
+        node.any_name = [number for word in _ANY_NAME & words.keys() for number in self._numbers_of(words.get(word))]
+        by_pattern = _named(words.get("patternProperties"))
+        node.any_name += self._numbers_of(list(by_pattern.values()))
+        node.of_names = self._numbers_of(words.get("propertyNames"))
+        node.any_place = [number for word in _ANY_PLACE & words.keys() for number in self._numbers_of(words.get(word))]
+        items = words.get("items")
+        node.places = [*self._numbers_of(words.get("prefixItems")), *(self._numbers_of(cast("object", items)) if isinstance(items, list) else ())]
+        node.any_place += [] if isinstance(items, list) else self._numbers_of(items)
+        node.patterns = [pattern] if isinstance(pattern := words.get("pattern"), str) else []
+        node.name_patterns = list(by_pattern)
+        node.weight += sum(map(_size, words.values()))
+
+    def _targets(self, words: dict[str, Any], reference: str, *, follows_all: bool) -> list[dict[str, Any]]:
+        """Where a reference may lead; a dynamic one to each anchor of its name. Raises Dangling where that is nowhere."""
+        base = self._bases.get(id(words), "")
+        target = joined(base, reference)
+        fragment = unquote(reference.partition("#")[2])
+        anchored = self._anchors.get(fragment, []) if fragment and not fragment.startswith("/") else []
+        resource = self._resources.get(target)
+        if follows_all and not fragment and resource is not None:
+            return [resource, *self._resources.values()] if words.get("$recursiveRef") is not None else [resource]
+        if anchored:
+            return anchored
+        if resource is not None and (not fragment or fragment.startswith("/")):
+            found = _at(resource, fragment)
+            if isinstance(found, dict):
+                self._bases.setdefault(id(cast("object", found)), base)
+                return [cast("dict[str, Any]", found)]
+            if isinstance(found, bool):
+                return []
+        if target.startswith(KNOWN):
+            return []
+        raise Dangling(f"its reference {reference[:200]!r} leads nowhere")
+
+    def ranks(self) -> list[int]:
+        """A number for each part, higher than those of the parts that lead to it at the same place. Raises TooMuch where one leads to itself."""
+        ranks, _ = _ordered(self.nodes, {node.number: list(node.same_place) for node in self.nodes})
+        if ranks is None:
+            raise TooMuch("one of its references leads back to itself at the same place of a value")
+        return ranks
+
+    def unfolded(self) -> int | None:
+        """Weight of all ways from the top, above and below; None if one comes back."""
+        ways = {node.number: [*node.same_place, *node.below()] for node in self.nodes}
+        ranks, order = _ordered(self.nodes, ways)
+        if ranks is None:
+            return None
+        sizes = [0] * len(self.nodes)
+        for number in reversed(order):
+            node = self.nodes[number]
+            sizes[number] = node.weight + sum(ways * sizes[other] for other, ways in node.same_place.items()) + sum(sizes[other] for other in node.below())
+        return sizes[0]
+
+
+def _ordered(nodes: list[Node], ways: Mapping[int, list[int]]) -> tuple[list[int] | None, list[int]]:
+    """Ranks and order in which each part comes before those that it leads to; no ranks if a way comes back."""
+    entering = Counter(other for others in ways.values() for other in set(others))
+    order = [node.number for node in nodes if not entering[node.number]]
+    for number in order:  # grows as it is read
+        for other in set(ways[number]):
+            entering[other] -= 1
+            if not entering[other]:
+                order.append(other)
+    if len(order) < len(nodes):
+        return None, order
+    ranks = [0] * len(nodes)
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return ranks, order
+
+
+def _at(resource: object, pointer: str) -> object:
+    """What a JSON pointer names, None if that is nothing."""
+    here = resource
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict):
+            here = cast("dict[str, object]", here).get(name)
+        elif isinstance(here, list) and name.isdecimal() and int(name) < len(cast("list[object]", here)):
+            here = cast("list[object]", here)[int(name)]
+        else:
+            return None
+    return here
+
+
+def _named(found: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _size(value: object) -> int:
+    """Values in what a keyword says; of the parts of a schema only how many there are, for each is a part of its own."""
+    return 1 + len(cast("list[object]", value)) if isinstance(value, list | dict) else 1
+
+
+def check_size(schema: object) -> None:
+    """Raises TooMuch, without recursion."""
+    chars, level = 0, [schema]
+    for _ in range(DEPTH_MOST):
+        inner: list[object] = []
+        for here in level:
+            if isinstance(here, dict):
+                fields = cast("dict[str, object]", here)
+                chars += 2 + sum(len(name) + 4 for name in fields)
+                inner += fields.values()
+            elif isinstance(here, list):
+                inner += cast("list[object]", here)
+            elif isinstance(here, str):
+                chars += len(here)
+            chars += 2
+        if chars > BYTES_MOST:
+            raise TooMuch(f"it is longer than {BYTES_MOST >> 20} MiB")
+        if not (level := inner):
+            return
+    raise TooMuch(f"it is nested deeper than {DEPTH_MOST} levels")

@@ -1,0 +1,53 @@
+"""Where text goes that is too long for the model: private files that it can read on, gone when the runtime closes. Entry: `Spill`."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+
+from treadle._internal.temporary import TemporaryFolder
+
+
+class Spill:
+    """A directory made on first use: 0700, its files 0600 with names nobody can guess. Safe from any thread (the lock guards its making)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: TemporaryFolder | None = None
+        self._closed = False
+
+    def directory(self) -> Path:
+        """Raises OSError after `close`: what a late thread makes, nobody would take away."""
+        with self._lock:
+            if self._closed:
+                raise OSError("the runtime is closed")
+            if self._made is None:
+                self._made = TemporaryFolder()
+            return self._made.path
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """It, once it has been made."""
+        return () if self._made is None else (self._made.path,)
+
+    def folder(self, name: str) -> Path:
+        """One in it, made where there is none. Raises OSError after `close`."""
+        folder = self.directory() / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def write(self, text: str) -> Path:
+        """Raises OSError where the disk is full, and after `close`."""
+        handle, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=self.directory())
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        return Path(name)
+
+    def close(self) -> None:
+        """Removes it all. Idempotent."""
+        with self._lock:
+            self._closed = True
+            if self._made is not None:
+                self._made.close()
+                self._made = None

@@ -1,0 +1,80 @@
+"""What the beginning of an answer says so far: what more text brings only adds to it.
+
+Whether it fits its type is nobody's business before it is whole. Entry: `beginning`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
+_OPENING: Final = re.compile(r"[\s\ufeff]*(?:```[ \t]*[\w+-]*[ \t]*\r?\n\s*)?")
+_NUMERIC: Final = "-+.0123456789eE"
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(u[dD](?:[c-fC-F][0-9a-fA-F]{2}|[89abAB][0-9a-fA-F]{2}(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?$)))"
+    r"|.)",
+    re.DOTALL,
+)
+"""Whole escapes, in a group where one is half a surrogate pair whose other half cannot follow any more."""
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_NOTHING: Final = object()
+
+
+def beginning(text: str) -> object | None:
+    """Plain data of an object or an array; None where nothing can be told yet.
+
+    A number counts when something follows it, a word when it is whole, a string grows. For the beginnings of one JSON text without a
+    repeated name, each value is the beginning of the next. Never raises.
+    """
+    found = _from_its_start(text)
+    if found is None:
+        return None
+    for attempt in (found, _mended(found)):
+        if (value := _parsed(_without_open_number(attempt))) is not _NOTHING:
+            return value
+    return _whole(found)
+
+
+def _from_its_start(text: str) -> str | None:
+    opening = _OPENING.match(text)
+    rest = text[opening.end() :] if opening else text
+    if rest[:1] in ("[", "{"):
+        return rest
+    start = _OBJECT.search(rest)
+    return rest[start.start() :] if start else None
+
+
+def _parsed(text: str) -> object:
+    from pydantic_core import from_json  # noqa: PLC0415  not pydantic itself: a third of its time, and only where somebody follows an answer
+
+    try:
+        return from_json(text, allow_partial="trailing-strings")
+    except (ValueError, TypeError, RecursionError):  # a TypeError is about text that UTF-8 cannot hold
+        return _NOTHING
+
+
+def _without_open_number(text: str) -> str:
+    """12 may become 123, or 12.5."""
+    before = text.rstrip(_NUMERIC)
+    tail = text[len(before) :]
+    if tail.strip("eE.+") == "" or (_ESCAPED.sub("", text) if "\\" in text else text).count('"') % 2:  # the end of a word, or inside a string
+        return text
+    return before
+
+
+def _mended(text: str) -> str:
+    """Half surrogate pairs, of which no text can be made, as the sign for what cannot be shown."""
+    return _HALF.sub("\ufffd", _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text))
+
+
+def _whole(text: str) -> object | None:
+    """A value that is whole, with words or a fence after it."""
+    from treadle.tools.schemas.problems import strict_json  # noqa: PLC0415  only where an answer is not JSON alone
+
+    try:
+        return strict_json.raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None

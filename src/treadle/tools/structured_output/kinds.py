@@ -1,0 +1,173 @@
+"""Which family a type belongs to, and what is no type of an answer: looked at when an agent is defined, without importing anything.
+
+What only describing a type can tell is told at its first use. Entry: `answer_type`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import typing
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import FrameType, UnionType
+from typing import Any, Final, Literal, TypeVar, cast, get_args, get_origin, overload
+
+import msgspec
+import typing_extensions
+
+from treadle.errors import AgentError
+from treadle.tools.structured_output.answer import Answer
+from treadle.tools.structured_output.contract import AnswerType
+from treadle.tools.structured_output.shape import Shape
+
+Out = TypeVar("Out")
+
+_HINT: Final = "make it a dataclass, a pydantic model, a TypedDict or a msgspec.Struct, of fields that JSON has words for"
+_OLD_TYPED_DICT: Final = "before Python 3.12, take TypedDict from typing_extensions: typing's own forgets which keys are required"
+
+
+@overload
+def answer_type(kind: None) -> None: ...
+@overload
+def answer_type(kind: Mapping[str, object]) -> AnswerType[object]: ...
+@overload
+def answer_type(kind: typing_extensions.TypeForm[Out]) -> AnswerType[Out] | None: ...
+def answer_type(kind: object) -> AnswerType[Any] | None:
+    """How an answer of this type, or JSON Schema, is asked for and read; None for `str` and None: then the answer is the model's text.
+
+    Libraries are imported, and the type is described, when the answer's `schema` is first asked for: that raises AgentError(invalid) for a type
+    which JSON cannot describe. Raises AgentError(invalid) here for what can be seen to be none, and for a schema that refers to a remote one.
+    """
+    if kind is None or kind is str:
+        return None
+    if isinstance(kind, Mapping):
+        return _given(cast("Mapping[str, object]", kind))
+    if fault := next(_faults(kind), None):
+        raise AgentError("invalid", fault)
+    scope = _scope(kind)
+    return Answer(lambda: _described(kind, scope))
+
+
+def _given(schema: Mapping[str, object]) -> AnswerType[object]:
+    from treadle.tools.structured_output.given import Given  # noqa: PLC0415  only for agents with such an output
+
+    return Answer(Given(schema).ready)
+
+
+def _described(kind: object, scope: Mapping[str, object]) -> Shape:
+    """By the family that knows the type best, else by the other: a dataclass may hold Structs, which pydantic does not know."""
+    first: Exception | None = None
+    for family in (_structs, _typed) if _msgspecs_own(kind) else (_typed, _structs):
+        try:
+            return family(kind, scope)
+        except Exception as e:  # noqa: BLE001  annotations run anybody's code, and it is the caller's to mend
+            first = first or e
+            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would take it
+                break
+    assert first is not None
+    raise AgentError("invalid", f"output={_named(kind)} cannot be described as JSON ({_reason(first)}): {_HINT}") from first
+
+
+def _typed(kind: object, scope: Mapping[str, object]) -> Shape:
+    from treadle.tools.structured_output.typed import Typed  # noqa: PLC0415  it imports pydantic: 90 ms that nobody pays who uses no such answer
+
+    return Typed(kind, scope)
+
+
+def _structs(kind: object, scope: Mapping[str, object]) -> Shape:
+    from treadle.tools.structured_output.structs import Structs  # noqa: PLC0415  only for agents with such an output
+
+    return Structs(kind)
+
+
+def _msgspecs_own(kind: object) -> bool:
+    return any(hasattr(part, "__struct_config__") or hasattr(part, "__attrs_attrs__") for part in _parts(kind))
+
+
+def _parts(kind: object) -> Iterator[Any]:
+    """The classes that an annotation is put together from."""
+    origin = get_origin(kind)
+    yield kind if origin is None else origin
+    if origin is not None and origin is not Literal:
+        for inner in get_args(kind)[: 1 if origin is typing.Annotated else None]:
+            yield from _parts(inner)
+
+
+# ---------------------------------------------------------------- what is no type of an answer
+
+
+def _faults(kind: object) -> Iterator[str]:
+    """What can be told without describing it."""
+    for part in _parts(kind):
+        if isinstance(part, type):
+            if _is_plain(part):
+                yield f"output={_named(kind)}: {part.__qualname__} is a class whose fields nobody knows: {_HINT}"
+            elif sys.version_info < (3, 12) and typing.is_typeddict(part):
+                yield f"output={_named(kind)}: {_OLD_TYPED_DICT}"
+        elif part is kind and not _is_form(kind):
+            yield f"output= is {_instead(kind)}"
+
+
+def _is_plain(kind: Any) -> bool:
+    """A class of somebody's own that no library here can look into."""
+    top = kind.__module__.partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
+        return False
+    known = issubclass(kind, (Enum, msgspec.Struct)) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind) or hasattr(kind, "_fields")
+    marks = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__attrs_attrs__", "__get_validators__")
+    return not known and not any(hasattr(kind, mark) for mark in marks)
+
+
+def _is_form(kind: object) -> bool:
+    """What stands for types without being one: unions, Any, aliases, NewType."""
+    if isinstance(kind, TypeVar):
+        return False
+    made_of = type(kind)
+    return kind is Any or isinstance(kind, UnionType) or made_of.__module__ in ("typing", "typing_extensions") or hasattr(kind, "__supertype__")
+
+
+def _instead(kind: object) -> str:
+    """No more than its kind: what was given in the wrong place may be a secret."""
+    if isinstance(kind, str):
+        return "a text: give the type itself, not its name"
+    if isinstance(kind, (list, tuple)):
+        return "a list: many answers are asked for as list[…], and one of several as A | B"
+    if inspect.isroutine(kind):
+        return "a function: give the class of what it takes or returns"
+    if isinstance(kind, TypeVar):
+        return "a type variable: give the class that it stands for"
+    return f"a value of the type {type(kind).__name__}: give a class, or a JSON Schema as a dict"
+
+
+def _named(kind: object) -> str:
+    """A type as it is written."""
+    return kind.__qualname__ if isinstance(kind, type) and get_origin(kind) is None else inspect.formatannotation(kind)
+
+
+def _reason(error: Exception) -> str:
+    if getattr(error, "code", None) == "typed-dict-version":
+        return _OLD_TYPED_DICT
+    said = f"{error}".partition("\n")[0].partition(". ")[0]
+    return f"{type(error).__name__}: {said}"[:300]
+
+
+# ---------------------------------------------------------------- classes inside functions
+
+
+def _scope(kind: object) -> dict[str, object]:
+    """The types beside a class that was made inside a function: its annotations may name them, and nobody else can tell what they mean."""
+    homes = {part.__qualname__.rpartition(".<locals>.")[0] for part in _parts(kind) if isinstance(part, type) and ".<locals>." in part.__qualname__}
+    found: dict[str, object] = {}
+    for frame in _frames() if homes else ():
+        if frame.f_code.co_qualname in homes:
+            found = {**{name: value for name, value in frame.f_locals.items() if isinstance(value, type) or get_origin(value)}, **found}
+    return found
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  the one way to a caller's names
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,121 @@
+"""JSON among the words of a model: a text that is JSON as it is, in a code fence, or with words before and after one object.
+
+What the JSON says is not looked at. Entry: `bare`, `check_sound`, `find`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from treadle._internal.json_text import LEVELS_MAX, JsonText, is_deeper
+from treadle.tools.schemas.problems import finite_json, why_unparsable
+
+_EXPONENT: Final = re.compile(r"[eE]\+?\d{3}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_DIGITS: Final = re.compile(r"\d\d")
+_STRIDE: Final = 100
+_FENCE: Final = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
+"""Where an object may begin; the braces of `{name}` are none."""
+_ARRAY: Final = re.compile(r"\[\s*(?:[\"\d{\[-]|true\b|false\b|null\b)")
+"""How an array begins; `[note]` is none."""
+_HALF: Final = "it holds half a surrogate pair, which no text may"
+
+
+class NotJson(ValueError):
+    """Why there is no JSON that could be read, in words for the model."""
+
+
+def bare(text: str) -> str:
+    """Without space and a byte order mark around it."""
+    return text.strip().removeprefix("\ufeff").strip()
+
+
+def check_sound(text: JsonText) -> None:
+    """Raises NotJson for what parsers read differently, or not at all: NaN, 1e400, half surrogate pairs, more than 200 levels.
+
+    Of a text that has none of these nothing is said: it may be no JSON.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise NotJson(_HALF) from e
+    if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
+        raise NotJson(f"it is nested too deeply: {LEVELS_MAX} levels are read")
+    if _may_be_odd(text):
+        _decode(text)
+
+
+def _may_be_odd(text: JsonText) -> bool:
+    """Whether it has what parsers differ in, were it only in a string: then Python's is asked. Two microseconds for each thousand characters."""
+    if "NaN" in text or "Infinity" in text or ("\\u" in text and _SURROGATE.search(text)):
+        return True
+    return bool(_EXPONENT.search(text) or _DIGITS.search(text[::_STRIDE]))  # numbers of two hundred digits meet two samples in a row
+
+
+def find(text: str) -> tuple[JsonText, object]:
+    """The one JSON value in a text that is `bare`, and what it says. Raises NotJson where there is none, or no telling which is meant."""
+    try:
+        return text, decode(text)
+    except NotJson as e:
+        if (fenced := _fenced(text)) is not None:
+            return fenced
+        begin = _OBJECT.search(text)
+        if begin is None or _ARRAY.match(text):
+            raise
+        return _surrounded(text, begin.start(), e)
+
+
+def decode(text: JsonText) -> object:
+    """Raises NotJson."""
+    if not text:
+        raise NotJson("it is empty")
+    check_sound(text)
+    return _decode(text)
+
+
+def _decode(text: JsonText) -> object:
+    try:
+        document = finite_json.decode(text)
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as e:
+        raise NotJson(_HALF) from e
+    except RecursionError as e:
+        raise NotJson("it is nested too deeply") from e
+    except ValueError as e:
+        raise NotJson(why_unparsable(text, str(e))) from e
+    return document
+
+
+def _fenced(text: str) -> tuple[JsonText, object] | None:
+    """None where no code fence holds JSON."""
+    found: list[tuple[JsonText, object]] = []
+    for body in map(bare, _FENCE.findall(text)):
+        try:
+            found.append((body, decode(body)))
+        except NotJson:
+            continue
+    if len(found) > 1:
+        raise NotJson(f"there are {len(found)} code fences with JSON in it, and no telling which is meant")
+    return found[0] if found else None
+
+
+def _surrounded(text: str, begin: int, whole: NotJson) -> tuple[JsonText, object]:
+    """The one object in a text. What begins first has to be whole: else a piece of an answer that was cut off would pass for an answer.
+
+    `whole` is why the text is no JSON as it is.
+    """
+    before, rest = text[:begin], text[begin:]
+    try:
+        end = finite_json.raw_decode(rest)[1]
+    except (ValueError, RecursionError):
+        decode(rest)
+        raise
+    after = rest[end:]
+    if _OBJECT.search(after):
+        raise NotJson("there is more than one JSON object in it, and no telling which is meant") from whole
+    if before.rstrip().endswith("[") or after.lstrip()[:1] in ("]", ","):
+        raise whole
+    return rest[:end], decode(rest[:end])

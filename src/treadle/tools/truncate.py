@@ -1,0 +1,358 @@
+"""How much of a tool's output the model is shown: all of it, or its head and tail, with the whole in a file to read on.
+
+Not here: who asks for it (every result is capped in toolbox.py; a tool whose output has no end feeds a `Capture` itself).
+Entry: `cap_output`, `Capture`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from treadle._internal.redaction import Masking
+from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
+
+SpillText: TypeAlias = Callable[[str], Path]
+"""Writes a text to a new file that only this user can read, and gives its path (spill.py)."""
+
+MAX_SPILL_BYTES = 64 * 1024 * 1024
+"""A spill file ends here, and says so in its last line."""
+_SPILL_END = f"\n[this file stops here, at {MAX_SPILL_BYTES // 1024 // 1024} MiB: the rest was not kept]\n"
+
+
+def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText) -> str:
+    """`text` itself where it fits, else at most `max_chars` characters of it in at most 2,000 lines of at most 2,000 characters.
+
+    What is too long keeps its first and its last half; one line between them says how much is missing and in which file the whole is.
+    `spill` is called only then; where it fails with an OSError, the line says that instead.
+    """
+    window = _Window(max_chars, MAX_OUTPUT_LINES)
+    window.feed(text)
+    if window.intact:
+        return text
+    kept = _SpillFile(spill)
+    kept.write(text)
+    kept.close()
+    return window.text(kept.where())
+
+
+# ---------------------------------------------------------------- the shown part
+
+
+class _Window:
+    """The first and the last `max_chars` of a text that comes in pieces; they are made into what is shown only at the end."""
+
+    def __init__(self, max_chars: int, max_lines: int) -> None:
+        self._max_chars, self._max_lines = max_chars, max_lines
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._tail_chars = 0
+        self._chars = 0
+        self._breaks = 0
+        self._open_chars = 0
+        self._has_long_line = False
+
+    @property
+    def _lines(self) -> int:
+        return self._breaks + (self._open_chars > 0)
+
+    @property
+    def intact(self) -> bool:
+        """Nothing of the text so far has to go."""
+        return self._chars <= self._max_chars and self._lines <= self._max_lines and not self._has_long_line
+
+    @property
+    def last_line(self) -> str:
+        """The newest line that is not blank."""
+        newest = "".join((*self._head, *self._tail) if self._chars <= 2 * self._max_chars else self._tail)[-MAX_LINE_CHARS:]
+        return next((line for line in reversed(newest.split("\n")) if line.strip()), "")
+
+    def feed(self, text: str) -> None:
+        if not text:
+            return
+        in_head = max(self._max_chars - self._chars, 0)
+        self._measure(text)
+        if in_head:
+            self._head.append(text[:in_head])
+            text = text[in_head:]
+        self._tail.append(text)
+        self._tail_chars += len(text)
+        while self._tail_chars - len(self._tail[0]) >= self._max_chars:
+            self._tail_chars -= len(self._tail.popleft())
+
+    def _measure(self, text: str) -> None:
+        if self.intact:
+            first, *rest = text.split("\n")
+            lengths = (self._open_chars + len(first), *(len(line) for line in rest))
+            self._has_long_line = max(lengths) > MAX_LINE_CHARS
+        self._chars += len(text)
+        self._breaks += text.count("\n")
+        last_break = text.rfind("\n")
+        self._open_chars = len(text) - last_break - 1 if last_break >= 0 else self._open_chars + len(text)
+
+    def text(self, where: str) -> str:
+        """What is shown, at most `max_chars`; `where` says where the whole is."""
+        if self._chars <= 2 * self._max_chars:
+            return self._of_whole("".join((*self._head, *self._tail)), where)
+        *lines, cut = "".join(self._head).split("\n")
+        head = [*map(_shown_line, lines), _start_of_line(cut)]
+        cut, *lines = "".join(self._tail)[-self._max_chars :].split("\n")
+        tail = [*map(_shown_line, lines)]
+        if not tail or len(cut) > MAX_LINE_CHARS:
+            tail.insert(0, _end_of_line(cut))
+        return self._head_and_tail(head, tail, where)
+
+    def _of_whole(self, text: str, where: str) -> str:
+        if self.intact:
+            return text
+        lines = [_shown_line(line) for line in text.split("\n")]
+        shown = "\n".join(lines)
+        noted = f"{shown}{_break_after(text)}{_shortened_note(where)}"
+        if len(noted) <= self._max_chars and self._lines < self._max_lines:
+            return noted
+        return self._head_and_tail(lines, lines, where)
+
+    def _head_and_tail(self, first: list[str], last: list[str], where: str) -> str:
+        note = _left_out(self._lines, self._chars, where)
+        room = self._max_chars - max(len(note), len(_shortened_note(where))) - 2
+        if room <= 0:
+            return note[: self._max_chars]
+        half = (self._max_lines - 1) // 2
+        head = _whole_lines_first("\n".join(first[:half]), room // 2)
+        tail = _whole_lines_last("\n".join(last[-half:]), room - len(head))
+        lines = max(self._lines - _lines(head) - _lines(tail), 0)
+        chars = max(self._chars - len(head) - len(tail), 0)
+        return f"{head}\n{_left_out(lines, chars, where)}\n{tail}"
+
+
+_HALF_LINE = MAX_LINE_CHARS // 2 - 40
+
+
+def _shown_line(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:_HALF_LINE]} [… {len(line) - 2 * _HALF_LINE:,} characters left out …] {line[-_HALF_LINE:]}"
+
+
+def _start_of_line(line: str) -> str:
+    """Of a line whose end is not known."""
+    return line if len(line) <= MAX_LINE_CHARS else f"{line[: 2 * _HALF_LINE]} [… a very long line]"
+
+
+def _end_of_line(line: str) -> str:
+    """Of a line whose start is not known."""
+    return line if len(line) <= MAX_LINE_CHARS else f"[a very long line …] {line[-2 * _HALF_LINE :]}"
+
+
+def _break_after(text: str) -> str:
+    return "" if text.endswith("\n") else "\n"
+
+
+def _shortened_note(where: str) -> str:
+    return f"[lines longer than {MAX_LINE_CHARS:,} characters are cut; {where}]"
+
+
+def _left_out(lines: int, chars: int, where: str) -> str:
+    return f"[left out here: {f'{lines:,} lines, ' if lines else ''}{chars:,} characters; {where}]"
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and text != "")
+
+
+def _whole_lines_first(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    cut = text[:room]
+    return cut[: cut.rindex("\n")] if "\n" in cut else cut
+
+
+def _whole_lines_last(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    cut = text[len(text) - room :]
+    return cut[cut.index("\n") + 1 :] if "\n" in cut[:-1] else cut
+
+
+# ---------------------------------------------------------------- the file with the whole
+
+
+class _SpillFile:
+    """The whole text, up to MAX_SPILL_BYTES, in a file that is made when the first of it comes. A full disk is told, not raised."""
+
+    def __init__(self, spill: SpillText) -> None:
+        self._spill = spill
+        self._path: Path | None = None
+        self._fd: int | None = None
+        self._left = MAX_SPILL_BYTES
+        self._trouble: OSError | None = None
+
+    def write(self, text: str) -> None:
+        if self._left <= 0 or self._trouble is not None:
+            return
+        data = text.encode("utf-8", "replace")
+        if len(data) > self._left:
+            text = data[: self._left].decode("utf-8", "ignore") + _SPILL_END
+        self._left -= len(data)
+        try:
+            self._append(text)
+        except OSError as e:
+            self._trouble = e
+
+    def _append(self, text: str) -> None:
+        if self._path is None:
+            self._path = self._spill(text)
+            return
+        if self._fd is None:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+        data = memoryview(text.encode("utf-8", "replace"))
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def where(self) -> str:
+        if self._trouble is not None:
+            return f"the whole could not be kept: {self._trouble.strerror or self._trouble}"
+        which = "the whole is" if self._left >= 0 else f"its first {MAX_SPILL_BYTES // 1024 // 1024} MiB are"
+        return f"{which} in {self._path}: go on with read (offset, limit) or grep"
+
+
+class Capture:
+    """The output of a running program: bytes in as they come, capped text out.
+
+    Invalid UTF-8 becomes U+FFFD; terminal escapes and control characters are dropped; of a line that redraws itself with carriage
+    returns the last form stays. Memory is a few times `max_chars`. Use it as a context manager: leaving it closes the spill file.
+    """
+
+    def __init__(self, spill: SpillText, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES, masking: Masking | None = None) -> None:
+        """`masking`: a new one, for this text; what it takes out is in no file and is cut nowhere in two."""
+        self._masking = masking
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._plain = _Plain()
+        self._window = _Window(max_chars, max_lines)
+        self._early: list[str] | None = []
+        self._file = _SpillFile(spill)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def feed(self, data: bytes) -> None:
+        text = self._plain.feed(self._decoder.decode(data))
+        self._take(text if self._masking is None else self._masking.add(text))
+
+    def text(self) -> str:
+        """Ends the capture and gives what the model is shown: at most `max_chars`. Call it once."""
+        text = self._plain.feed(self._decoder.decode(b"", final=True), final=True)
+        self._take(text if self._masking is None else self._masking.add(text) + self._masking.end())
+        self._file.close()
+        return self._window.text(self._file.where())
+
+    @property
+    def last_line(self) -> str:
+        """The newest line that is not blank, for a progress display."""
+        return self._plain.open_line.strip() or self._window.last_line.strip()
+
+    def _take(self, text: str) -> None:
+        self._window.feed(text)
+        if self._early is None:
+            self._file.write(text)
+            return
+        self._early.append(text)
+        if not self._window.intact:
+            self._file.write("".join(self._early))
+            self._early = None
+
+
+# ---------------------------------------------------------------- plain text
+
+# ECMA-48: a control sequence (CSI), a string (OSC, DCS, APC, PM, SOS) up to its terminator, or a short escape. All lengths are bounded,
+# so that an escape which never ends cannot swallow the output: then only the ESC itself is dropped.
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P_^X][^\x1b\x07\n]{0,2000}(?:\x07|\x1b\\)|[ -/]{0,4}[0-OQ-WYZ\\`-~])?")
+_ESCAPE_MAX = 2_100
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
+_REDRAWN_MAX = 4_096
+"""A line longer than this is no progress bar: a carriage return in it is a line break."""
+
+
+def plain_text(text: str) -> str:
+    """`text` without terminal escapes and control characters (tab and line break stay), redrawn lines in their last form."""
+    return _Plain().feed(text, final=True)
+
+
+class _Plain:
+    """`plain_text` over pieces: any cut of a text gives the same."""
+
+    def __init__(self) -> None:
+        self._escape = ""
+        self._return = ""
+        self._in_long_line = False
+        self.open_line = ""
+
+    def feed(self, text: str, *, final: bool = False) -> str:
+        text = self._escape + text
+        self._escape = ""
+        if "\x1b" in text:
+            if not final:
+                text, self._escape = _hold_open_escape(text)
+            text = _ESCAPE.sub("", text)
+        text = _CONTROL.sub("", text)
+        if self._return or "\r" in text:
+            text = re.sub("\r+\n", "\n", self._return + text)
+            plain = text.rstrip("\r")
+            self._return = "\r" if len(plain) < len(text) and not final else ""
+            text = plain
+        return self._lines(text, final=final)
+
+    def _lines(self, text: str, *, final: bool) -> str:
+        *whole, last = (self.open_line + text).split("\n") if "\r" in text else self._split_off_last(text)
+        done = [line for w in whole for line in self._ended(w)]
+        *redrawn, self.open_line = self._redrawn(last)
+        done += redrawn
+        out = "".join(f"{line}\n" for line in done)
+        if final or self._in_long_line or len(self.open_line) > _REDRAWN_MAX:
+            out, self.open_line, self._in_long_line = out + self.open_line, "", True
+        return out
+
+    def _split_off_last(self, text: str) -> tuple[str, ...]:
+        """No carriage return: the whole lines can stay in one piece."""
+        return tuple((self.open_line + text).rsplit("\n", 1))
+
+    def _ended(self, line: str) -> Iterator[str]:
+        yield from self._redrawn(line)
+        self._in_long_line = False
+
+    def _redrawn(self, line: str) -> Iterator[str]:
+        """The line's last form, after those forms of it that are too long to be a redrawn line."""
+        form, *later = line.split("\r")
+        for redrawn in later:
+            if not redrawn:
+                continue
+            if self._in_long_line or len(form) > _REDRAWN_MAX:
+                yield form
+                self._in_long_line = False
+            form = redrawn
+        yield form
+
+
+def _hold_open_escape(text: str) -> tuple[str, str]:
+    """`text` up to an escape whose end may not have come yet, and the rest."""
+    start = text.find("\x1b")
+    while start >= 0:
+        found = _ESCAPE.match(text, start)
+        end = found.end() if found is not None else start + 1
+        if end == start + 1 and len(text) - start < _ESCAPE_MAX:
+            return text[:start], text[start:]
+        start = text.find("\x1b", end)
+    return text, ""

@@ -1,0 +1,166 @@
+"""The engine over DBOS, in our event loop. Entry: `DbosEngine`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
+
+import anyio
+from anyio import to_thread
+from dbos import error as dbos_error
+from sqlalchemy.exc import SQLAlchemyError
+
+from treadle.errors import AgentError
+from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.queue import Ticket
+from treadle.types import Time, now
+from treadle.workers.engines.bare_group import bare_group
+from treadle.workers.engines.dbos import process
+from treadle.workers.engines.dbos.handover import Handover
+from treadle.workers.engines.dbos.store import Store, database_of, workflow_id
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("treadle")
+
+TAKES: Final = 1000
+"""Tickets at a time; it keeps as many as one likes."""
+POLL_S: Final = 0.05
+"""Each look costs a worker 2 ms of its processor; a free slot waits half of this."""
+SETTLE_S: Final = 5.0
+"""How long it waits, at its end, for DBOS to note what was delivered."""
+LOST_S: Final = 15.0
+"""What DBOS has for this worker, and neither hands over nor notes as done, for so long, is lost to it."""
+
+
+class DbosEngine:
+    """One for a process; belongs to one event loop. Threads of DBOS live inside `delivering` only."""
+
+    name = "dbos"
+    keeps = True
+    counts_globally = True
+
+    def __init__(self, store: Store, *, poll_s: float = POLL_S) -> None:
+        """Most people want `DbosEngine.open`."""
+        self._store, self._poll_s = store, poll_s
+        self._threads = anyio.CapacityLimiter(4)
+
+    @classmethod
+    def open(cls, url: str, *, poll_s: float = POLL_S) -> Self:
+        """`url`: the journal's; DBOS has a schema of its own there. `poll_s`: how often each worker looks into each queue.
+
+        Raises AgentError(invalid) for a journal that processes cannot share.
+        """
+        process.quieten()
+        return cls(Store(database_of(url)), poll_s=poll_s)
+
+    async def __aenter__(self) -> Self:
+        await self._in_thread(self._store.open)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._in_thread(self._store.close)
+
+    @asynccontextmanager
+    async def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+        await self._in_thread(self._store.register, lanes, slots=slots, poll_s=self._poll_s)
+        async with bare_group() as group:
+            handover = Handover(group, deliver, slots=slots, give_back=self._give_back)
+            await self._in_thread(process.launch, self._store.database, worker, lanes, handover)
+            try:
+                looking = anyio.CancelScope()
+                group.start_soon(self._see_to_lost, worker, handover, looking)
+                try:
+                    yield
+                finally:
+                    looking.cancel()
+            except BaseException:
+                group.cancel_scope.cancel()
+                raise
+            finally:
+                process.stop()
+                with anyio.CancelScope(shield=True):
+                    await handover.close()
+                    await self._end(worker, handover.left)
+
+    def free(self) -> int:
+        return TAKES
+
+    def takes(self, queue: str) -> bool:
+        return True
+
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
+        async with bare_group() as group:
+            for some in self._store.shares(tickets):
+                group.start_soon(self._add, some)
+
+    async def wake(self, ticket: Ticket, at: Time) -> None:
+        name, delay_s = f"{workflow_id(ticket)}@{round(at.timestamp() * 1000)}", max((at - now()).total_seconds(), 0.0)
+        await self._in_thread(self._store.add, [ticket], name=name, delay_s=delay_s)
+
+    async def cancel(self, run_id: str) -> None:
+        await self._in_thread(self._store.drop, run_id)
+
+    async def rescue(self, living: Collection[str]) -> None:
+        await self._in_thread(self._store.rescue, living)
+        await self._in_thread(self._store.forget)
+
+    async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        return await self._in_thread(self._store.forgotten, tickets)
+
+    async def _add(self, tickets: Sequence[Ticket]) -> None:
+        await self._in_thread(self._store.add, tickets)
+
+    async def _give_back(self, name: str, queue: str) -> None:
+        try:
+            await self._in_thread(self._store.put_back_one, name, queue)
+        except AgentError as e:
+            logger.warning("%s stays with this worker until its end: %s", name, e.message)
+
+    async def _see_to_lost(self, worker: str, handover: Handover, scope: anyio.CancelScope) -> None:
+        """A server that dies after DBOS's claim and before its look at it, or before it notes the end, leaves a row that waits for this worker for ever."""
+        before: set[str] = set()
+        with scope:
+            while True:
+                await anyio.sleep(LOST_S)
+                try:
+                    names = {name for name in await self._in_thread(self._store.under_way, worker) if not handover.has(name)}
+                    if lost := names & before:  # twice: those on their way are not seen again
+                        await self._in_thread(self._store.put_back_lost, worker, lost)
+                        logger.info("DBOS had lost %d deliveries to worker %s: they come again", len(lost), worker)
+                    before = names - lost
+                except AgentError as e:
+                    logger.debug("what DBOS has for worker %s is looked at again later: %s", worker, e.message)
+
+    async def _end(self, worker: str, left: int) -> None:
+        """What was delivered is noted; whatever was not goes back to the others."""
+        try:
+            with anyio.move_on_after(SETTLE_S):
+                while len(await self._in_thread(self._store.under_way, worker)) > left:  # noqa: ASYNC110  threads of DBOS end it
+                    await anyio.sleep(0.02)
+        except AgentError as e:
+            logger.warning("what worker %s had under way may be delivered once more: %s", worker, e.message)
+        await self._in_thread(process.destroy)
+        with suppress(AgentError):  # others rescue them
+            await self._in_thread(self._store.put_back, worker)
+
+    async def _in_thread(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await to_thread.run_sync(partial(what, *args, **kwargs), limiter=self._threads)
+        except (SQLAlchemyError, dbos_error.DBOSException) as e:
+            raise AgentError("agent", f"the tables of DBOS in {self._store.database.url!r} do not answer: {_words(e)}") from e
+
+
+def _words(error: Exception) -> str:
+    """Without statements and their values."""
+    said = getattr(error, "orig", None) or error
+    return next(iter(str(said).splitlines()), "") or type(said).__name__
+
+
+if TYPE_CHECKING:
+    _: type[Engine] = DbosEngine

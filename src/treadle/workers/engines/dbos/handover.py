@@ -1,0 +1,88 @@
+"""A ticket on its way from DBOS's event loop, in a thread of its own, into ours. Entry: `Handover`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from treadle.journal.engine import Deliver
+from treadle.journal.queue import Ticket
+
+WAIT_S: Final = 1.0
+
+
+class Handover:
+    """Made in our event loop, for as long as `group` stands."""
+
+    def __init__(self, group: TaskGroup, deliver: Deliver, *, slots: int, give_back: Callable[[str, str], Awaitable[None]]) -> None:
+        self._group, self._deliver, self._give_back = group, deliver, give_back
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+        self._slots = anyio.Semaphore(slots)
+        """DBOS counts a worker's deliveries for each queue, a worker counts them over all of its queues."""
+        self._waiting: set[anyio.CancelScope] = set()
+        self._taken: Counter[str] = Counter()
+        self.left = 0
+        """`left`: at the end, those that were neither delivered nor given back."""
+        self._idle = anyio.Event()
+        self._closed = self._gone = False
+
+    def has(self, name: str) -> bool:
+        return name in self._taken
+
+    async def close(self) -> None:
+        """What has not begun is given back, what has is waited for; what comes after that is left to whoever rescues it."""
+        self._closed = True
+        for scope in self._waiting:
+            scope.cancel()
+        if self._taken:
+            await self._idle.wait()
+        self._gone = True
+
+    async def take(self, name: str, ticket: Ticket) -> None:
+        """In DBOS's loop: returns when the ticket was delivered. Where it was not, it is cancelled or waits for ever: only what returns is done with."""
+        done: Future[None] = Future()
+        self._loop.call_soon_threadsafe(self._begin, name, ticket, done, context=self._context)  # and not in that of DBOS's task
+        await asyncio.wrap_future(done)
+
+    def _begin(self, name: str, ticket: Ticket, done: Future[None]) -> None:
+        if not self._gone:
+            self._taken[name] += 1
+            self._group.start_soon(self._drive, name, ticket, done)
+
+    async def _drive(self, name: str, ticket: Ticket, done: Future[None]) -> None:
+        self.left += 1
+        try:
+            if await self._slot():
+                try:
+                    await self._deliver(ticket)
+                finally:
+                    self._slots.release()
+                if done.set_running_or_notify_cancel():
+                    done.set_result(None)
+            else:
+                await self._give_back(name, ticket.queue)
+                done.cancel()
+            self.left -= 1
+        finally:
+            self._taken -= Counter([name])
+            if self._closed and not self._taken:
+                self._idle.set()
+
+    async def _slot(self) -> bool:
+        """Not for ever: another worker may have one."""
+        if self._closed:
+            return False
+        with anyio.move_on_after(WAIT_S) as scope:
+            self._waiting.add(scope)
+            try:
+                await self._slots.acquire()
+            finally:
+                self._waiting.discard(scope)
+        return not scope.cancelled_caught

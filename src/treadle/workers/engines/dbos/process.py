@@ -1,0 +1,93 @@
+"""The one DBOS that a process can have: launched for a worker, ended with it. Entry: `launch`, `stop`, `destroy`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+from dbos import DBOS, WorkflowSerializationFormat
+from sqlalchemy import Engine as Database
+
+from treadle.errors import AgentError
+from treadle.journal.queue import Ticket
+from treadle.workers.engines.dbos.handover import Handover
+from treadle.workers.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WORKFLOW
+
+TAKER: Final = "queue-worker-"
+"""What DBOS calls its threads that take from a queue."""
+TAKEN_S: Final = 5.0
+"""All of them together are waited for, at the end."""
+
+_handover: Handover | None = None
+"""Of the worker that it runs for."""
+_dbos: DBOS | None = None
+
+
+def quieten() -> None:
+    """What matters of what it says is told by the engine; it would write to standard error otherwise."""
+    logger = logging.getLogger("dbos")
+    logger.setLevel(logging.CRITICAL)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+async def _deliver(ticket: str) -> None:
+    assert _handover is not None, "it is set before DBOS is launched"
+    name = DBOS.workflow_id
+    assert name is not None, "this is a workflow"
+    await _handover.take(name, Ticket.from_json(ticket))
+
+
+def launch(database: Database, worker: str, queues: Collection[str], handover: Handover) -> None:
+    """Blocks. In a thread without an event loop, so that DBOS takes one of its own. Raises AgentError(busy) where the process has a DBOS already."""
+    global _handover, _dbos
+    if _dbos is not None:
+        raise AgentError("busy", "this process delivers with DBOS already, which it can do for one worker only: start another process")
+    dbos = DBOS(
+        config={
+            "name": APPLICATION,
+            "system_database_engine": database,
+            "dbos_system_schema": SCHEMA,
+            "application_version": VERSION,
+            "executor_id": worker,
+            "run_migrations": False,
+            "use_listen_notify": False,
+            "enable_otlp": False,
+            "log_level": "CRITICAL",
+        }
+    )
+    if DBOS.executor_id != worker:
+        raise AgentError("busy", "the application uses DBOS in this process already: run the worker in a process of its own (`treadle worker`)")
+    _dbos, _handover = dbos, handover
+    DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None, serialization_type=WorkflowSerializationFormat.PORTABLE)(_deliver)
+    DBOS.listen_queues([*queues])
+    try:
+        DBOS.launch()
+    except BaseException:
+        destroy()
+        raise
+
+
+def stop() -> None:
+    """It takes nothing more off its queues; what is under way goes on."""
+    if _dbos is not None:
+        for event in _dbos.background_thread_stop_events:
+            event.set()
+
+
+def destroy() -> None:
+    """Blocks until its threads have ended. Idempotent."""
+    global _handover, _dbos
+    if _dbos is not None:
+        stop()
+        until = time.monotonic() + TAKEN_S
+        for thread in threading.enumerate():  # what they have just taken needs DBOS's event loop, or they wait for it in vain
+            if thread.name.startswith(TAKER):
+                with suppress(RuntimeError):  # one that has not begun yet is told to stop before it takes anything
+                    thread.join(max(until - time.monotonic(), 0))
+        DBOS.destroy()
+    _handover = _dbos = None

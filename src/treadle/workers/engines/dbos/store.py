@@ -1,0 +1,190 @@
+"""The tables of DBOS: tickets go in, are looked for, are put back. Blocks; any thread may. Entry: `Store`."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat, WorkflowStatus
+from sqlalchemy import Engine as Database
+from sqlalchemy import create_engine, event, make_url
+
+from treadle.errors import AgentError
+from treadle.journal.engine import Lane
+from treadle.journal.queue import Ticket
+from treadle.types import now
+
+logger = logging.getLogger("treadle")
+
+APPLICATION: Final = "treadle"
+VERSION: Final = "1"
+"""Of what a ticket is, and not of Treadle: workers of several versions take from one queue."""
+SCHEMA: Final = "treadle_dbos"
+WORKFLOW: Final = "treadle.deliver"
+KEPT: Final = timedelta(hours=1)
+"""How long what is done with stays in the tables."""
+FORGET_MOST: Final = 1000
+SHARE: Final = 125
+CONNECT_S: Final = 10
+ALIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
+ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+SQLITE_MIN: Final = (3, 42)
+SQLITE: Final = ("busy_timeout = 30000", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
+
+
+def database_of(journal_url: str) -> Database:
+    """For a journal in SQLite a file beside it, else its own database. Raises AgentError(invalid) where it is neither, or DBOS cannot use SQLite here."""
+    if journal_url.startswith("sqlite:///"):
+        if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < SQLITE_MIN:  # DBOS asks for the one, and takes the other for granted
+            needs = f"SQLite {SQLITE_MIN[0]}.{SQLITE_MIN[1]} or newer, and this Python brings {sqlite3.sqlite_version}"
+            raise AgentError("invalid", f"the engine `dbos` on SQLite needs {needs}: use the engine `local`, or a journal in PostgreSQL")
+        return create_engine(f"{journal_url}.dbos")
+    if journal_url.startswith("postgresql:"):
+        return create_engine(
+            make_url(journal_url).set(drivername="postgresql+psycopg"),
+            pool_size=5,
+            max_overflow=10,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_S},
+        )
+    raise AgentError("invalid", "the engine `dbos` needs a journal that several processes share: postgresql://… or sqlite:///FILE")
+
+
+def workflow_id(ticket: Ticket) -> str:
+    return f"{ticket.run_id}:{ticket.delivery}"
+
+
+class Store:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        event.listen(database, "connect", _sqlite if database.dialect.name == "sqlite" else _postgres)
+        event.listen(database, "do_connect", self._connects)
+        self._closed = False
+
+    def open(self) -> None:
+        self._closed = False
+        with self.database.connect():  # the file's way of writing is set before anybody else opens it
+            DBOS.migrate(self.database.url.render_as_string(hide_password=False), schema=SCHEMA)
+        self._client = DBOSClient(system_database_engine=self.database, dbos_system_schema=SCHEMA, application_name=APPLICATION, retry_connection_errors=False)
+
+    def close(self) -> None:
+        self._closed = True
+        self.database.dispose()
+
+    def _connects(self, *_: object) -> None:
+        """DBOS tries for ever where a server does not answer, in a thread that the process waits for at its end."""
+        if self._closed:
+            raise AgentError("invalid", "this engine is closed")
+
+    def register(self, lanes: Mapping[str, Lane], *, slots: int, poll_s: float) -> None:
+        before = {queue.name: queue.worker_concurrency for queue in self._client.list_queues()}
+        for name, lane in lanes.items():
+            most = lane.concurrency
+            each = slots if most is None else min(slots, most)
+            if before.get(name, each) != each:
+                logger.warning(
+                    "queue %r: DBOS gives each of its workers up to %d runs at once from now on, and gave %s: those that live count by this one's number too",
+                    name,
+                    each,
+                    before[name],
+                )
+            self._client.register_queue(
+                name,
+                global_concurrency=most,
+                worker_concurrency=each,
+                partition_concurrency=lane.per_tenant if most is None or lane.per_tenant is None else min(lane.per_tenant, most),
+                limiter=None if lane.rate is None else {"limit": lane.rate, "period": lane.period_s},
+                polling_interval_sec=poll_s,
+            )
+
+    def shares(self, tickets: Sequence[Ticket]) -> list[Sequence[Ticket]]:
+        """To be added at once, each in a transaction of its own: what takes the time is the way to the server and back. SQLite has one writer."""
+        most = len(tickets) if self.database.dialect.name == "sqlite" else SHARE
+        return [tickets[at : at + most] for at in range(0, len(tickets), most or 1)]
+
+    def add(self, tickets: Sequence[Ticket], *, name: str = "", delay_s: float | None = None) -> None:
+        """Those that are there already stay as they are."""
+        with self.database.begin() as connection:
+            for ticket in tickets:
+                options = _options(ticket, name or workflow_id(ticket))
+                if delay_s is not None:
+                    options["delay_seconds"] = delay_s
+                self._client.enqueue_in_transaction(connection, options, ticket.to_json().decode())
+
+    def drop(self, run_id: str) -> None:
+        if ids := [row.workflow_id for row in self._rows(ALIVE[:2], workflow_id_prefix=f"{run_id}:") if _is_of(row.workflow_id, run_id)]:
+            self._client.cancel_workflows(ids)
+
+    def rescue(self, living: Collection[str]) -> None:
+        """A row that somebody else puts back at the same moment may be delivered twice."""
+        self._again(row for row in self._rows("PENDING") if row.executor_id not in living)
+
+    def under_way(self, worker: str) -> set[str]:
+        return {row.workflow_id for row in self._rows("PENDING", executor_id=worker)}
+
+    def put_back(self, worker: str) -> None:
+        self._again(self._rows("PENDING", executor_id=worker))
+
+    def put_back_one(self, name: str, queue: str) -> None:
+        self._client.resume_workflows([name], queue_name=queue)
+
+    def put_back_lost(self, worker: str, names: Collection[str]) -> None:
+        self._again(row for row in self._rows("PENDING", executor_id=worker) if row.workflow_id in names)
+
+    def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        found = {row.workflow_id for row in self._rows(ALIVE, workflow_ids=[workflow_id(ticket) for ticket in tickets])} if tickets else set[str]()
+        missing = [ticket for ticket in tickets if workflow_id(ticket) not in found]
+        later = self._rows(ALIVE, workflow_id_prefix=[f"{workflow_id(ticket)}@" for ticket in missing]) if missing else []
+        put_off = {row.workflow_id.rpartition("@")[0] for row in later}
+        return [ticket for ticket in missing if workflow_id(ticket) not in put_off]
+
+    def forget(self) -> None:
+        """Some of what it has done with long ago. A rate counts what began in its period."""
+        limits = [limit for queue in self._client.list_queues() if (limit := queue.limiter) is not None]
+        kept = max(KEPT, *(timedelta(seconds=limit["period"]) for limit in limits)) if limits else KEPT
+        if old := self._rows(ENDED, completed_before=(now() - kept).isoformat(), limit=FORGET_MOST):
+            self._client.delete_workflows([row.workflow_id for row in old])
+
+    def _again(self, rows: Iterable[WorkflowStatus]) -> None:
+        """Into their own queues: DBOS's own one has no limits."""
+        by_queue: dict[str, list[str]] = {}
+        for row in rows:
+            if row.queue_name is not None:
+                by_queue.setdefault(row.queue_name, []).append(row.workflow_id)
+        for queue, ids in by_queue.items():
+            self._client.resume_workflows(ids, queue_name=queue)
+
+    def _rows(self, status: str | list[str], **which: Any) -> list[WorkflowStatus]:
+        return self._client.list_workflows(status=status, name=WORKFLOW, load_input=False, load_output=False, **which)
+
+
+def _options(ticket: Ticket, name: str) -> EnqueueOptions:
+    return {
+        "workflow_name": WORKFLOW,
+        "workflow_id": name,
+        "queue_name": ticket.queue,
+        "app_version": VERSION,
+        "priority": 1001 - ticket.priority,  # the smaller goes first, from 1
+        "queue_partition_key": "-" if ticket.tenant is None else f"={ticket.tenant}",
+        "serialization_type": WorkflowSerializationFormat.PORTABLE,
+    }
+
+
+def _is_of(name: str, run_id: str) -> bool:
+    return name.startswith(f"{run_id}:") and name[len(run_id) + 1 :].partition("@")[0].isdigit()
+
+
+def _sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = "IMMEDIATE"  # as DBOS has it for a database that it opens itself
+    for pragma in SQLITE:
+        connection.execute(f"pragma {pragma}")
+
+
+def _postgres(connection: Any, _: object) -> None:
+    """A process that stands still inside a transaction must not hold up the others."""
+    connection.execute("set idle_in_transaction_session_timeout = '15s'")
+    connection.commit()

@@ -1,0 +1,169 @@
+"""The engine inside one worker: what it was given waits in memory, in order, and its limits are counted in this process.
+
+It keeps nothing: a worker's claims in the journal are what outlives it. Entry: `LocalEngine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
+
+from anyio.abc import TaskGroup
+
+from treadle._internal.clock import Clock
+from treadle.errors import AgentError
+from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.queue import Ticket
+from treadle.types import Time, now
+from treadle.workers.engines.bare_group import bare_group
+from treadle.workers.engines.lane_state import LaneState
+
+MORE: Final = 2
+"""What it takes beyond its free slots, so that none is idle while the next run is fetched."""
+HELD_MOST: Final = 256
+"""Of a lane whose tenants have reached their limits, about so many wait here: somebody else's may stand behind them."""
+
+
+class LocalEngine:
+    """Belongs to one event loop and one worker."""
+
+    name = "local"
+    keeps = False
+    counts_globally = False
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._lanes: dict[str, LaneState] = {}
+        self._known: set[tuple[str, int]] = set()
+        """Run and delivery of what waits, sleeps or is under way."""
+        self._slots = self._running = self._submitted = 0
+        self._deliver: Deliver | None = None
+        """None: nothing begins any more."""
+        self._deliveries: TaskGroup | None = None
+        self._sleepers: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    @asynccontextmanager
+    async def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+        if self._lanes:
+            raise AgentError("busy", f"this engine delivers to another worker already: make one for {worker}")
+        self._lanes = {name: LaneState(lane) for name, lane in lanes.items()}
+        self._slots, self._deliver = slots, deliver
+        try:
+            async with bare_group() as self._deliveries, bare_group() as self._sleepers:
+                try:
+                    yield
+                finally:
+                    self._deliver = None
+                    self._sleepers.cancel_scope.cancel()
+        finally:
+            self._lanes, self._running = {}, 0
+            self._known.clear()
+
+    def free(self) -> int:
+        if self._deliver is None:
+            return 0
+        could = sum(lane.ready(self._clock.monotonic()) for lane in self._lanes.values())
+        return max(0, self._slots + MORE - self._running - could)
+
+    def takes(self, queue: str) -> bool:
+        """What is held here is with no other worker: of a lane that lets nobody through, the next few are enough."""
+        lane = self._lanes.get(queue)
+        return lane is not None and lane.waiting < (HELD_MOST if lane.has_room(self._clock.monotonic()) else MORE)
+
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            self._lane(ticket)
+        for ticket in tickets:
+            if self._is_new(ticket):
+                self._add(ticket)
+        self._begin()
+
+    async def wake(self, ticket: Ticket, at: Time) -> None:
+        self._lane(ticket)
+        assert self._sleepers is not None, "there is a lane only while it delivers"
+        self._sleepers.start_soon(self._later, ticket, (at - now()).total_seconds())
+
+    async def cancel(self, run_id: str) -> None:
+        for lane in self._lanes.values():
+            for ticket in lane.drop(run_id):
+                self._known.discard((run_id, ticket.delivery))
+
+    async def rescue(self, living: Collection[str]) -> None:
+        """Nothing: what a dead worker had claimed is ready again in the journal."""
+
+    async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        return [ticket for ticket in tickets if (ticket.run_id, ticket.delivery) not in self._known]
+
+    # ------------------------------------------------------------ delivering
+
+    def _lane(self, ticket: Ticket) -> LaneState:
+        if (lane := self._lanes.get(ticket.queue)) is None:
+            known = ", ".join(sorted(self._lanes)) or "none: it delivers only inside `delivering`"
+            raise AgentError("invalid", f"nothing is delivered here of the queue {ticket.queue!r} of run {ticket.run_id}; its queues: {known}")
+        return lane
+
+    def _is_new(self, ticket: Ticket) -> bool:
+        key = (ticket.run_id, ticket.delivery)
+        if key in self._known:
+            return False
+        self._known.add(key)
+        return True
+
+    def _add(self, ticket: Ticket) -> None:
+        self._submitted += 1
+        self._lane(ticket).add(ticket, self._submitted)
+
+    async def _later(self, ticket: Ticket, seconds: float) -> None:
+        await self._clock.sleep(max(seconds, 0.0))
+        if self._deliver is not None:
+            self._known.add((ticket.run_id, ticket.delivery))  # also where it is just being delivered, which is when it is put off
+            self._add(ticket)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Everything that may begin now, the first in order first."""
+        if self._deliver is None or self._deliveries is None:
+            return
+        while self._running < self._slots:
+            at = self._clock.monotonic()
+            heads = [(head, name) for name, lane in self._lanes.items() if (head := lane.head(at)) is not None]
+            if not heads:
+                break
+            lane = self._lanes[min(heads)[1]]
+            ticket = lane.take(at)
+            self._running += 1
+            self._deliveries.start_soon(partial(self._drive, self._deliver, lane, ticket))
+        self._begin_later()
+
+    def _begin_later(self) -> None:
+        """Where a rate holds something back."""
+        at = self._clock.monotonic()
+        for lane in self._lanes.values():
+            if (seconds := lane.opens_in(at)) is not None and not lane.watched and self._sleepers is not None:
+                lane.watched = True
+                self._sleepers.start_soon(self._reopen, lane, seconds)
+
+    async def _reopen(self, lane: LaneState, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        lane.watched = False
+        self._begin()
+
+    async def _drive(self, deliver: Deliver, lane: LaneState, ticket: Ticket) -> None:
+        try:
+            await deliver(ticket)
+        finally:
+            self._running -= 1
+            self._known.discard((ticket.run_id, ticket.delivery))
+            lane.ended(ticket)
+            self._begin()
+
+
+if TYPE_CHECKING:
+    _: Engine = LocalEngine()

@@ -1,0 +1,157 @@
+"""Between the journal and the engine: what is ready is handed over; what the engine forgot, and what dead workers had, comes back.
+
+Entry: `Sweep.run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+
+from treadle._internal.clock import Clock
+from treadle.errors import AgentError
+from treadle.journal.engine import Engine
+from treadle.journal.journal import Journal
+from treadle.journal.notifier import QUEUE
+from treadle.journal.queue import Ticket, WorkerInfo
+from treadle.workers.engines.bare_group import bare_group
+from treadle.workers.worker.driving import Driving
+
+logger = logging.getLogger("treadle")
+
+CLAIM_MOST: Final = 500
+"""Runs of one claim."""
+AUDIT_S: Final = 30.0
+"""Between two looks at what the engine has."""
+AUDIT_MOST: Final = 1000
+SENIORS: Final = 3
+"""So many of an engine's living workers, those that have lived longest and do not drain, see to its dead; the others look every AUDIT_S whether it is them."""
+BACKOFF_MOST_S: Final = 10.0
+DOUBLED_MOST: Final = 16
+
+
+class Sweep:
+    """Of one worker."""
+
+    def __init__(self, journal: Journal, engine: Engine, driving: Driving, queues: Sequence[str], *, poll_s: float) -> None:
+        self.worker = ""
+        self._journal, self._queue, self._engine, self._driving = journal, journal.queue, engine, driving
+        self._queues, self._poll_s, self._clock = queues, poll_s, Clock()
+        self._stirred = anyio.Event()
+        self._ending = anyio.Event()
+        self._failures = 0
+        self._look_at = self._audit_at = 0.0
+        self._rescued: set[str] = set()
+        self._asked = ""
+        """The last run that the engine was asked about."""
+        if not engine.keeps:  # what keeps has no slots that a delivery frees
+            driving.ended = self.stir
+
+    def stir(self) -> None:
+        """It looks again at once."""
+        self._stirred.set()
+
+    def end(self) -> None:
+        """Nothing is claimed any more. Idempotent."""
+        self._ending.set()
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """Until `end`. A journal that does not answer is waited for."""
+        async with bare_group() as group:
+            group.start_soon(self._listen)
+            while not self._ending.is_set():
+                self._stirred = anyio.Event()
+                try:
+                    await self._sweep()
+                except AgentError as e:
+                    await self._back_off(e)
+                else:
+                    self._answered()
+                    with anyio.move_on_after(self._poll_s):
+                        await self._stirred.wait()
+            group.cancel_scope.cancel()
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with self._journal.notifier.listen(QUEUE) as listening:
+                    self.stir()  # what came before anybody listened
+                    while True:
+                        if await listening.wait():
+                            self.stir()
+            except AgentError as e:  # it is polled meanwhile
+                logger.debug("nobody tells of new runs just now: %s", e.message)
+                await anyio.sleep(self._poll_s)
+
+    async def _back_off(self, error: AgentError) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            logger.warning("worker %s claims nothing until it can again, what runs goes on: %s", self.worker, error.message)
+        with anyio.move_on_after(min(self._poll_s * 2 ** min(self._failures - 1, DOUBLED_MOST), BACKOFF_MOST_S)):
+            await self._ending.wait()
+
+    def _answered(self) -> None:
+        if self._failures:
+            logger.warning("worker %s claims runs again", self.worker)
+        self._failures = 0
+
+    async def _sweep(self) -> None:
+        await self._driving.pay()
+        if self._engine.keeps and self._driving.waiting:  # the engine has them, and the journal was not told
+            await self._hand_over([*self._driving.waiting.values()])
+        await self._claim()
+        if self._engine.keeps and self._clock.monotonic() >= self._look_at:
+            await self._look()
+
+    async def _claim(self) -> None:
+        while not self._ending.is_set() and (most := min(self._engine.free(), CLAIM_MOST)) > 0:
+            queues = [queue for queue in self._queues if self._engine.takes(queue)]
+            tickets = await self._queue.claim(queues, engine=self._engine.name, most=most)
+            if not tickets:
+                return
+            self._driving.waiting.update((ticket.run_id, ticket) for ticket in tickets)
+            await self._hand_over(tickets)
+
+    async def _hand_over(self, tickets: Sequence[Ticket]) -> None:
+        try:
+            await self._engine.submit(tickets)
+        except AgentError:
+            await self._driving.give_back()
+            raise
+        if self._engine.keeps:
+            await self._queue.sent([ticket.run_id for ticket in tickets], engine=self._engine.name)
+            for ticket in tickets:
+                self._driving.waiting.pop(ticket.run_id, None)
+
+    async def _look(self) -> None:
+        """At who died, and now and then at what the engine has."""
+        workers = await self._queue.workers()
+        living = {worker.worker for worker in workers if worker.alive} | {self.worker}
+        dead = {worker.worker for worker in workers} - living
+        if self._is_senior(workers):
+            if dead - self._rescued:
+                await self._engine.rescue(living)
+                self._rescued = dead
+            if self._clock.monotonic() >= self._audit_at:
+                await self._engine.rescue(living)
+                await self._audit()
+                self._audit_at = self._clock.monotonic() + AUDIT_S
+            self._look_at = self._clock.monotonic() + self._poll_s
+        else:
+            self._look_at = self._clock.monotonic() + AUDIT_S
+
+    def _is_senior(self, workers: Sequence[WorkerInfo]) -> bool:
+        oldest = sorted((one.since, one.worker) for one in workers if one.alive and not one.draining and one.card.engine == self._engine.name)
+        return self.worker in {worker for _, worker in oldest[:SENIORS]}
+
+    async def _audit(self) -> None:
+        """Asks the engine about some of what it has, on from where it ended last time."""
+        tickets = await self._queue.with_engine(engine=self._engine.name, most=AUDIT_MOST, after=self._asked)
+        self._asked = tickets[-1].run_id if len(tickets) == AUDIT_MOST else ""
+        for ticket in await self._engine.forgotten(tickets):
+            logger.info("the engine %s does not deliver run %s any more: it is ready again", self._engine.name, ticket.run_id)
+            await self._queue.put_back(ticket.run_id)
