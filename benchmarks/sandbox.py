@@ -21,7 +21,7 @@ import anyio
 
 from treadle.policy.sandboxes import find_sandbox
 from treadle.tools.builtin.bash import Bash, BashArguments
-from treadle.tools.confinement import Confinement, Room
+from treadle.tools.confinement import CommandRoom, Confinement
 from treadle.tools.spill import Spill
 from treadle.tools.tool import ToolContext, ToolFailed
 
@@ -84,7 +84,7 @@ async def measure(reps: int) -> None:
     ):
         (place / file).parent.mkdir(parents=True, exist_ok=True)
         (place / file).write_text("x\n")
-    room = Room(workspace=place, scratch=lambda: spill.folder("tmp"), quarantine=lambda: Path(tempfile.mkdtemp()))
+    room = CommandRoom(workspace=place, scratch=lambda: spill.folder("tmp"), quarantine=lambda: Path(tempfile.mkdtemp()))
     confined, free = context(place, spill, Confinement(sandbox, room)), context(place, spill, None)
     bash = Bash()
     try:

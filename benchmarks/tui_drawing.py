@@ -83,15 +83,15 @@ def imported_ms(module: str) -> float:
 def main() -> None:
     from treadle.tui import differences, markdown
     from treadle.tui.drawing import Drawing
-    from treadle.tui.growing import Piece, Within
+    from treadle.tui.growing import SourcePiece, Within
     from treadle.tui.theme import Theme
 
     drawing, wide = Drawing(100, Theme()), Drawing(160, Theme())
     before, after = changed_file()
     tails = {
-        "text": Piece(PARAGRAPH * 4, Within()),
-        "code": Piece(CODE, Within(fence="```python\n")),
-        "list": Piece("- item\n  - nested *item*\n" * 4, Within()),
+        "text": SourcePiece(PARAGRAPH * 4, Within()),
+        "code": SourcePiece(CODE, Within(fence="```python\n")),
+        "list": SourcePiece("- item\n  - nested *item*\n" * 4, Within()),
     }
 
     def row(what: str, figure: float, limit: str) -> None:

@@ -25,7 +25,7 @@ from treadle.journal.entries import Entry, Record, RunStarted, ToolFinished, Too
 from treadle.journal.journal import RunWriter
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.projection import events_of
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -240,7 +240,7 @@ class _WatchedWriter:
     def fence(self) -> int:
         return self._writer.fence
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         if self._journal.at is not None:  # as the contract says: an append that began is finished
             await uninterrupted(asyncio.get_running_loop().create_task(self._journal.before(entries)))
         first = await self._writer.append(entries, put_back=put_back)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import values_of
 from treadle.budget.ledger import BYTES_PER_TOKEN, Ledger
-from treadle.budget.prices import FREE, Dearest, Rates, Step, flat
+from treadle.budget.prices import FREE, Dearest, PriceStep, Rates, flat
 from treadle.types import Limits, Outcome, Usage
 
 
@@ -190,7 +190,7 @@ def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_li
 
 FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
 """In dollars: 2 a token of input, 3 where it is written to a cache, 5 a token of output."""
-STEPPED = FLAT._replace(input=(Step(300, Decimal(4_000_000)), *flat(2_000_000)), output=(Step(300, Decimal(9_000_000)), *flat(5_000_000)))
+STEPPED = FLAT._replace(input=(PriceStep(300, Decimal(4_000_000)), *flat(2_000_000)), output=(PriceStep(300, Decimal(9_000_000)), *flat(5_000_000)))
 
 
 def test_without_a_limit_on_money_nobody_is_asked_what_it_costs() -> None:

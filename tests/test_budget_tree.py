@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.budget.ledger import LEAST_SAID, BudgetSpent, Ledger, Left
+from treadle.budget.ledger import LEAST_SAID, BudgetSpent, Ledger, ReservedResponse
 from treadle.budget.prices import Dearest, Rates, flat
 from treadle.types import Limits, Outcome, Reserved, Usage
 
@@ -29,7 +29,7 @@ def root(**limits: int) -> Ledger:
     return made
 
 
-def turn(one: Ledger, usage: Usage | None = None, *, wanted: int = 8192, new_bytes: int = 0) -> Left:
+def turn(one: Ledger, usage: Usage | None = None, *, wanted: int = 8192, new_bytes: int = 0) -> ReservedResponse:
     left = one.output_left(wanted, new_bytes)
     one.ask(left)
     one.settle(usage or Usage(input_tokens=1, output_tokens=1))
@@ -228,7 +228,7 @@ class Node:
 
     ledger: Ledger
     above: Node | None = None
-    asked: Left | None = None
+    asked: ReservedResponse | None = None
     admitted: int = 0
     spent: list[Decimal] = field(default_factory=lambda: [Decimal(0)] * 4)
     """Turns, calls, tokens, dollars."""

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.doubles import check_history, fails, says
 from tests.journals.runs import begun, started, steers
-from treadle.budget.prices import UNKNOWN, Known, Pricing, Rates, flat
-from treadle.context.compaction import Compactor, Made, Room, Summariser
+from treadle.budget.prices import UNKNOWN, KnownPrice, Pricing, Rates, flat
+from treadle.context.compaction import Compactor, Made, Summariser, TokenRoom
 from treadle.context.summary import CUT_HERE, message_of, transcript
 from treadle.errors import AgentError
 from treadle.journal.entries import Compaction, Entry, Fork, ModelRequested, ModelResponded, ToolFinished
@@ -148,8 +148,8 @@ async def test_what_the_provider_counted_is_believed_over_any_estimate() -> None
 
 
 def test_room_is_left_for_the_response_and_at_most_half_of_a_small_window() -> None:
-    assert Room.of(200_000, 8_000) == Room(188_000, 100_000)
-    assert Room.of(8_000, 8_192) == Room(3_840, 2_880)
+    assert TokenRoom.of(200_000, 8_000) == TokenRoom(188_000, 100_000)
+    assert TokenRoom.of(8_000, 8_192) == TokenRoom(3_840, 2_880)
 
 
 class Watched(History):
@@ -496,7 +496,7 @@ async def test_what_a_summary_may_cost_in_money_is_kept_for_it_while_it_is_made(
                 yield delta
 
     def prices(name: str) -> Pricing:
-        return Known(lambda at: rates)
+        return KnownPrice(lambda at: rates)
 
     async def who() -> AsyncGenerator[Summariser, None]:
         yield Summariser(bench.small, bench.small.name, prices)

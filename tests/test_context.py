@@ -32,8 +32,8 @@ from treadle.journal.receipts import (
     Cleared,
     Cut,
     Receipt,
-    Spent,
     Summary,
+    SummaryCost,
     folded,
     last_turn,
     long_results,
@@ -42,7 +42,7 @@ from treadle.journal.receipts import (
     read_receipt,
 )
 from treadle.journal.run_state import RunState
-from treadle.journal.window import Window, first_words, window
+from treadle.journal.window import WindowReceipt, first_words, window
 from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.messages.size import BYTES_PER_TOKEN, MESSAGE_TOKENS, size_of
 from treadle.messages.todos import Todo, in_one_line, standing
@@ -50,7 +50,7 @@ from treadle.types import Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 PNG = MediaPart(media_type="image/png", data="iVBORw0KGgo=")
-SPENT = Spent(model="small", usage=Usage(input_tokens=100, output_tokens=10), cost_usd=0.5)
+SPENT = SummaryCost(model="small", usage=Usage(input_tokens=100, output_tokens=10), cost_usd=0.5)
 
 
 def result(content: Any, call_id: str = "c", name: str = "read", **more: Any) -> ToolResult:
@@ -258,7 +258,7 @@ def test_a_receipt_of_another_kind_is_refused_in_a_sentence() -> None:
         read_receipt('{"kind":"pruned"}')
     with pytest.raises(AgentError, match="cannot be read"):
         read_receipt('{"kind":"summary"}')
-    assert read_receipt('{"pinned":"a","kept_from":"b","dropped":3}') == Window(pinned="a", kept_from="b", dropped=3), "as it was written at first"
+    assert read_receipt('{"pinned":"a","kept_from":"b","dropped":3}') == WindowReceipt(pinned="a", kept_from="b", dropped=3), "as it was written at first"
 
 
 # ---------------------------------------------------------------- what stays

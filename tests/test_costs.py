@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.budget.costs import By, Cost, Spent, Tally
+from treadle.budget.costs import By, Cost, RunCost, Tally
 from treadle.types import Spending, Usage
 
 AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
@@ -25,8 +25,8 @@ def part(day: int, model: str, cost_usd: float | None, *, responses: int = 1, un
     )
 
 
-def run(run_id: str, *parts: Spending, session: str | None = None, parent: str | None = None, **more: Any) -> Spent:
-    return Spent(run_id=run_id, session_id=session, parent_run_id=parent, model="m", started_at=AT, spending=parts, **more)
+def run(run_id: str, *parts: Spending, session: str | None = None, parent: str | None = None, **more: Any) -> RunCost:
+    return RunCost(run_id=run_id, session_id=session, parent_run_id=parent, model="m", started_at=AT, spending=parts, **more)
 
 
 RUNS = (

@@ -16,7 +16,7 @@ from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.message import Message
 from treadle.models import model
-from treadle.models.retry import Attempt
+from treadle.models.retry import ModelAttempt
 from treadle.types import StopReason, Usage, now
 
 KEY = "sk-ant-api03-CANARY-0815-4711"
@@ -32,7 +32,7 @@ class Told:
     """A feed that is told one response, and what leaves it."""
 
     def __init__(self, *secrets: str) -> None:
-        self.stream, self.attempt, self.redactor = EventStream(), Attempt(set()), Redactor(secrets)
+        self.stream, self.attempt, self.redactor = EventStream(), ModelAttempt(set()), Redactor(secrets)
         self.feed = Feed("r", None, Hub(), self.stream, redactor=lambda: self.redactor)
         self.feed.begin_message("m", self.attempt)
 
@@ -101,7 +101,7 @@ def test_what_was_held_back_leaves_before_a_retry_of_a_cut_attempt() -> None:
 
 
 def test_a_notice_in_the_middle_of_a_key_does_not_let_it_out() -> None:
-    told = Told(KEY).hear(model.TextDelta(KEY[:9]), model.Notice(f"slow, {KEY}"), model.TextDelta(f"{KEY[9:]}."))
+    told = Told(KEY).hear(model.TextDelta(KEY[:9]), model.ModelNotice(f"slow, {KEY}"), model.TextDelta(f"{KEY[9:]}."))
     assert story(told.events()) == [f"warning slow, {MASK}", f"text_delta {MASK}."]
 
 
@@ -132,7 +132,7 @@ def test_the_secrets_of_each_message_are_those_of_its_beginning() -> None:
 def test_what_one_message_held_back_is_not_said_in_the_next() -> None:
     """As where nobody listened any more when it was cut."""
     told = Told(KEY).hear(model.ReasoningDelta("sk-ant-"))
-    told.feed.begin_message("n", Attempt(set()))
+    told.feed.begin_message("n", ModelAttempt(set()))
     told.hear(model.ReasoningDelta("word"))
     assert story(told.events()) == ["reasoning_start", "reasoning_start", "reasoning_delta word"]
 

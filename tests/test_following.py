@@ -26,7 +26,7 @@ from treadle.config import load
 from treadle.events.feed import Feed
 from treadle.events.follow import Follow
 from treadle.events.hub import Hub
-from treadle.events.live_deltas import PAYLOAD_MOST, Heard, Place, Relay
+from treadle.events.live_deltas import PAYLOAD_MOST, DeltaPlace, Heard, Relay
 from treadle.journal.entries import Entry, ModelRequested, Record, RunFinished, RunResumed, RunStarted
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.notifier import delta_topic
@@ -35,7 +35,7 @@ from treadle.messages.events import ReasoningDelta as Thought
 from treadle.messages.message import Message
 from treadle.models.model import Delta, ModelRequest, ReasoningDelta, ResponseEnd, TextStart
 from treadle.models.model import TextDelta as Said
-from treadle.models.retry import Attempt
+from treadle.models.retry import ModelAttempt
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome, StopReason, Usage, now
 
@@ -464,7 +464,7 @@ class Told:
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
-        self.place = Place(1, 2)
+        self.place = DeltaPlace(1, 2)
         self.hub = Hub()
         self.relay = Relay(self.hub, self)
         self.is_wanted = True
@@ -542,7 +542,7 @@ async def test_what_a_call_says_at_length_is_told_by_its_beginning() -> None:
     told.relay.close()
 
 
-def payload_of(event: Event, place: Place) -> bytes:
+def payload_of(event: Event, place: DeltaPlace) -> bytes:
     return json.dumps({"fence": place.fence, "seq": place.seq, "events": [json.loads(_json(event))]}).encode()
 
 
@@ -553,13 +553,13 @@ def _json(event: Event) -> bytes:
 def test_what_belongs_to_something_that_is_over_is_not_let_through() -> None:
     heard = Heard()
     heard.seen(Record(seq=2, entry=ModelRequested(at=now(), turn=1, attempt=1)))
-    assert heard.take(payload_of(delta("first"), Place(1, 2)))
+    assert heard.take(payload_of(delta("first"), DeltaPlace(1, 2)))
     heard.seen(Record(seq=3, entry=ModelRequested(at=now(), turn=1, attempt=2)))
-    assert not heard.take(payload_of(delta("late"), Place(1, 2))), "its attempt failed"
-    assert heard.take(payload_of(delta("second", 2), Place(1, 3)))
+    assert not heard.take(payload_of(delta("late"), DeltaPlace(1, 2))), "its attempt failed"
+    assert heard.take(payload_of(delta("second", 2), DeltaPlace(1, 3)))
     heard.seen(Record(seq=4, entry=RunResumed(at=now(), fence=2, agent="a", agent_hash="", model="m", mode="full", cwd="/")))
-    assert not heard.take(payload_of(delta("zombie", 2), Place(1, 9))), "somebody else drives the run"
-    assert heard.take(payload_of(delta("new"), Place(2, 4)))
+    assert not heard.take(payload_of(delta("zombie", 2), DeltaPlace(1, 9))), "somebody else drives the run"
+    assert heard.take(payload_of(delta("new"), DeltaPlace(2, 4)))
     assert not heard.take(b"what a newer version says")
     assert not heard.take(b'{"fence": 2, "seq": 9, "events": [{"type": "hologram"}]}')
 
@@ -567,7 +567,7 @@ def test_what_belongs_to_something_that_is_over_is_not_let_through() -> None:
 def test_reasoning_has_a_start_and_an_end_also_where_they_were_lost() -> None:
     heard = Heard()
     thought = Thought(run_id=RUN, session_id=None, seq=1, at=now(), message_id="msg_1", attempt=1, text="hm")
-    start, told = heard.take(payload_of(thought, Place(1, 2)))
+    start, told = heard.take(payload_of(thought, DeltaPlace(1, 2)))
     assert isinstance(start, ReasoningStart)
     assert told == thought
     (end,) = heard.seen(Record(seq=3, entry=ModelRequested(at=now(), turn=1, attempt=2)))
@@ -579,7 +579,7 @@ def test_who_comes_in_the_middle_of_a_part_hears_no_half_of_a_secret() -> None:
     hub = Hub()
     hub.awaited = True
     feed = Feed(RUN, None, hub, redactor=lambda: Redactor([SECRET]))
-    attempt = Attempt(frozenset())
+    attempt = ModelAttempt(frozenset())
     feed.begin_message("msg_1", attempt)
     listener = feed.listener
     assert listener is not None

@@ -35,7 +35,7 @@ from treadle.errors import AgentError
 from treadle.journal.entries import CancelAsked, Entry, RunStarted, ToolStarted
 from treadle.journal.journal import RunWriter
 from treadle.journal.memory.journal import MemoryJournal
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.models.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
@@ -516,7 +516,7 @@ class Replaced:
     def fence(self) -> int:
         return self.writer.fence
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         return await self.writer.append(entries, put_back=put_back)
 
     async def verify(self) -> None:

@@ -10,7 +10,7 @@ from tests.doubles import PlayedModel, Step, asks, call, end, gives, says, text,
 from treadle.loop.inbox import NO_ANSWER
 from treadle.messages import events
 from treadle.messages.message import ProviderPart
-from treadle.models.model import ArgumentsDelta, Notice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
+from treadle.models.model import ArgumentsDelta, ModelNotice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, StopReason
 
@@ -162,7 +162,7 @@ async def test_what_came_before_the_provider_began_anew_is_void() -> None:
 
 
 async def test_a_notice_of_the_model_is_a_warning_for_the_person() -> None:
-    seen = await watch(PlayedModel([Notice("temperature was left out"), *text("Hi.")]))
+    seen = await watch(PlayedModel([ModelNotice("temperature was left out"), *text("Hi.")]))
     assert [event.text for event in seen.of(events.Warned)] == ["temperature was left out"]
     assert seen.result.text == "Hi."
 

@@ -18,9 +18,9 @@ from treadle.models.model import (
     ArgumentsDelta,
     Delta,
     Fold,
+    ModelNotice,
     ModelRequest,
     ModelResponse,
-    Notice,
     PartEnd,
     ReasoningDelta,
     ReasoningStart,
@@ -69,7 +69,7 @@ def streams(draw: Callable[[Any], Any]) -> tuple[list[Delta], tuple[Part, ...]]:
             part = TextPart(text=part.text or "x", provider=part.provider, provider_data=part.provider_data)
         deltas += draw(_deltas_of(part))
         parts.append(part)
-        deltas += draw(st.sampled_from([[], [Notice("a word between")]]))
+        deltas += draw(st.sampled_from([[], [ModelNotice("a word between")]]))
     kept = [part for part in parts if not (isinstance(part, ReasoningPart) and not (part.text or part.provider_data))]
     return [*deltas, END], tuple(kept)
 
@@ -210,7 +210,15 @@ def test_a_restart_takes_back_the_end_too() -> None:
 
 @pytest.mark.parametrize(
     ("delta", "begun"),
-    [(TextDelta(""), True), (TextStart(), True), (ToolCallStart("c", "f"), True), (END, True), (Notice("n"), False), (Restart(), False), (PartEnd(), False)],
+    [
+        (TextDelta(""), True),
+        (TextStart(), True),
+        (ToolCallStart("c", "f"), True),
+        (END, True),
+        (ModelNotice("n"), False),
+        (Restart(), False),
+        (PartEnd(), False),
+    ],
 )
 def test_a_response_has_begun_once_anything_of_it_came(delta: Delta, begun: bool) -> None:
     assert not Fold().begun
@@ -255,7 +263,7 @@ async def test_a_cut_stream_is_closed_at_once() -> None:
     class Held(ScriptedModel):
         async def stream(self, request: ModelRequest) -> Any:
             try:
-                yield Notice("a")
+                yield ModelNotice("a")
                 raise AgentError("network", "cut")
             finally:
                 closed.append(True)

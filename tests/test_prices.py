@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import values_of
-from treadle.budget.prices import UNKNOWN, Dearest, Known, Rates, Step, configured, flat, needed
+from treadle.budget.prices import UNKNOWN, Dearest, KnownPrice, PriceStep, Rates, configured, flat, needed
 from treadle.config import Price
 from treadle.errors import AgentError
 from treadle.types import Usage, usd
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 STEPPED = Rates(
-    input=(Step(200_000, Decimal(4)), Step(-1, Decimal(2))),
-    output=(Step(200_000, Decimal(18)), Step(-1, Decimal(12))),
+    input=(PriceStep(200_000, Decimal(4)), PriceStep(-1, Decimal(2))),
+    output=(PriceStep(200_000, Decimal(18)), PriceStep(-1, Decimal(12))),
     cache_read=flat(0.2),
     cache_write=flat(2.5),
 )
@@ -81,7 +81,7 @@ def test_an_unknown_price_makes_no_cost(used: Usage) -> None:
 
 async def test_of_what_has_no_price_the_cost_is_not_known() -> None:
     assert await UNKNOWN.cost_usd(Usage(input_tokens=1), AT, "any") is None
-    assert await Known(configured(Price(input=1, output=1))).cost_usd(Usage(input_tokens=1), AT, "any") == 1e-6
+    assert await KnownPrice(configured(Price(input=1, output=1))).cost_usd(Usage(input_tokens=1), AT, "any") == 1e-6
 
 
 def test_a_price_that_is_needed_and_missing_says_how_to_give_one() -> None:

@@ -14,7 +14,7 @@ from tests.doubles import PlayedModel, text
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, TextPart
 from treadle.models.model import Delta, ModelRequest, Restart, Switch, TextDelta
-from treadle.models.retry import LONGEST_WAIT_S, PATIENT, Attempt, RetryPolicy, ask
+from treadle.models.retry import LONGEST_WAIT_S, PATIENT, ModelAttempt, RetryPolicy, ask
 from treadle.testing import FakeClock, ScriptedModel
 
 REQUEST = ModelRequest(messages=[Message.user("hi")])
@@ -76,7 +76,7 @@ class Asked:
         self.model = ScriptedModel([dict(entry) for entry in script])
         self.policy = policy or RetryPolicy(retries=retries)
         self.clock = FakeClock()
-        self.attempt = Attempt(taken)
+        self.attempt = ModelAttempt(taken)
         self.heard: list[tuple[int, Delta]] = []
         self.failures: list[tuple[int, str, float]] = []
 
@@ -142,7 +142,7 @@ async def test_an_overload_is_waited_out_for_minutes_where_nobody_waits() -> Non
 
 @pytest.mark.parametrize(("kind", "should_retry", "waits"), [("network", False, []), ("invalid", True, [0.5])])
 async def test_the_providers_own_word_on_another_attempt_counts(kind: str, should_retry: bool, waits: list[float]) -> None:
-    clock, attempt = FakeClock(), Attempt(frozenset())
+    clock, attempt = FakeClock(), ModelAttempt(frozenset())
     model = PlayedModel([AgentError(kind, "no", should_retry=should_retry)], text("yes"))
     with suppress(AgentError):
         await ask(model, ModelRequest(messages=[Message.user("go")]), attempt, listen=None, failed=nothing, policy=RetryPolicy(), clock=clock)

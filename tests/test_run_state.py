@@ -38,7 +38,7 @@ from treadle.journal.entries import (
 from treadle.journal.load import NO_RESULT
 from treadle.journal.receipts import Cleared, Summary, read_receipt
 from treadle.journal.run_state import RunState
-from treadle.journal.window import Window
+from treadle.journal.window import WindowReceipt
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.messages.result import RunResult
@@ -347,7 +347,7 @@ def test_what_one_provider_wants_back_is_not_sent_to_another() -> None:
 
 def test_a_compaction_leaves_what_it_kept_and_all_that_is_the_runs_own() -> None:
     past = [Message(id=f"m{i}", role="user" if i % 2 == 0 else "assistant", parts=(TextPart(text=str(i)),), created_at=AT) for i in range(6)]
-    receipt = Window(pinned="m0", kept_from="m4", dropped=3).to_json().decode()
+    receipt = WindowReceipt(pinned="m0", kept_from="m4", dropped=3).to_json().decode()
     state = folded([STARTED, Compaction(at=AT, receipt=receipt)], past)
     assert [message.id for message in state.history[:]] == ["m0", "m4", "m5", "msg_p"]
     assert (state.past, state.prompt_at, state.history.settled) == (3, 3, 3)

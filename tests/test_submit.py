@@ -27,7 +27,7 @@ from treadle.events.callbacks import Callbacks
 from treadle.journal import open_journal
 from treadle.journal.journal import RunWriter
 from treadle.journal.memory.journal import MemoryJournal
-from treadle.journal.queue import Place, Ticket
+from treadle.journal.queue import QueuePlace, Ticket
 from treadle.messages.message import Message
 from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
@@ -335,7 +335,7 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
         assert (await anyio.run_process(command, env=environment, check=False)).returncode == -signal.SIGKILL
         assert (await labels(runtime, run_id))[-1].startswith("approval.answered")
         assert await tickets(runtime) == []
-        assert await runtime.journal.queue.place(run_id) == Place(ready_at=at)
+        assert await runtime.journal.queue.place(run_id) == QueuePlace(ready_at=at)
         assert (await runtime.journal.info(run_id)).status == "queued"
 
 
@@ -347,7 +347,7 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
         ({"approve": ["call_1"], "arguments": {"call_1": {"branch": object()}}}, "no word"),
         ({"approve": ["call_1"], "arguments": {"call_1": ["a"]}}, "all arguments by their names"),
         ({"deny": {"call_1": 3}}, "deny="),
-        ({"place": Place(queue="nowhere")}, "no queue 'nowhere'"),
+        ({"place": QueuePlace(queue="nowhere")}, "no queue 'nowhere'"),
     ],
 )
 async def test_a_wrong_answer_is_refused_and_nothing_is_kept(alone: Runtime, said: dict[str, Any], match: str) -> None:
@@ -385,9 +385,9 @@ async def test_a_run_that_was_stopped_is_given_to_workers(here: Runtime, there: 
     with refused("in no queue"):
         await there.wake("run_1")
     with refused("being driven", "busy"):
-        await there.wake("run_1", place=Place())
+        await there.wake("run_1", place=QueuePlace())
     await writer.release()
-    assert (await there.wake("run_1", place=Place(priority=3))).status == "queued"
+    assert (await there.wake("run_1", place=QueuePlace(priority=3))).status == "queued"
     assert [ticket.priority for ticket in await tickets(there)] == [3]
 
 
@@ -469,7 +469,7 @@ async def test_with_a_run_ends_what_it_had_put_into_a_queue(here: Runtime) -> No
     child = await here.journal.begin(started("run_2", parent="run_1"))
     for writer in (child, parent):
         await writer.release()
-    await here.wake("run_2", place=Place())
+    await here.wake("run_2", place=QueuePlace())
     await here.kill("run_1")
     assert (await here.journal.info("run_2")).outcome == "cancelled"
     assert await tickets(here) == []

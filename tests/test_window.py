@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import treadle
 from tests.doubles import PlayedModel, agent, asks, call, check_history, gives, kind_of, label, open_runtime, says, text
-from treadle.journal.window import MAX_SESSION_MESSAGES, Window, window
+from treadle.journal.window import MAX_SESSION_MESSAGES, WindowReceipt, window
 from treadle.messages import events
 from treadle.messages.message import Message, Part, TextPart, ToolCall, ToolResult
 from treadle.testing import ScriptedModel
@@ -70,7 +70,7 @@ def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(messages: 
     assert cut is not None
     kept = cut.of(messages)
     assert cut.of(kept) == kept, "the receipt says the same of what it left"
-    assert Window.from_json(cut.to_json()) == cut
+    assert WindowReceipt.from_json(cut.to_json()) == cut
     assume(len(kept) <= most // 2)
     number = len(messages)
     while len(kept) <= most:

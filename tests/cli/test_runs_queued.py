@@ -18,7 +18,7 @@ from tests.cli.test_worker import detached, held
 from tests.cli.workers import a_worker
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import columns
-from treadle.cli.runs.top_frame import Frame, Stuck
+from treadle.cli.runs.top_frame import Stuck, TopFrame
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink
 from treadle.journal.journal import RunInfo
@@ -136,7 +136,7 @@ def test_what_waits_in_a_queue_that_the_configuration_lost_is_told_what_helps(cl
     assert cli("runs", "wake", run_id, "--queue", "default", "--json").json["queue"] == "default"
 
 
-def frame_of(workers: int = 1) -> Frame:
+def frame_of(workers: int = 1) -> TopFrame:
     at = now()
     card = {"host": "a-host-with-a-long-name.example.org", "pid": 4711, "version": "0.1.0", "engine": "local", "queues": ("default", "emails"), "slots": 8}
     infos = [
@@ -147,7 +147,7 @@ def frame_of(workers: int = 1) -> Frame:
     stuck = Stuck(
         run_id="run_01a1fd561490de1f1d87e829af", queue="emails", why="parked: \x1b[31mno key sk-ant-secret-1", since=at, advice="mend that, then wake it"
     )
-    return Frame(at=at, queues=(backlog,), workers=tuple(infos), under_way=(), stuck=(stuck,) * 12, rates=None)
+    return TopFrame(at=at, queues=(backlog,), workers=tuple(infos), under_way=(), stuck=(stuck,) * 12, rates=None)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -178,7 +178,7 @@ def test_runs_of_one_schedule_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     common |= {name: None for name in ("session_id", "parent_run_id", "forked_from", "outcome")} | {"turns": 1, "tool_calls": 0, "usage": Usage(), "entries": 3}
     ids = ["nightly@2026-11-21T02:00:00Z", "nightly@2026-11-22T02:00:00Z", "run_01a1fd561490de1f1d87e829af"]
     runs = tuple(RunInfo(run_id=run_id, **common) for run_id in ids)  # pyright: ignore[reportArgumentType]  of a mapping
-    frame = Frame(at=at, queues=(), workers=(), under_way=runs, stuck=(), rates=None)
+    frame = TopFrame(at=at, queues=(), workers=(), under_way=runs, stuck=(), rates=None)
     lines = lines_of(frame, Redactor([]), Ink(colour=False), title="t")
     assert all(any(line.startswith(shown) for line in lines) for shown in (*ids[:2], "01a1fd561490 "))
 

@@ -11,7 +11,7 @@ from tests.doubles import says
 from treadle import Agent, Runtime
 from treadle._internal.redaction import Redactor
 from treadle.cli.worker_agents import Agents
-from treadle.cli.worker_lines import Told
+from treadle.cli.worker_lines import WorkerOutput
 from treadle.journal.journal import RunInfo
 from treadle.messages.events import RunEnd
 from treadle.testing import ScriptedModel
@@ -35,7 +35,7 @@ class Nobody:
 async def test_an_end_that_no_journal_has_is_none(changes: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with Runtime() as runtime:
         run_id = (await runtime.run(Agent(name="greeter", model=ScriptedModel([says("hello")])), "hi")).run_id
-        told = Told(Redactor(()), quiet=False, verbose=True)
+        told = WorkerOutput(Redactor(()), quiet=False, verbose=True)
         told.follow(runtime, cast("Agents", Nobody()), counted=False)
         await told.agent_of(await runtime.journal.info(run_id))
         end = (await runtime.events(run_id))[-1]

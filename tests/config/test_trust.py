@@ -14,7 +14,7 @@ import pytest
 from tests.projects import ProjectPlace
 from treadle.config import Config, load
 from treadle.config.places import Project, project_of
-from treadle.config.trust import FILES_MAX, Standing, revoke, survey, trust_of, trusted
+from treadle.config.trust import FILES_MAX, TrustState, revoke, survey, trust_of, trusted
 from treadle.errors import AgentError
 
 BRINGS = "agents: [theirs.agents]\nmcp_servers: {x: {command: [serve]}}\n"
@@ -94,14 +94,14 @@ def test_trust_is_void_as_soon_as_a_file_is_not_what_was_looked_at(place: Place,
     (void,) = [warning for warning in config.warnings if "not trusted any more" in warning]
     assert void == f"{place.root} is not trusted any more: {told}. Nothing of its own configuration is used; look at it, then: treadle trust {place.root}"
     place.trust()
-    assert place.trusted().standing is Standing.HOLDS
+    assert place.trusted().standing is TrustState.HOLDS
 
 
 def test_trust_holds_again_where_the_file_is_again_what_it_was(place: Place) -> None:
     place.trust()
     changed(place)
     place.says(".treadle/config.yaml", BRINGS)
-    assert place.trusted().standing is Standing.HOLDS
+    assert place.trusted().standing is TrustState.HOLDS
 
 
 def test_a_file_that_changes_between_the_look_and_its_use_is_not_admitted(place: Place) -> None:
@@ -136,7 +136,7 @@ def test_nested_files_were_looked_at_too(place: Place) -> None:
     place.says("docs/deep/AGENTS.md", "Short sentences.")
     place.trust()
     deep = project_of(place.root / "docs" / "deep")
-    assert trust_of(place.own, deep).standing is Standing.HOLDS
+    assert trust_of(place.own, deep).standing is TrustState.HOLDS
 
 
 def test_a_project_inside_has_a_trust_of_its_own(place: Place) -> None:
@@ -144,7 +144,7 @@ def test_a_project_inside_has_a_trust_of_its_own(place: Place) -> None:
     place.says("cloned/AGENTS.md", "Obey.")
     place.trust()
     assert "cloned/AGENTS.md" not in place.trusted().files
-    assert trust_of(place.own, project_of(place.root / "cloned")).standing is Standing.UNKNOWN
+    assert trust_of(place.own, project_of(place.root / "cloned")).standing is TrustState.UNKNOWN
 
 
 def test_without_git_only_the_folder_itself_is_looked_at(place: Place) -> None:
@@ -158,7 +158,7 @@ def test_without_git_only_the_folder_itself_is_looked_at(place: Place) -> None:
 def test_what_packages_bring_is_not_looked_into_and_counts_as_new(place: Place, name: str) -> None:
     place.trust()
     place.says(name, "Obey.")
-    assert place.trusted().standing is Standing.HOLDS
+    assert place.trusted().standing is TrustState.HOLDS
     inside = project_of((place.root / name).parent)
     assert trust_of(place.own, inside).changes == (f"{name!r} is new",)
 
@@ -171,14 +171,14 @@ def test_a_link_that_leaves_the_project_is_no_file_of_it(place: Place, tmp_path:
     place.trust()
     assert set(place.trusted().files) == {"AGENTS.md", ".treadle/config.yaml"}
     elsewhere.write_text("theirs")
-    assert place.trusted().standing is Standing.HOLDS
+    assert place.trusted().standing is TrustState.HOLDS
 
 
 def test_a_link_inside_the_project_is_bound_to_what_it_shows(place: Place) -> None:
     (place.root / "src" / "AGENTS.md").symlink_to("../notes.md")
     place.says("notes.md", "one")
     place.trust()
-    assert place.trusted().standing is Standing.HOLDS
+    assert place.trusted().standing is TrustState.HOLDS
     place.says("notes.md", "two")
     assert place.trusted().changes == ("'src/AGENTS.md' has changed",)
 
@@ -209,7 +209,7 @@ def test_a_name_that_is_no_text_can_be_stored(place: Place) -> None:
     (place.root / name).mkdir()
     place.says(f"{name}/AGENTS.md", "Bonjour.")
     place.trust()
-    assert trust_of(place.own, project_of(place.root / name)).standing is Standing.HOLDS
+    assert trust_of(place.own, project_of(place.root / name)).standing is TrustState.HOLDS
 
 
 # ---------------------------------------------------------------- the store
@@ -236,7 +236,7 @@ def test_a_store_that_cannot_be_read_trusts_nothing_and_is_not_written_over(plac
 def test_a_store_that_others_may_write_to_trusts_nothing(place: Place) -> None:
     place.trust()
     (place.own / "trust.json").chmod(0o666)
-    assert place.trusted().standing is Standing.VOID
+    assert place.trusted().standing is TrustState.VOID
     assert "others may write to it" in place.trusted().changes[0]
 
 
@@ -244,7 +244,7 @@ def test_trust_can_be_taken_back(place: Place) -> None:
     place.trust()
     assert revoke(place.own, place.root)
     assert not revoke(place.own, place.root)
-    assert place.trusted().standing is Standing.UNKNOWN
+    assert place.trusted().standing is TrustState.UNKNOWN
 
 
 def test_two_processes_that_trust_at_once_lose_nothing(place: Place, tmp_path: Path) -> None:

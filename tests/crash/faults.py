@@ -72,12 +72,12 @@ def _lose_answers() -> None:
 
 
 def _renew_nothing() -> None:
-    from treadle.journal.postgres.workers import Workers
+    from treadle.journal.postgres.workers import PostgresWorkers
 
-    def live(self: Workers, me: str) -> None:
+    def live(self: PostgresWorkers, me: str) -> None:
         pass
 
-    Workers._live = live  # pyright: ignore[reportPrivateUsage]  what fails here is inside
+    PostgresWorkers._live = live  # pyright: ignore[reportPrivateUsage]  what fails here is inside
 
 
 def _jump(hours: int) -> None:

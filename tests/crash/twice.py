@@ -10,7 +10,7 @@ from typing import Self
 import anyio
 import anyio.abc
 
-from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.engine import Deliver, Engine, QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import Time
 
@@ -43,7 +43,7 @@ class Twice:
         return self._engine.counts_globally
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
         further: list[anyio.abc.TaskGroup] = []
 
         async def again(ticket: Ticket, after_s: float) -> None:

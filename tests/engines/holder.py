@@ -6,7 +6,7 @@ import sys
 
 import anyio
 
-from treadle.journal.engine import Lane
+from treadle.journal.engine import QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.workers.engines.dbos import DbosEngine
 
@@ -17,7 +17,7 @@ async def deliver(ticket: Ticket) -> None:
 
 
 async def main(url: str, worker: str) -> None:
-    async with DbosEngine.open(url, poll_s=0.02) as engine, engine.delivering(worker, {"default": Lane()}, deliver, slots=4):
+    async with DbosEngine.open(url, poll_s=0.02) as engine, engine.delivering(worker, {"default": QueueLimits()}, deliver, slots=4):
         await anyio.sleep_forever()
 
 

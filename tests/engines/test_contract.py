@@ -15,12 +15,12 @@ from anyio import to_thread
 
 from tests.engines.conftest import KEEPING, kill, opened
 from treadle.errors import AgentError
-from treadle.journal.engine import Engine, Lane
+from treadle.journal.engine import Engine, QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import now
 
 keeping_engines = pytest.mark.parametrize("kind", KEEPING, indirect=True)
-LANES = {"default": Lane()}
+LANES = {"default": QueueLimits()}
 
 
 def tickets(count: int, *, prefix: str = "run", **what: object) -> list[Ticket]:
@@ -109,7 +109,7 @@ async def test_the_higher_priority_goes_first(engine: Engine) -> None:
     deliveries = Deliveries()
     given = [ticket for priority in (0, -1000, 5, 1000, -3) for ticket in tickets(1, prefix=f"p{priority}", priority=priority)]
     blocker = tickets(1, prefix="first", priority=1000, queue="narrow")
-    lanes = {"narrow": Lane(concurrency=1)}
+    lanes = {"narrow": QueueLimits(concurrency=1)}
     gate = Deliveries(hold=True)
 
     async def deliver(ticket: Ticket) -> None:
@@ -126,7 +126,7 @@ async def test_the_higher_priority_goes_first(engine: Engine) -> None:
 
 async def test_a_queue_runs_no_more_at_once_than_it_allows_and_others_go_on(engine: Engine) -> None:
     narrow, wide = Deliveries(), Deliveries()
-    lanes = {"narrow": Lane(concurrency=2), "wide": Lane()}
+    lanes = {"narrow": QueueLimits(concurrency=2), "wide": QueueLimits()}
 
     async def deliver(ticket: Ticket) -> None:
         await (narrow if ticket.queue == "narrow" else wide)(ticket)
@@ -140,7 +140,7 @@ async def test_a_queue_runs_no_more_at_once_than_it_allows_and_others_go_on(engi
 
 async def test_a_tenant_that_floods_a_queue_does_not_hold_up_the_others(engine: Engine) -> None:
     deliveries = Deliveries(hold=True)
-    async with engine.delivering("worker_a", {"default": Lane(per_tenant=2)}, deliveries, slots=10):
+    async with engine.delivering("worker_a", {"default": QueueLimits(per_tenant=2)}, deliveries, slots=10):
         await engine.submit([*tickets(20, prefix="a", tenant="a"), *tickets(3, prefix="b", tenant="b"), *tickets(3, prefix="none")])
         await deliveries.come(6)
         assert Counter(ticket.tenant for ticket in deliveries.got) == {"a": 2, "b": 2, None: 2}
@@ -151,7 +151,7 @@ async def test_a_tenant_that_floods_a_queue_does_not_hold_up_the_others(engine: 
 
 async def test_a_queue_delivers_no_more_in_a_period_than_its_rate(engine: Engine) -> None:
     deliveries = Deliveries()
-    async with engine.delivering("worker_a", {"default": Lane(rate=3, period_s=3600)}, deliveries, slots=10):
+    async with engine.delivering("worker_a", {"default": QueueLimits(rate=3, period_s=3600)}, deliveries, slots=10):
         await engine.submit(tickets(10))
         await deliveries.come(3)
         with anyio.move_on_after(0.3):
@@ -161,7 +161,7 @@ async def test_a_queue_delivers_no_more_in_a_period_than_its_rate(engine: Engine
 
 async def test_what_the_rate_held_back_comes_in_the_next_period(engine: Engine) -> None:
     deliveries = Deliveries()
-    async with engine.delivering("worker_a", {"default": Lane(rate=3, period_s=0.2)}, deliveries, slots=10):
+    async with engine.delivering("worker_a", {"default": QueueLimits(rate=3, period_s=0.2)}, deliveries, slots=10):
         await engine.submit(tickets(7))
         await deliveries.come(7)
 
@@ -180,7 +180,7 @@ async def test_a_run_that_was_put_off_comes_at_its_time_and_not_before(engine: E
 
 async def test_a_cancelled_run_is_not_delivered(engine: Engine) -> None:
     first, second = Deliveries(hold=True), Deliveries()
-    lanes = {"default": Lane(concurrency=1)}
+    lanes = {"default": QueueLimits(concurrency=1)}
 
     async def deliver(ticket: Ticket) -> None:
         await (first if not first.got else second)(ticket)
@@ -313,7 +313,7 @@ async def test_limits_hold_over_all_workers(engine: Engine, url: str, holder: Ca
     for _ in range(4):
         await to_thread.run_sync(process.stdout.readline)
     deliveries = Deliveries(hold=True)
-    async with engine.delivering("worker_b", {"default": Lane(concurrency=5)}, deliveries, slots=6):
+    async with engine.delivering("worker_b", {"default": QueueLimits(concurrency=5)}, deliveries, slots=6):
         await engine.submit(tickets(3, prefix="next"))
         await deliveries.come(1)
         with anyio.move_on_after(0.3):
@@ -330,7 +330,7 @@ async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
     """Its rows are those of the worker here, as a server leaves them that dies between a claim and what follows."""
     monkeypatch.setattr("treadle.workers.engines.dbos.engine.LOST_S", 0.05)
     given = tickets(2)
-    async with engine.delivering("worker_a", {"other": Lane()}, Deliveries(), slots=2):
+    async with engine.delivering("worker_a", {"other": QueueLimits()}, Deliveries(), slots=2):
         taker = holder("worker_a")
         assert taker.stdout is not None
         await engine.submit(given)
@@ -344,11 +344,11 @@ async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
 
 @keeping_engines
 async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_everybodys(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    async with engine.delivering("worker_a", {"default": Lane()}, Deliveries(), slots=2):
+    async with engine.delivering("worker_a", {"default": QueueLimits()}, Deliveries(), slots=2):
         pass
-    async with engine.delivering("worker_a", {"default": Lane()}, Deliveries(), slots=2):
+    async with engine.delivering("worker_a", {"default": QueueLimits()}, Deliveries(), slots=2):
         assert caplog.messages == []
-    async with engine.delivering("worker_b", {"default": Lane(), "new": Lane()}, Deliveries(), slots=3):
+    async with engine.delivering("worker_b", {"default": QueueLimits(), "new": QueueLimits()}, Deliveries(), slots=3):
         (told,) = caplog.messages
     assert "'default'" in told
     assert "up to 3 runs at once" in told
@@ -358,13 +358,13 @@ async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_ever
 @keeping_engines
 async def test_what_a_long_rate_counts_is_not_forgotten_and_all_else_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     deliveries, (first, second) = Deliveries(), tickets(2)
-    async with engine.delivering("worker_a", {"default": Lane(rate=1, period_s=86_400)}, deliveries, slots=2):
+    async with engine.delivering("worker_a", {"default": QueueLimits(rate=1, period_s=86_400)}, deliveries, slots=2):
         await engine.submit([first])
         await deliveries.come(1)
         await settled(engine, [first])
         monkeypatch.setattr("treadle.workers.engines.dbos.store.KEPT", timedelta(0))
         await engine.rescue(["worker_a"])
-    async with engine.delivering("worker_a", {"default": Lane(rate=2, period_s=86_400)}, deliveries, slots=2):
+    async with engine.delivering("worker_a", {"default": QueueLimits(rate=2, period_s=86_400)}, deliveries, slots=2):
         await engine.submit([second])
         await deliveries.come(2)
         await settled(engine, [second])

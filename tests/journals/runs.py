@@ -27,7 +27,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.window import Window
+from treadle.journal.window import WindowReceipt
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.types import Effect, Mode, Outcome, Spending, StopReason, Usage
 
@@ -101,7 +101,7 @@ def steers(text: str) -> InputAdded:
 
 
 def keeps(pinned: str, kept_from: str, dropped: int) -> Compaction:
-    return Compaction(at=AT, receipt=encode_json(Window(pinned=pinned, kept_from=kept_from, dropped=dropped)).decode())
+    return Compaction(at=AT, receipt=encode_json(WindowReceipt(pinned=pinned, kept_from=kept_from, dropped=dropped)).decode())
 
 
 def resumed(fence: int, *, model: str = "m", mode: Mode = "full", cwd: str = "/") -> RunResumed:

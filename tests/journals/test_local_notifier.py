@@ -14,7 +14,7 @@ from tests.journals.runs import fact, started
 from treadle.errors import AgentError
 from treadle.journal.memory.notifier import KEPT_MAX, LocalNotifier
 from treadle.journal.notifier import QUEUE, delta_topic, run_topic
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sqlite import SqliteJournal
 
 
@@ -171,6 +171,6 @@ async def test_runs_that_another_process_adds_wake_who_wants_them(two: Two) -> N
         listening._poll_s = 20  # pyright: ignore[reportPrivateUsage]  as above
         with anyio.fail_after(20):
             await listening.wait()
-            await there.queue.add([started("run_1")], Place())
+            await there.queue.add([started("run_1")], QueuePlace())
             await listening.wait()
             assert await here.queue.claim(["default"], engine="local", most=1)

@@ -14,7 +14,7 @@ from tests.journals.runs import started
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
-from treadle.journal.queue import Place, WorkerCard
+from treadle.journal.queue import QueuePlace, WorkerCard
 
 ODD = ("it's", 'a "b"', "a\\b", "50%s ?", "é😀", "two\nlines", "x" * 3000)
 UNHOLDABLE = ("a\0b", "a\ud800b")
@@ -34,7 +34,7 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 @pytest.mark.parametrize("text", ODD)
 async def test_odd_texts_are_kept(journal: Journal, text: str) -> None:
-    await journal.queue.add([started(text)], Place(queue=text, tenant=text))
+    await journal.queue.add([started(text)], QueuePlace(queue=text, tenant=text))
     assert [(ticket.run_id, ticket.tenant) for ticket in await journal.queue.claim([text], engine="local", most=1)] == [(text, text)]
     await journal.queue.park(text, text)
     assert [parked.why for parked in await journal.queue.parked()] == [text]
@@ -49,8 +49,8 @@ async def test_what_no_table_can_hold_is_refused_or_found_nowhere(journal: Journ
     refused: list[Callable[[], Awaitable[object]]] = [
         lambda: journal.begin(started(text)),
         lambda: journal.begin(started(session=text)),
-        lambda: journal.queue.add([started()], Place(queue=text)),
-        lambda: journal.queue.add([started()], Place(tenant=text)),
+        lambda: journal.queue.add([started()], QueuePlace(queue=text)),
+        lambda: journal.queue.add([started()], QueuePlace(tenant=text)),
         lambda: journal.queue.register(card),
         lambda: journal.info(text),
         lambda: journal.take_over(text),
@@ -65,7 +65,7 @@ async def test_what_no_table_can_hold_is_refused_or_found_nowhere(journal: Journ
 
 @pytest.mark.parametrize("text", UNHOLDABLE)
 async def test_a_reason_is_shown_as_far_as_it_can_be(journal: Journal, text: str) -> None:
-    await journal.queue.add([started()], Place())
+    await journal.queue.add([started()], QueuePlace())
     await journal.queue.park("run_1", text)
     (parked,) = await journal.queue.parked()
     assert (parked.why[0], parked.why[-1]) == ("a", "b")

@@ -23,7 +23,7 @@ from treadle.journal import open_journal
 from treadle.journal.entries import SCHEMA, Entry
 from treadle.journal.journal import Journal
 from treadle.journal.notifier import QUEUE, run_topic
-from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Backlog, Place, WorkerCard
+from treadle.journal.queue import BEGINNINGS, FRUITLESS_MOST, Backlog, QueuePlace, WorkerCard
 from treadle.journal.tables.database import Work, Writing
 from treadle.journal.tables.queue import TableQueue
 from treadle.types import now
@@ -106,9 +106,9 @@ async def claimed(journal: Journal, *queues: str, engine: str = "local", most: i
     return [ticket.run_id for ticket in await journal.queue.claim(queues or ("default",), engine=engine, most=most)]
 
 
-async def queued(journal: Journal, *run_ids: str, place: Place | None = None) -> None:
+async def queued(journal: Journal, *run_ids: str, place: QueuePlace | None = None) -> None:
     for run_id in run_ids:
-        await journal.queue.add([started(run_id)], place or Place())
+        await journal.queue.add([started(run_id)], place or QueuePlace())
 
 
 async def backlog(journal: Journal, queue: str = "default") -> dict[str, int]:
@@ -131,7 +131,7 @@ def card(name: str = "ada", queues: Sequence[str] = ("default",)) -> WorkerCard:
 
 async def test_a_run_is_added_whole_and_nobody_drives_it(journal: Journal) -> None:
     entries = [started("run_1", session="ada"), keeps("msg_a", "msg_b", 1)]
-    await journal.queue.add(entries, Place(queue="nightly", priority=3, tenant="t"))
+    await journal.queue.add(entries, QueuePlace(queue="nightly", priority=3, tenant="t"))
     assert await entries_of(journal) == entries
     info = await journal.info("run_1")
     assert (info.status, info.queue, info.tenant, info.parked, info.entries) == ("queued", "nightly", "t", None, 2)
@@ -152,14 +152,14 @@ async def test_an_id_is_taken_once(journal: Journal) -> None:
 
 
 async def test_a_session_has_one_run_at_a_time_also_one_that_waits_for_a_worker(journal: Journal) -> None:
-    await journal.queue.add([started("run_1", session="ada")], Place())
+    await journal.queue.add([started("run_1", session="ada")], QueuePlace())
     with refuses("busy"):
         await journal.begin(started("run_2", session="ada"))
     with refuses("busy"):
-        await journal.queue.add([started("run_2", session="ada")], Place())
+        await journal.queue.add([started("run_2", session="ada")], QueuePlace())
     writer = await journal.take_over("run_1")
     await writer.append([resumed(1), *answers("run_1", "hi"), finished(turns=1)])
-    await journal.queue.add([started("run_2", session="ada")], Place())
+    await journal.queue.add([started("run_2", session="ada")], QueuePlace())
     assert [run.status for run in await journal.runs(session_id="ada")] == ["queued", "finished"]
 
 
@@ -184,7 +184,7 @@ async def test_what_is_of_a_run_that_is_not_there_is_refused(journal: Journal) -
 
 async def test_the_higher_priority_goes_first_and_of_equals_the_older(journal: Journal) -> None:
     for n, priority in enumerate((0, 5, -5, 5, 0)):
-        await queued(journal, f"run_{n}", place=Place(priority=priority))
+        await queued(journal, f"run_{n}", place=QueuePlace(priority=priority))
     assert await claimed(journal, most=2) == ["run_1", "run_3"]
     assert await claimed(journal) == ["run_0", "run_4", "run_2"]
     assert await claimed(journal) == []
@@ -192,7 +192,7 @@ async def test_the_higher_priority_goes_first_and_of_equals_the_older(journal: J
 
 async def test_order_is_kept_over_queues_and_others_are_left(journal: Journal) -> None:
     for n, (queue, priority) in enumerate((("a", 0), ("b", 1), ("c", 9), ("a", 2))):
-        await queued(journal, f"run_{n}", place=Place(queue=queue, priority=priority))
+        await queued(journal, f"run_{n}", place=QueuePlace(queue=queue, priority=priority))
     assert await claimed(journal, "a", "b", "unknown") == ["run_3", "run_1", "run_0"]
     assert await claimed(journal, "a", "b") == []
     assert await journal.queue.claim((), engine="local", most=5) == []
@@ -202,7 +202,7 @@ async def test_order_is_kept_over_queues_and_others_are_left(journal: Journal) -
 
 async def test_a_ticket_says_all_that_an_engine_needs(journal: Journal) -> None:
     at = now() - timedelta(hours=1)
-    await queued(journal, "run_1", place=Place(queue="q", priority=7, tenant="t", ready_at=at))
+    await queued(journal, "run_1", place=QueuePlace(queue="q", priority=7, tenant="t", ready_at=at))
     (ticket,) = await journal.queue.claim(["q"], engine="local", most=1)
     assert (ticket.run_id, ticket.queue, ticket.priority, ticket.tenant, ticket.delivery, ticket.fruitless) == ("run_1", "q", 7, "t", 1, 1)
     assert ticket.queued_at == at
@@ -214,8 +214,8 @@ async def test_a_ticket_says_all_that_an_engine_needs(journal: Journal) -> None:
 
 async def test_a_run_waits_for_its_time(journal: Journal) -> None:
     soon, past = now() + timedelta(hours=1), now() - timedelta(hours=1)
-    await queued(journal, "run_1", place=Place(ready_at=soon))
-    await queued(journal, "run_2", place=Place(ready_at=past))
+    await queued(journal, "run_1", place=QueuePlace(ready_at=soon))
+    await queued(journal, "run_2", place=QueuePlace(ready_at=past))
     assert await backlog(journal) == {"later": 1, "ready": 1}
     (found,) = await journal.queue.backlogs()
     assert found.oldest_ready_at == past
@@ -307,9 +307,9 @@ async def test_a_driver_puts_its_run_back_with_what_it_appends(journal: Journal)
     assert await claimed(journal) == ["run_1"]
     writer = await journal.take_over("run_1")
     at = now() + timedelta(hours=1)
-    await writer.append([resumed(writer.fence)], put_back=Place(queue="night", priority=3, tenant="t", ready_at=at))
+    await writer.append([resumed(writer.fence)], put_back=QueuePlace(queue="night", priority=3, tenant="t", ready_at=at))
     await writer.release(waiting=True)
-    assert await journal.queue.place("run_1") == Place(queue="night", priority=3, tenant="t", ready_at=at)
+    assert await journal.queue.place("run_1") == QueuePlace(queue="night", priority=3, tenant="t", ready_at=at)
     assert (await backlog(journal, "night"), await claimed(journal, "night")) == ({"later": 1}, [])
     with refuses("busy"):
         await writer.append([resumed(writer.fence)])
@@ -318,14 +318,14 @@ async def test_a_driver_puts_its_run_back_with_what_it_appends(journal: Journal)
 
 async def test_a_run_that_was_in_no_queue_is_put_into_one(journal: Journal) -> None:
     writer = await journal.begin(started("run_1"))
-    assert await journal.queue.put_back("run_1", place=Place()) is False
+    assert await journal.queue.put_back("run_1", place=QueuePlace()) is False
     await writer.release()
     assert await journal.queue.place("run_1") is None
     with refuses("invalid", "in no queue"):
         await journal.queue.put_back("run_1")
     await journal.queue.park("run_1", "why")
     assert (await journal.info("run_1")).parked is None
-    assert await journal.queue.put_back("run_1", place=Place(queue="q", priority=2, tenant="t"))
+    assert await journal.queue.put_back("run_1", place=QueuePlace(queue="q", priority=2, tenant="t"))
     (ticket,) = await journal.queue.claim(["q"], engine="local", most=1)
     assert (ticket.priority, ticket.tenant) == (2, "t")
 
@@ -336,7 +336,7 @@ async def test_what_is_driven_or_finished_is_not_put_back(journal: Journal) -> N
     writer = await journal.take_over("run_1")
     assert await journal.queue.put_back("run_1") is False
     await writer.append([resumed(1), finished()])
-    assert await journal.queue.put_back("run_1", place=Place(queue="q")) is False
+    assert await journal.queue.put_back("run_1", place=QueuePlace(queue="q")) is False
     await journal.queue.park("run_1", "why")
     info = await journal.info("run_1")
     assert (info.status, info.queue, info.parked) == ("finished", "default", None)
@@ -347,7 +347,7 @@ async def test_what_is_driven_or_finished_is_not_put_back(journal: Journal) -> N
 async def test_a_run_that_a_newer_version_wrote_is_claimed_by_none_of_this_one(here: Journal) -> None:
     journal = here
     await queued(journal, "run_1")
-    await journal.queue.add([msgspec.structs.replace(started("run_2"), schema=SCHEMA + 1)], Place(priority=9))
+    await journal.queue.add([msgspec.structs.replace(started("run_2"), schema=SCHEMA + 1)], QueuePlace(priority=9))
     assert await claimed(journal) == ["run_1"]
 
 
@@ -414,7 +414,7 @@ async def deliver(journal: Journal, run_id: str, *, fruit: bool = False) -> None
 
 
 async def test_a_run_that_gets_nowhere_is_parked_and_others_go_past_it(journal: Journal) -> None:
-    await queued(journal, "run_1", place=Place(priority=1))
+    await queued(journal, "run_1", place=QueuePlace(priority=1))
     for _ in range(FRUITLESS_MOST):
         await deliver(journal, "run_1")
     await queued(journal, "run_2")
@@ -484,7 +484,7 @@ async def test_somebody_may_park_a_run_and_wake_it(journal: Journal) -> None:
     assert [(one.run_id, one.why) for one in await journal.queue.parked()] == [("run_3", "nor that one's"), ("run_1", "nobody has its key")]
     assert [one.run_id for one in await journal.queue.parked(limit=1)] == ["run_3"]
     assert await claimed(journal) == ["run_2"]
-    assert await journal.queue.put_back("run_1", place=Place(queue="q"))
+    assert await journal.queue.put_back("run_1", place=QueuePlace(queue="q"))
     assert await claimed(journal, "q") == ["run_1"]
 
 
@@ -546,7 +546,7 @@ async def test_pruning_leaves_what_waits(journal: Journal) -> None:
 @over_processes
 async def test_a_session_that_is_deleted_takes_its_queued_run_along(shared: Shared) -> None:
     journal = shared.open()
-    await journal.queue.add([started("run_1", session="ada")], Place())
+    await journal.queue.add([started("run_1", session="ada")], QueuePlace())
     assert journal.sessions.delete("ada")
     assert await claimed(journal) == []
     assert await journal.queue.backlogs() == []

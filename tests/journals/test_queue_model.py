@@ -18,7 +18,7 @@ from tests.database.postgres import postgres_urls as postgres_urls
 from tests.journals.runs import answers, finished, resumed, started
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.queue import FRUITLESS_MOST, Place
+from treadle.journal.queue import FRUITLESS_MOST, QueuePlace
 from treadle.types import Time, now
 
 RUNS, QUEUES, ENGINES = range(4), ("a", "b"), ("near", "far")
@@ -90,7 +90,7 @@ class Stage:
     async def add(self, who: int, run: str, queue: str, priority: int, later: bool) -> None:
         if run not in self.runs:
             self.runs[run] = Model(queue=queue, priority=priority, later=later, order=len(self.runs))
-            place = Place(queue=self.queue(queue), priority=priority, ready_at=hour(later))
+            place = QueuePlace(queue=self.queue(queue), priority=priority, ready_at=hour(later))
             await self.at(who).queue.add([started(run)], place)
 
     async def claim(self, who: int, run: str, queues: set[str], engine: str, most: int) -> None:
@@ -143,7 +143,7 @@ class Stage:
             one.fruitless, one.fruit = (0, True) if one.parked else (one.fruitless, one.fruit)
             one.waiting, one.parked, one.holder, one.later = False, False, None, later
             one.queue, one.priority = (one.queue, one.priority) if moves is None else (moves, 0)
-        place = None if moves is None else Place(queue=self.queue(moves))
+        place = None if moves is None else QueuePlace(queue=self.queue(moves))
         assert await self.at(who).queue.put_back(run, at=hour(later), place=place) is put
 
     async def park(self, who: int, run: str) -> None:

@@ -17,7 +17,7 @@ from tests.journals.runs import says as said
 from treadle import AgentError, Runtime
 from treadle.journal.entries import RunStarted, ToolFinished
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import NO_MARK, SessionChanged
 from treadle.messages.message import Message, ToolResult
 
@@ -51,7 +51,7 @@ async def test_a_run_planned_on_a_view_that_changed_does_not_begin(journal: Jour
     with pytest.raises(SessionChanged, match="has changed since it was read"):
         await journal.begin(started(session="s"), found=view.mark)
     with pytest.raises(SessionChanged):
-        await journal.queue.add([started("run_2", session="s")], Place(queue="default"), found=view.mark)
+        await journal.queue.add([started("run_2", session="s")], QueuePlace(queue="default"), found=view.mark)
     with refuses("invalid", "there is no run"):
         await journal.info("run_1")
     again = await journal.view("s")

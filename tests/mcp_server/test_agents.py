@@ -15,8 +15,8 @@ from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextCon
 from tests.doubles import asks, call, fails, says
 from treadle import Agent, Limits, Runtime, tool
 from treadle.agents.agent import Input
-from treadle.apps.mcp_server.agents import AgentTool
-from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.agents import ServedAgent
+from treadle.apps.mcp_server.server import McpToolServer
 from treadle.messages.message import ToolResult
 from treadle.runtime.session import SessionOptions
 from treadle.testing import ScriptedModel
@@ -34,7 +34,7 @@ def era(request: pytest.FixtureRequest) -> str:
 def connected(
     runtime: Runtime, *agents: Agent[Any, Any], era: str, asked: Asked | None = None, options: SessionOptions | None = None
 ) -> AbstractAsyncContextManager[Client]:
-    server = ToolServer([AgentTool(agent, runtime, options or {}) for agent in agents])
+    server = McpToolServer([ServedAgent(agent, runtime, options or {}) for agent in agents])
     return Client(server.sdk, mode=era, elicitation_callback=asked)  # pyright: ignore[reportArgumentType]  a narrower answer
 
 
@@ -128,12 +128,12 @@ async def test_what_kept_an_agent_from_its_answer_is_told_with_what_to_do_next(e
 
 
 async def test_a_bug_in_the_server_harms_one_call_and_tells_nothing_of_itself(era: str, caplog: pytest.LogCaptureFixture):
-    class Broken(AgentTool):
+    class Broken(ServedAgent):
         async def call(self, context: Any, params: Any) -> Any:
             raise ZeroDivisionError("secret detail")
 
     async with Runtime.open() as runtime:
-        server = ToolServer([Broken(agent(), runtime, {}), AgentTool(agent(says("fine"), name="other"), runtime, {})])
+        server = McpToolServer([Broken(agent(), runtime, {}), ServedAgent(agent(says("fine"), name="other"), runtime, {})])
         async with Client(server.sdk, mode=era) as client:
             result = await client.call_tool("helper", {"prompt": "x"})
             assert text_of(await client.call_tool("other", {"prompt": "x"})) == "fine"

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.mcp_server.lines import Lines, refusal_of
+from treadle.apps.mcp_server.lines import LineSplitter, refusal_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6
@@ -17,7 +17,7 @@ MESSAGE = st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 30))
 def test_lines_are_the_same_however_they_come(pieces: list[bytes], longest: int):
-    lines = Lines(longest)
+    lines = LineSplitter(longest)
     found = [line for piece in pieces for line in lines.feed(piece)] + [lines.end()]
     whole = b"".join(pieces).split(b"\n")
     assert found == [line.decode(errors="replace") if len(line) <= longest else None for line in whole]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.policy.guarded_paths import Guard, first_guarded, guard_of, is_secret, may_name_a_secret
+from treadle.policy.guarded_paths import PathGuard, first_guarded, guard_of, is_secret, may_name_a_secret
 from treadle.policy.guarded_tools import INSTRUCTS as INSTRUCTS_TABLE
 from treadle.policy.guarded_tools import REVIEWED as REVIEWED_TABLE
 from treadle.policy.guarded_tools import SEALED as SEALED_TABLE
@@ -90,10 +90,10 @@ def everywhere(paths: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("guard", "paths"),
-    [(Guard.SEALED, SEALED), (Guard.INSTRUCTS, INSTRUCTS), (Guard.REVIEWED, REVIEWED), (None, OPEN)],
+    [(PathGuard.SEALED, SEALED), (PathGuard.INSTRUCTS, INSTRUCTS), (PathGuard.REVIEWED, REVIEWED), (None, OPEN)],
     ids=["sealed", "instructs", "reviewed", "open"],
 )
-def test_each_guarded_file_has_its_guard(guard: Guard | None, paths: str) -> None:
+def test_each_guarded_file_has_its_guard(guard: PathGuard | None, paths: str) -> None:
     found = {path: guard_of(path) for path in everywhere(paths)}
     assert {path: other for path, other in found.items() if other is not guard} == {}
 
@@ -116,7 +116,7 @@ def test_code_and_pages_about_secrets_are_none() -> None:
 
 
 def test_each_pattern_names_its_tool_and_a_source_and_guards_what_it_matches() -> None:
-    tables = {Guard.SEALED: SEALED_TABLE, Guard.INSTRUCTS: INSTRUCTS_TABLE, Guard.REVIEWED: REVIEWED_TABLE}
+    tables = {PathGuard.SEALED: SEALED_TABLE, PathGuard.INSTRUCTS: INSTRUCTS_TABLE, PathGuard.REVIEWED: REVIEWED_TABLE}
     for guard, table in tables.items():
         entries = list(sources_of(table))
         assert [pattern for pattern, _, _ in entries] == patterns_of(table)
@@ -127,13 +127,13 @@ def test_each_pattern_names_its_tool_and_a_source_and_guards_what_it_matches() -
 
 @pytest.mark.parametrize("path", ["/a/.GIT/config", "/a/.\uff47it/config", "/a/.g\u200cit/config", "/a/.gi\u200dt/config"], ids=ascii)
 def test_a_name_that_some_file_system_takes_for_another_is_guarded_like_it(path: str) -> None:
-    assert guard_of(path) is Guard.SEALED
+    assert guard_of(path) is PathGuard.SEALED
     assert is_secret(path)
 
 
 def test_the_strictest_guard_of_a_path_counts() -> None:
-    assert guard_of("/a/.github/workflows/AGENTS.md") is Guard.INSTRUCTS
-    assert guard_of("/a/AGENTS.md/.git/x") is Guard.SEALED
+    assert guard_of("/a/.github/workflows/AGENTS.md") is PathGuard.INSTRUCTS
+    assert guard_of("/a/AGENTS.md/.git/x") is PathGuard.SEALED
 
 
 def test_below_a_secret_folder_even_an_example_is_secret() -> None:

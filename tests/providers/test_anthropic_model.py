@@ -10,7 +10,7 @@ from tests.providers.loopback import document, serving, stream
 from tests.providers.speech import HELLO, MODEL
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
-from treadle.models.model import Delta, ModelRequest, Notice, ResponseEnd, ToolDefinition, fold_stream
+from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd, ToolDefinition, fold_stream
 from treadle.types import Settings, StopReason, SystemBlock
 
 
@@ -47,7 +47,7 @@ async def test_a_refusal_says_why_to_the_person(model_on: ModelOn) -> None:
     async with serving(stream(START, ending("refusal", stop_details=details), STOP)) as server:
         async for delta in model_on(server).stream(HELLO):
             deltas.append(delta)
-    assert Notice("the provider refused to go on: cyber: Not this.") in deltas
+    assert ModelNotice("the provider refused to go on: cyber: Not this.") in deltas
     assert isinstance(deltas[-1], ResponseEnd)
     assert deltas[-1].stop_reason is StopReason.REFUSAL
 

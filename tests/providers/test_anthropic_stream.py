@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import Fold, ModelResponse, Notice, Restart
+from treadle.models.model import Fold, ModelNotice, ModelResponse, Restart
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -383,7 +383,7 @@ def test_however_a_stream_is_cut_into_chunks_it_says_the_same(name: str, data: s
 def test_a_delta_of_a_later_version_is_told_of() -> None:
     decoder = MessagesDecoder(lambda data: AgentError("network", data.decode()))
     deltas = decoder.feed(wire(block({"type": "text", "text": "Hi"}, {"type": "hologram_delta", "shape": [1]}, {"type": "text_delta", "text": ""})))
-    assert [delta.text for delta in deltas if isinstance(delta, Notice)] == [
+    assert [delta.text for delta in deltas if isinstance(delta, ModelNotice)] == [
         "the answer held a delta of type 'hologram_delta', which this version does not know: it was left out"
     ]
 

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.models.providers.connection import Silence, read_beginning, read_whole, retry_after_s
+from treadle.models.providers.connection import ReadTimeout, read_beginning, read_whole, retry_after_s
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -82,7 +82,7 @@ class Clock:
 
 def test_silence_is_the_time_waited_since_something_was_said() -> None:
     clock = Clock()
-    silence = Silence(10, clock)
+    silence = ReadTimeout(10, clock)
     silence.begin()
     clock.time = 4
     assert silence.left_s() == 6

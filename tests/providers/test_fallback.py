@@ -9,7 +9,7 @@ import pytest
 
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, TextPart
-from treadle.models.model import Delta, Fold, ModelRequest, Notice, Switch, TextDelta, fold_stream
+from treadle.models.model import Delta, Fold, ModelNotice, ModelRequest, Switch, TextDelta, fold_stream
 from treadle.models.providers.fallback import FallbackModel
 from treadle.testing import ScriptedModel
 from treadle.types import Settings, StopReason, Usage
@@ -113,7 +113,7 @@ async def test_what_the_next_does_not_take_is_left_out_and_said() -> None:
     request = ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=10, temperature=0.5))
     deltas = await deltas_of(FallbackModel(scripted("a:1", BUSY), picky), request)
     assert picky.asked.settings == Settings(max_tokens=10)
-    assert [delta.text for delta in deltas if isinstance(delta, Notice)] == ["b:2 does not take temperature: it was left out"]
+    assert [delta.text for delta in deltas if isinstance(delta, ModelNotice)] == ["b:2 does not take temperature: it was left out"]
 
 
 async def test_closing_it_closes_the_one_that_is_being_asked() -> None:

@@ -15,7 +15,7 @@ from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import ReasoningPart
-from treadle.models.model import Delta, Fold, ModelResponse, Notice, fold_stream
+from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, fold_stream
 from treadle.models.providers.gemini import GeminiModel, connect
 from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.refusals import Refusals
@@ -100,7 +100,7 @@ async def test_a_recorded_refusal_names_the_category() -> None:
     (exchange,) = exchanges("safety_blocked")
     async with serving(answer(exchange["response"])) as server, asking(server, "gemini-1.5-flash") as model:
         deltas: list[Delta] = [delta async for delta in model.stream(HELLO)]
-    assert Notice("the provider refused to go on: SAFETY: HARM_CATEGORY_HATE_SPEECH") in deltas
+    assert ModelNotice("the provider refused to go on: SAFETY: HARM_CATEGORY_HATE_SPEECH") in deltas
 
 
 def test_thoughts_are_reasoning() -> None:

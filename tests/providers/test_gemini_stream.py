@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.providers.gemini_recordings import parts_of, same, told
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
+from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, TextDelta, ToolCallStart
 from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -291,13 +291,13 @@ def test_a_history_without_its_signatures_is_not_sent_again() -> None:
 def test_a_refusal_names_what_was_blocked() -> None:
     ratings = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}, {"category": "HARM_CATEGORY_OTHER", "probability": "LOW"}]
     _, deltas = decoded(chunk({"text": "Well"}), chunk(finish="SAFETY", beside={"safetyRatings": ratings, "finishMessage": "Not this."}))
-    assert deltas[-1] == Notice("the provider refused to go on: SAFETY: HARM_CATEGORY_HARASSMENT: Not this.")
+    assert deltas[-1] == ModelNotice("the provider refused to go on: SAFETY: HARM_CATEGORY_HARASSMENT: Not this.")
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:
     feedback = {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "Not this.", "safetyRatings": []}
     decoder, deltas = decoded({"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 9}, "responseId": "r"})
-    assert deltas == [Notice("the provider refused the prompt: PROHIBITED_CONTENT: Not this.")]
+    assert deltas == [ModelNotice("the provider refused the prompt: PROHIBITED_CONTENT: Not this.")]
     assert decoder.end is not None
     assert (decoder.end.stop_reason, decoder.end.raw_stop_reason, decoder.end.usage.input_tokens) == (StopReason.REFUSAL, "PROHIBITED_CONTENT", 9)
 

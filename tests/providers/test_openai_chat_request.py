@@ -21,7 +21,7 @@ from treadle.messages.validate import repair_history
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.known_models import known
 from treadle.models.providers.openai_chat.request import RequestEncoder
-from treadle.models.providers.openai_chat.servers import NAMES, OTHER, SERVERS, Server, server_at, server_owning
+from treadle.models.providers.openai_chat.servers import NAMES, OTHER, SERVERS, ServerTraits, server_at, server_owning
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100)
@@ -437,7 +437,7 @@ CASES = st.sampled_from([*ROW.values()])
 
 @settings(max_examples=300)
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
-def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Message], settled: int, server: Server, cached: bool) -> None:
+def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Message], settled: int, server: ServerTraits, cached: bool) -> None:
     history = [*with_images_only(repair_history(messages)), Message.user("Go")]
     told = body(*history, server=server.name, settled=settled, model_id="anthropic/x" if cached else "x", system=(SystemBlock(text="Be kind."),))
     open_calls: set[str] = set()
@@ -455,7 +455,7 @@ def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Mess
     assert not open_calls
 
 
-def _check(message: dict[str, Any], server: Server) -> set[str]:
+def _check(message: dict[str, Any], server: ServerTraits) -> set[str]:
     role, content = message["role"], message["content"]
     known = {"role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details"}
     assert message.keys() <= known
@@ -477,7 +477,7 @@ def _check(message: dict[str, Any], server: Server) -> set[str]:
 
 
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
-def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: list[Message], settled: int, server: Server, cached: bool) -> None:
+def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: list[Message], settled: int, server: ServerTraits, cached: bool) -> None:
     encoder, grown = RequestEncoder("anthropic/x" if cached else "x", server), History([HELLO], settled)
     messages = with_images_only(messages)
     for message in messages:

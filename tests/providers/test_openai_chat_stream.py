@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.strategies import json_value
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import ArgumentsDelta, Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
+from treadle.models.model import ArgumentsDelta, Delta, Fold, ModelNotice, ModelResponse, TextDelta, ToolCallStart
 from treadle.models.providers.openai_chat import calls as calls_module
 from treadle.models.providers.openai_chat.stream import ChatDecoder
 from treadle.models.providers.refusals import Refusals
@@ -328,7 +328,7 @@ def test_a_refusal_is_told_and_its_words_are_kept() -> None:
     deltas, decoder = played(sse(said(refusal="I will "), said(refusal="not."), STOP, DONE))
     answer = folded(deltas, decoder)
     assert (answer.stop_reason, answer.text) == (StopReason.REFUSAL, "I will not.")
-    assert Notice("the model refused to answer") in deltas
+    assert ModelNotice("the model refused to answer") in deltas
 
 
 @pytest.mark.parametrize("end", [[DONE], [STOP], [STOP, DONE], [{"choices": [{"finish_reason": "stop"}]}, b"data: [DONE]"]])
@@ -636,5 +636,5 @@ def test_content_that_no_part_can_hold_is_told_of_once() -> None:
     ]
     deltas, decoder = played(sse(*body))
     assert folded(deltas, decoder).text == "Hi"
-    told = [delta.text.removeprefix("the answer held ").partition(",")[0] for delta in deltas if isinstance(delta, Notice)]
+    told = [delta.text.removeprefix("the answer held ").partition(",")[0] for delta in deltas if isinstance(delta, ModelNotice)]
     assert told == ["content of type 'output_audio'", "images", "a call of a custom tool", "audio"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.providers.loopback import sse
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import Delta, Fold, ModelResponse, Notice, Restart
+from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, Restart
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -172,7 +172,7 @@ def test_a_refusal_is_text_a_notice_and_an_end() -> None:
         response = folded(CREATED, *events, completed(item))
         assert response.parts == (TextPart(text="I cannot.", provider="openai", provider_data='{"type":"refusal"}'),)
         assert (response.stop_reason, response.raw_stop_reason) == (StopReason.REFUSAL, "refusal")
-        assert Notice("the model refused to answer") in deltas
+        assert ModelNotice("the model refused to answer") in deltas
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_an_error_of_a_gateway_that_knows_no_events_is_one_too() -> None:
 def test_an_answer_that_a_policy_forbids_is_a_refusal(code: str) -> None:
     event = {"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": {"code": code, "message": "Not this."}}}
     deltas, decoder = deltas_of(CREATED, added(message("")), delta("Half"), event)
-    assert Notice(f"the provider refused to go on: {code}: Not this.") in deltas
+    assert ModelNotice(f"the provider refused to go on: {code}: Not this.") in deltas
     assert decoder.end is not None
     assert (decoder.end.stop_reason, decoder.end.raw_stop_reason, decoder.end.id) == (StopReason.REFUSAL, code, "resp_1")
 

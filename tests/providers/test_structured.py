@@ -21,9 +21,9 @@ from treadle.models.model import (
     ArgumentsDelta,
     Delta,
     Model,
+    ModelNotice,
     ModelRequest,
     ModelResponse,
-    Notice,
     PartEnd,
     ReasoningDelta,
     ResponseEnd,
@@ -279,8 +279,8 @@ def test_a_model_that_answers_in_words_all_the_same_is_taken_at_its_word():
 
 
 def test_a_notice_in_the_middle_changes_nothing():
-    assert answer_of(played([ToolCallStart("x", ANSWER_TOOL), ArgumentsDelta('{"city":'), Notice("slow"), ArgumentsDelta(' "Paris"}'), END])) == PARIS
-    assert played([TextDelta("```\n1"), Notice("slow"), TextDelta("\n```"), ENDED], PROMPT).text == "1"
+    assert answer_of(played([ToolCallStart("x", ANSWER_TOOL), ArgumentsDelta('{"city":'), ModelNotice("slow"), ArgumentsDelta(' "Paris"}'), END])) == PARIS
+    assert played([TextDelta("```\n1"), ModelNotice("slow"), TextDelta("\n```"), ENDED], PROMPT).text == "1"
 
 
 @pytest.mark.parametrize(

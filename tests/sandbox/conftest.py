@@ -15,8 +15,8 @@ import pytest
 from tests.sandbox.planting import Leave
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap, Protection
 from treadle.policy.sandboxes.control_files import ControlFiles
-from treadle.policy.sandboxes.mounts import View
-from treadle.tools.confinement import Room
+from treadle.policy.sandboxes.mounts import MountView
+from treadle.tools.confinement import CommandRoom
 
 BWRAP = shutil.which("bwrap") or ""
 needs_bubblewrap = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")
@@ -37,11 +37,11 @@ class Weakened(Bubblewrap):
 
     without: Collection[str] = ()
 
-    def protections(self, room: Room, view: View) -> list[Protection]:
+    def protections(self, room: CommandRoom, view: MountView) -> list[Protection]:
         all_of_them = super().protections(room, view)
         return [p if p.name not in self.without else p._replace(arguments=_instead(p)) for p in all_of_them]
 
-    def system_calls(self, room: Room) -> bytes:
+    def system_calls(self, room: CommandRoom) -> bytes:
         return b"" if "system calls" in self.without else super().system_calls(room)
 
     def twin(self, **other: Any) -> Weakened:

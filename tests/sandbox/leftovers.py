@@ -27,7 +27,7 @@ from msgspec import structs
 
 from treadle.policy.sandboxes import control_files
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap
-from treadle.tools.confinement import Room
+from treadle.tools.confinement import CommandRoom
 
 BWRAP = shutil.which("bwrap") or ""
 AT_ONCE = 24
@@ -238,7 +238,7 @@ def confined(place: Path, script: str, **room_of: Any) -> list[str]:
     """Run a command in the sandbox; return what was moved away. `room_of`: what is special about its room."""
     sandbox = Bubblewrap(BWRAP, home=place / "home")
     anyio.run(sandbox.standing)
-    room = Room(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "quarantine", is_open=True)
+    room = CommandRoom(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "quarantine", is_open=True)
     room = structs.replace(room, **room_of)
     environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "EDITOR": "true"}
     cage = sandbox.make_cage(["/bin/bash", "-c", script], room.workspace, environment, room)

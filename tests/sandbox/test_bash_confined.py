@@ -19,7 +19,7 @@ from treadle.tools.builtin.bash import Bash
 from treadle.tools.builtin.bash_kill import BashKill
 from treadle.tools.builtin.bash_output import BashOutput
 from treadle.tools.builtin.jobs import Jobs
-from treadle.tools.confinement import Confinement, Room
+from treadle.tools.confinement import CommandRoom, Confinement
 from treadle.tools.tool import ToolContext, ToolFailed
 
 pytestmark = needs_bubblewrap
@@ -35,7 +35,7 @@ async def confined(sandbox: Weakened, base: Path, make_context: MakeContext) -> 
     warned: list[str] = []
 
     def make(is_open: bool = False, **fields: Any) -> ToolContext[Any]:
-        room = Room(workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base / "quarantine", is_open=is_open)
+        room = CommandRoom(workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base / "quarantine", is_open=is_open)
         fields = {"environment": dict(os.environ), "kept": kept, "tell": warned.append} | fields
         return make_context(base / "work", sandbox=Confinement(sandbox, room), **fields)
 
@@ -238,7 +238,7 @@ async def test_a_job_that_plants_something_is_found_out_by_the_next_command(conf
 
 
 async def test_too_much_memory_is_told(confined: MakeConfined, sandbox: Weakened, monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox.limits = bubblewrap.Limits(memory_bytes=64 << 20)
+    sandbox.limits = bubblewrap.CommandLimits(memory_bytes=64 << 20)
     if (group := bubblewrap.Group.make(sandbox.limits)) is None:
         pytest.skip("this user may make no control group")
     await group.aclose()
@@ -246,7 +246,7 @@ async def test_too_much_memory_is_told(confined: MakeConfined, sandbox: Weakened
 
 
 async def test_the_root_of_the_disk_is_no_workspace(sandbox: Weakened, make_context: MakeContext, base: Path) -> None:  # noqa: F811
-    room = Room(workspace=Path("/"), scratch=lambda: base, quarantine=lambda: base)
+    room = CommandRoom(workspace=Path("/"), scratch=lambda: base, quarantine=lambda: base)
     with pytest.raises(ToolFailed, match="Not run: the command cannot be confined: the working directory is '/'") as raised:
         await bash(make_context(base, sandbox=Confinement(sandbox, room)), "true")
     assert raised.value.happened is False

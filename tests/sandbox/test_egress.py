@@ -28,7 +28,7 @@ from treadle.policy.sandboxes import egress as egress_module
 from treadle.policy.sandboxes.egress import Egress, isolated
 from treadle.runtime.sandboxing import own_python
 from treadle.tools.builtin.jobs import Jobs
-from treadle.tools.confinement import Confinement, Opening, Room
+from treadle.tools.confinement import CommandRoom, Confinement, Opening
 
 pytestmark = needs_bubblewrap
 PUBLIC = "93.184.216.34"
@@ -81,7 +81,7 @@ async def place(sandbox: Weakened, base: Path, server: ThreadingHTTPServer, make
         (base / folder).mkdir()
     to = server.server_address[1]
     network = Egress(HostList.of(["example.org", "private.example.org"], {}), {}, resolve=resolve, route=lambda address, port: ("127.0.0.1", to))
-    room = Room(
+    room = CommandRoom(
         workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base / "quarantine", shown=own_python(base), is_open=True, network=network
     )
     kept: dict[Any, Any] = {}

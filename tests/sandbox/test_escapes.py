@@ -14,9 +14,9 @@ import pytest
 from tests.sandbox.conftest import BWRAP, Weakened, needs_bubblewrap, needs_root
 from treadle.policy.sandboxes import bubblewrap
 from treadle.policy.sandboxes.control_files import ControlFiles
-from treadle.policy.sandboxes.escapes import ATTEMPTS, Attempt, try_escape
+from treadle.policy.sandboxes.escapes import ATTEMPTS, EscapeAttempt, try_escape
 from treadle.policy.sandboxes.limits import Group
-from treadle.policy.sandboxes.mounts import View
+from treadle.policy.sandboxes.mounts import MountView
 from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
 
 pytestmark = [needs_bubblewrap, pytest.mark.timeout(120)]
@@ -55,13 +55,13 @@ PLACES = {"workspace", "repository of a worktree", "shown", "programs", "names o
 """What is given, not what is held."""
 
 
-def held(sandbox: Weakened, attempt: Attempt, base: Path) -> bool:
+def held(sandbox: Weakened, attempt: EscapeAttempt, base: Path) -> bool:
     anyio.run(sandbox.standing)
     return try_escape(sandbox, attempt, base) == ""
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=[attempt.name for attempt in ATTEMPTS])
-def test_no_way_leads_out(sandbox: Weakened, base: Path, attempt: Attempt) -> None:
+def test_no_way_leads_out(sandbox: Weakened, base: Path, attempt: EscapeAttempt) -> None:
     if attempt.grouped and (group := Group.make(sandbox.limits)) is None:
         pytest.skip("this user may make no control group")
     elif attempt.grouped and group is not None:
@@ -87,8 +87,10 @@ def test_every_protection_has_its_proof(sandbox: Weakened, base: Path) -> None:
     anyio.run(sandbox.standing)
     for is_open, is_read_only in ((False, False), (True, False), (False, True)):
         network = "open" if is_open else "none"
-        room = bubblewrap.Room(workspace=base, scratch=lambda: base, quarantine=lambda: base, is_open=is_open, is_read_only=is_read_only, network=network)
-        names = {protection.name for protection in sandbox.protections(room, View())}
+        room = bubblewrap.CommandRoom(
+            workspace=base, scratch=lambda: base, quarantine=lambda: base, is_open=is_open, is_read_only=is_read_only, network=network
+        )
+        names = {protection.name for protection in sandbox.protections(room, MountView())}
         assert names - PLACES <= PROOFS.keys()
 
 
@@ -116,7 +118,7 @@ def test_without_looking_afterwards_what_was_planted_stays(sandbox: Weakened, ba
 
 @pytest.mark.parametrize("name", ["use much memory", "start many processes", "write a big file"])
 def test_without_its_limit_much_is_used(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(bubblewrap.Limits, "ulimits", lambda *_, **__: "true")
+    monkeypatch.setattr(bubblewrap.CommandLimits, "ulimits", lambda *_, **__: "true")
     monkeypatch.setattr(Group, "make", lambda _: None)
     assert not held(sandbox, BY_NAME[name], base)
 

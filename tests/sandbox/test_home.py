@@ -13,7 +13,7 @@ from treadle.policy.guarded_paths import is_secret
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap
 from treadle.policy.sandboxes.hidden import HiddenPlaces
 from treadle.policy.secret_places import ONLY_IN_HOME, PLACES
-from treadle.tools.confinement import Room
+from treadle.tools.confinement import CommandRoom
 
 _NAMES = """
 credentials .secrets secrets.json my.pem id_rsa id_ed25519 deploy.key wallet.kdbx .env .config/x/auth.json .config/some-tool/credentials.json
@@ -97,7 +97,7 @@ def test_a_confined_command_reads_none_of_them(base: Path, sandbox: Weakened) ->
     files = [place.replace("*", "x") for place in (*PLACES, *ONLY_IN_HOME)]
     topmost = [file for file in files if not any(file.startswith(f"{other}/") for other in files)]
     made(home, *topmost, *IN_VIEW)
-    room = Room(workspace=work, scratch=lambda: base / "scratch", quarantine=lambda: base, is_read_only=True)
+    room = CommandRoom(workspace=work, scratch=lambda: base / "scratch", quarantine=lambda: base, is_read_only=True)
     cage = Bubblewrap(BWRAP, home=home).make_cage(["/bin/bash", "-c", f"grep -rl CANARY {home} 2>/dev/null"], work, {"PATH": os.environ["PATH"]}, room)
     _, said = cage.run_blocking(30)
     assert {line.removeprefix(f"{home}/") for line in said.split()} == set(IN_VIEW)

@@ -10,10 +10,14 @@ from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground
 from treadle.policy.sandboxes import mounts
 from treadle.policy.sandboxes.mounts import guarding
-from treadle.policy.sandboxes.sight import Found
+from treadle.policy.sandboxes.sight import FoundPath
 from treadle.tools.confinement import Ruled
 
-CONTROL = [Found("svc/.vscode/tasks.json", "file", (0, 0, "")), Found("svc/repo/.git", "git", (0, 0, "")), Found("svc/repo/.git/config", "file", (0, 0, ""))]
+CONTROL = [
+    FoundPath("svc/.vscode/tasks.json", "file", (0, 0, "")),
+    FoundPath("svc/repo/.git", "git", (0, 0, "")),
+    FoundPath("svc/repo/.git/config", "file", (0, 0, "")),
+]
 RULES = {
     "beside": "/w/svc/private",
     "the same": "/w/svc/repo/.git/config",

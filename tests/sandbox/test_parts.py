@@ -16,11 +16,11 @@ from treadle._internal import stamps
 from treadle.policy.sandboxes import control_files
 from treadle.policy.sandboxes.control_files import ControlFiles
 from treadle.policy.sandboxes.hidden import HiddenPlaces
-from treadle.policy.sandboxes.limits import Group, Limits
-from treadle.policy.sandboxes.seatbelt import Kept, Seatbelt, profile_of
+from treadle.policy.sandboxes.limits import CommandLimits, Group
+from treadle.policy.sandboxes.seatbelt import HiddenPaths, Seatbelt, profile_of
 from treadle.policy.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_filter
 from treadle.policy.sandboxes.workspace_secrets import WorkspaceSecrets
-from treadle.tools.confinement import Room, Ruled
+from treadle.tools.confinement import CommandRoom, Ruled
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 
@@ -236,7 +236,7 @@ def test_keys_and_passwords_of_the_home_are_hidden_and_what_programs_need_is_not
 
 
 def test_where_there_is_no_group_each_process_is_limited() -> None:
-    limits = Limits(memory_bytes=1 << 30, processes=100, file_bytes=1 << 20)
+    limits = CommandLimits(memory_bytes=1 << 30, processes=100, file_bytes=1 << 20)
     assert limits.ulimits(grouped=True) == "ulimit -c 0 -f 1024"
     assert limits.ulimits(grouped=False).startswith("ulimit -c 0 -f 1024; ulimit -d 1048576")
 
@@ -246,7 +246,7 @@ def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pyt
 
     controllers = [limits._Controller(tmp_path, {}), limits._Controller(tmp_path / "absent", {})]  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(limits, "_controllers", lambda: iter(controllers))
-    assert Group.make(Limits()) is None
+    assert Group.make(CommandLimits()) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -258,7 +258,7 @@ def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.
     for name in ("treadle_old", "other_old"):
         os.utime(tmp_path / name, (0, 0))
     monkeypatch.setattr(limits, "_controllers", lambda: iter([limits._Controller(tmp_path, {})]))  # pyright: ignore[reportPrivateUsage]
-    assert Group.make(Limits()) is not None
+    assert Group.make(CommandLimits()) is not None
     assert {path.name for path in tmp_path.iterdir()} >= {"treadle_young", "other_old"}
     assert not (tmp_path / "treadle_old").exists()
 
@@ -279,8 +279,8 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
 # ---------------------------------------------------------------- macOS
 
 
-def room(tmp_path: Path, *, is_open: bool) -> Room:
-    return Room(workspace=tmp_path, scratch=lambda: tmp_path, quarantine=lambda: tmp_path, is_open=is_open, network="open" if is_open else "none")
+def room(tmp_path: Path, *, is_open: bool) -> CommandRoom:
+    return CommandRoom(workspace=tmp_path, scratch=lambda: tmp_path, quarantine=lambda: tmp_path, is_open=is_open, network="open" if is_open else "none")
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -290,7 +290,7 @@ def test_the_profile_for_macos_says_the_same(tmp_path: Path, is_open: bool) -> N
     own = [place for place in hidden if place.path.is_relative_to(tmp_path)]
     secrets = [] if is_open else [f"{tmp_path}/.env"]
     ruled = Ruled(hidden=[f"{tmp_path}/private"], fixed=[f"{tmp_path}/prod"])
-    kept = Kept(ControlFiles(tmp_path).look(is_open=is_open), own, secrets, ruled)
+    kept = HiddenPaths(ControlFiles(tmp_path).look(is_open=is_open), own, secrets, ruled)
     profile = profile_of(room(tmp_path, is_open=is_open), kept, Path("/private/tmp/scratch"))
     text = profile.replace(str(tmp_path), "/W")
     lines = [line for line in text.split("\n") if "/W" in line]

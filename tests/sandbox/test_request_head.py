@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policy.sandboxes.request_head import BadRequest, Body, Head, read_head
+from treadle.policy.sandboxes.request_head import BadRequest, RequestBody, RequestHead, read_head
 
 
 def lines(*parts: str) -> bytes:
@@ -20,7 +20,7 @@ GET = "GET http://example.org/ HTTP/1.1"
 def test_a_plain_request_is_forwarded_in_origin_form_without_what_belongs_to_the_hop() -> None:
     hop = ("Proxy-Connection: keep-alive", "Proxy-Authorization: Basic x", "Connection: X-Own, close", "X-Own: 1", "TE: trailers", "Upgrade: h2c")
     head = read_head(lines("POST http://Example.ORG./a?b=http://c HTTP/1.1", "Host: example.org:80", *hop, "X-Kept: a:b", "Content-Length: 3"))
-    assert head == Head("example.org", 80, lines("POST /a?b=http://c HTTP/1.1", HOST, "X-Kept: a:b", "Content-Length: 3", "Connection: close"), 3)
+    assert head == RequestHead("example.org", 80, lines("POST /a?b=http://c HTTP/1.1", HOST, "X-Kept: a:b", "Content-Length: 3", "Connection: close"), 3)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_whatever_is_forwarded_names_the_host_that_was_checked(target: bytes, na
 
 
 def taken(length: int | None, data: bytes, sizes: list[int]) -> tuple[bytes, bool]:
-    body, found, at = Body(length), b"", 0
+    body, found, at = RequestBody(length), b"", 0
     for size in [*sizes, len(data)]:
         piece = data[at : at + size]
         found += piece[: body.take(piece)]
@@ -207,6 +207,6 @@ def test_methods_that_programs_use_are_forwarded_without_what_addresses_a_proxy(
 
 
 def test_a_body_of_tiny_chunks_without_end_is_refused() -> None:
-    assert Body(None).take(b"1\r\nA\r\n" * 1_000 + b"0\r\n\r\n") == 6_005
+    assert RequestBody(None).take(b"1\r\nA\r\n" * 1_000 + b"0\r\n\r\n") == 6_005
     with pytest.raises(BadRequest, match="too small"):
-        Body(None).take(b"1\r\nA\r\n" * 10_000)
+        RequestBody(None).take(b"1\r\nA\r\n" * 10_000)

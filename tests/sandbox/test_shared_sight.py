@@ -18,7 +18,7 @@ from treadle.errors import AgentError
 from treadle.policy.sandboxes import control_files
 from treadle.policy.sandboxes.bubblewrap import Bubblewrap
 from treadle.policy.sandboxes.control_files import ControlFiles
-from treadle.tools.confinement import Room
+from treadle.tools.confinement import CommandRoom
 
 Process = Callable[[], ControlFiles]
 
@@ -192,7 +192,7 @@ def test_nothing_runs_where_nothing_can_be_kept(own: Path, process: Process) -> 
 def test_the_sandbox_keeps_what_it_saw_in_treadles_folder(base: Path) -> None:
     for name in ("work", "own", "scratch", "home"):
         (base / name).mkdir()
-    room = Room(workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base, is_open=True)
+    room = CommandRoom(workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base, is_open=True)
     cage = Bubblewrap(BWRAP, own=base / "own", home=base / "home").make_cage(["/bin/bash", "-c", "true"], room.workspace, {}, room)
     assert len(list((base / "own").glob("workspaces/*/sight*"))) == 1
     cage.run_blocking(60)

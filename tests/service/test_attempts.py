@@ -19,7 +19,7 @@ from tests.service.chatting import Served, serving
 from treadle.service import attempts, passwords
 from treadle.service.attempts import Attempts
 from treadle.service.passwords import Passwords
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "darwin", reason="the loopback has one address there")]
 
@@ -108,7 +108,7 @@ def test_an_attempt_is_let_through_when_retry_after_says_so() -> None:
         try:
             with limits.password("192.0.2.1", name):
                 return 0
-        except Problem as e:
+        except HttpProblem as e:
             return float((e.headers or {})["Retry-After"])
 
     assert [guess("ada") for _ in range(10)] == [0] * 10
@@ -125,7 +125,7 @@ def test_a_household_of_ipv6_is_one_address() -> None:
     for number in range(10):
         with limits.password(f"2001:db8::{number}", "ada"):
             pass
-    with pytest.raises(Problem), limits.password("2001:db8::ffff", "ada"):
+    with pytest.raises(HttpProblem), limits.password("2001:db8::ffff", "ada"):
         pass
     with limits.password("2001:db8:0:1::1", "ada"):
         pass
@@ -133,17 +133,17 @@ def test_a_household_of_ipv6_is_one_address() -> None:
 
 def test_the_networks_of_one_customer_of_ipv6_count_together() -> None:
     limits, tried = Attempts(lambda limit: None), 0
-    with suppress(Problem):
+    with suppress(HttpProblem):
         for number in range(1000):
             with limits.password(f"2001:db8:0:{number:x}::1", f"name{number}"):
                 tried += 1
     assert tried == attempts.WIDE_TIMES * attempts.ATTEMPTS_PER_MINUTE
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         limits.registration("2001:db8:0:ffff::1")
     with limits.password("2001:db8:1::1", "name0"):
         pass
     limits, tried = Attempts(lambda limit: None), 0
-    with suppress(Problem):
+    with suppress(HttpProblem):
         for number in range(1000):
             with limits.password(f"2001:db8:0:{number:x}::1", "ada"):
                 tried += 1
@@ -161,7 +161,7 @@ def test_one_neighbourhood_makes_a_part_of_the_accounts_of_an_hour(addresses: tu
     made = 0
     for minute in range(50):
         at += 60
-        with suppress(Problem):
+        with suppress(HttpProblem):
             limits.registration(addresses[minute % len(addresses)])
             made += 1
     assert made == 20
@@ -183,12 +183,12 @@ def test_what_is_remembered_of_those_who_signed_in_is_bounded(monkeypatch: pytes
 
 async def test_a_full_queue_of_hashes_is_refused_and_those_who_are_known_do_not_stand_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "WAITING_MOST", 2)
-    hashing, refused = Passwords(), list[Problem]()
+    hashing, refused = Passwords(), list[HttpProblem]()
 
     async def strange() -> None:
         try:
             await hashing.fits("a password", None, network="192.0.2.0/24")
-        except Problem as e:
+        except HttpProblem as e:
             refused.append(e)
 
     async with anyio.create_task_group() as group:
@@ -208,7 +208,7 @@ async def test_a_network_that_fills_the_queue_of_hashes_keeps_no_other_out(monke
         try:
             await hashing.fits("a password", None, network=network)
             ends.append((network, 200))
-        except Problem as e:
+        except HttpProblem as e:
             ends.append((network, e.status_code))
 
     async with anyio.create_task_group() as group:

@@ -16,7 +16,7 @@ from tests.service.at_hand import AtHand, opened, problem
 from treadle.service import bodies
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts, is_loopback
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 
 JSON = {"Content-Type": "application/json"}
 
@@ -24,7 +24,7 @@ JSON = {"Content-Type": "application/json"}
 def allowed(hosts: Hosts, method: str = "POST", **headers: str) -> bool:
     try:
         hosts.check(method, {"host": ["localhost:8000"], **{name.replace("_", "-"): [value] for name, value in headers.items()}})
-    except Problem:
+    except HttpProblem:
         return False
     return True
 
@@ -170,7 +170,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
         await anyio.sleep_forever()
         raise AssertionError
 
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         await read_body({"content-length": ["5"]}, never, 100)
     assert caught.value.status_code == 408
 

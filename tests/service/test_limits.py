@@ -13,15 +13,15 @@ from tests.service.at_hand import opened, problem
 from tests.service.chatting import signed_in
 from treadle.service import limits, windows
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.limits import Limits, Spending
-from treadle.service.problems import Problem
-from treadle.service.windows import Window, network_of
+from treadle.service.limits import RunSpending, UserLimits
+from treadle.service.problems import HttpProblem
+from treadle.service.windows import SlidingWindow, network_of
 from treadle.types import new_id
 
 
 def test_a_window_moves_and_says_how_long_to_wait() -> None:
     at = 0.0
-    window = Window(2, 10, clock=lambda: at)
+    window = SlidingWindow(2, 10, clock=lambda: at)
     assert [window.take("a"), window.take("a"), window.take("a"), window.take("b")] == [0, 0, 10, 0]
     at = 4
     assert window.take("a") == 6
@@ -32,12 +32,12 @@ def test_a_window_moves_and_says_how_long_to_wait() -> None:
 
 def test_a_window_forgets_whom_it_has_not_seen_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REMEMBERED_MOST", 3)
-    window = Window(1, 10, clock=lambda: 0)
+    window = SlidingWindow(1, 10, clock=lambda: 0)
     for n in range(100):
         window.take(str(n))
     assert len(window._seen) <= 4
     at = 0.0
-    window = Window(1, 10, clock=lambda: at)
+    window = SlidingWindow(1, 10, clock=lambda: at)
     for n in range(50):
         at = float(n * 11)
         window.take(str(n))
@@ -78,7 +78,7 @@ async def test_runs_and_streams_have_places_that_are_given_back(tmp_path: Path) 
                 held = [place(scope) for _ in range(most)]
                 for one in held:
                     await one.__aenter__()
-                with pytest.raises(Problem) as caught:
+                with pytest.raises(HttpProblem) as caught:
                     await place(scope).__aenter__()
                 assert caught.value.status_code == 429
                 async with place(other):
@@ -92,7 +92,7 @@ async def test_all_together_have_places_too(tmp_path: Path, monkeypatch: pytest.
     async with opened(tmp_path) as hand:
         ada, bob = await somebody(hand.service, "ada"), await somebody(hand.service, "bob")
         async with running(hand.service.limits, ada):
-            with pytest.raises(Problem) as caught:
+            with pytest.raises(HttpProblem) as caught:
                 await running(hand.service.limits, bob).__aenter__()
             assert caught.value.status_code == 503
 
@@ -105,7 +105,7 @@ async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(tmp_pat
             async with running(given, scope) as spending:
                 spending.count(tokens, cost_usd)
                 raise ZeroDivisionError
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(HttpProblem) as caught:
             await running(given, scope).__aenter__()
         assert caught.value.status_code == 429
         assert word in caught.value.detail
@@ -113,7 +113,7 @@ async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(tmp_pat
         async with running(given, await somebody(hand.service, "bob")):
             pass
     async with opened(tmp_path, limits={"tokens_per_day": 100, "cost_usd_per_day": 2.5}) as hand:
-        with pytest.raises(Problem):
+        with pytest.raises(HttpProblem):
             await running(hand.service.limits, scope).__aenter__()
 
 
@@ -123,7 +123,7 @@ async def test_a_run_that_is_refused_for_money_gives_its_place_back(tmp_path: Pa
         async with hand.service.limits.place(scope) as spending:
             spending.count(1)
         for _ in range(3):
-            with pytest.raises(Problem, match="used up"):
+            with pytest.raises(HttpProblem, match="used up"):
                 await running(hand.service.limits, scope).__aenter__()
 
 
@@ -137,7 +137,7 @@ async def test_refusals_are_counted_by_limit(tmp_path: Path) -> None:
         assert [(sample.labels, sample.value) for sample in refused] == [({"limit": "requests"}, 2)]
 
 
-def running(limits: Limits, scope: Scope) -> AbstractAsyncContextManager[Spending]:
+def running(limits: UserLimits, scope: Scope) -> AbstractAsyncContextManager[RunSpending]:
     return limits.run(scope, new_id("run"), None)
 
 

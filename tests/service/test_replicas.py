@@ -33,7 +33,7 @@ from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Spent
 from treadle.service.fan_out import Reader
 from treadle.service.following import events_so_far, follow
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 from treadle.service.queueing import account
 from treadle.service.resuming import take_up
 from treadle.service.running import go_on, info_of, start_run
@@ -505,7 +505,7 @@ async def test_what_a_worker_has_used_counts_once_and_gives_its_place_back(tmp_p
         walker = service.runtime.agents.get("walker")
         assert walker is not None
         run_id = await start_run(service, ada.scope, walker, "walk 1", {})
-        with pytest.raises(Problem) as raised:
+        with pytest.raises(HttpProblem) as raised:
             await start_run(service, ada.scope, walker, "walk 1", {})
         assert raised.value.status_code == 429
         await runtime.resume(run_id)
@@ -525,7 +525,7 @@ async def test_a_run_whose_submission_died_before_it_was_in_the_journal_does_not
         walker = service.runtime.agents.get("walker")
         assert walker is not None
         await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(new_id("run"), "walker"))
-        with pytest.raises(Problem):
+        with pytest.raises(HttpProblem):
             await start_run(service, ada.scope, walker, "walk 1", {})
         monkeypatch.setattr("treadle.service.queueing.BEGINS_S", 0.0)
         await start_run(service, ada.scope, walker, "walk 1", {})

@@ -15,7 +15,7 @@ from tests.service.chatting import Event, Person, Served, serving
 from treadle.service import following
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
-from treadle.service.fan_out import BEHIND, OLD, QUEUE_MOST, Channels, Frame, Reader
+from treadle.service.fan_out import BEHIND, OLD, QUEUE_MOST, Channels, EncodedEvent, Reader
 from treadle.service.following import events_so_far
 from treadle.service.state import Service
 
@@ -167,9 +167,9 @@ async def _deaf(served: Served, person: Person, message: str) -> socket.socket:
 async def test_a_full_queue_drops_what_is_lossy_and_keeps_the_rest_in_order() -> None:
     reader = Reader()
     for _number in range(QUEUE_MOST):
-        reader.put(Frame(b"d", lossy=True))
-    reader.put(Frame(b"1", "run", (1, 0)))
-    reader.put(Frame(b"2", "run", (2, 0), last=True))
+        reader.put(EncodedEvent(b"d", lossy=True))
+    reader.put(EncodedEvent(b"1", "run", (1, 0)))
+    reader.put(EncodedEvent(b"2", "run", (2, 0), last=True))
     assert await reader.read() == b"12"
     assert await reader.read() is None
 
@@ -177,7 +177,7 @@ async def test_a_full_queue_drops_what_is_lossy_and_keeps_the_rest_in_order() ->
 async def test_a_reader_that_falls_behind_is_cut_after_what_it_has() -> None:
     reader = Reader()
     for number in range(QUEUE_MOST + 5):
-        reader.put(Frame(b"x", "run", (number + 1, 0)))
+        reader.put(EncodedEvent(b"x", "run", (number + 1, 0)))
     assert await reader.read() == b"x" * QUEUE_MOST
     assert await reader.read() == BEHIND
     assert await reader.read() is None
@@ -186,7 +186,7 @@ async def test_a_reader_that_falls_behind_is_cut_after_what_it_has() -> None:
 async def test_what_was_read_elsewhere_is_passed_over() -> None:
     reader = Reader()
     for number in range(1, 6):
-        reader.put(Frame(str(number).encode(), "run", (number, 0)))
+        reader.put(EncodedEvent(str(number).encode(), "run", (number, 0)))
     reader.pass_over("run", (3, 0))
     assert await reader.read() == b"45"
 
@@ -206,7 +206,7 @@ async def test_who_left_is_told_nothing() -> None:
     channels = Channels()
     readers = [channels.open("a") for _ in range(3)]
     channels.leave("a", readers[0])
-    channels.tell("a", Frame(b"x", last=True))
+    channels.tell("a", EncodedEvent(b"x", last=True))
     assert [await reader.read() for reader in readers[1:]] == [b"x", b"x"]
     for reader in readers:
         channels.leave("a", reader)

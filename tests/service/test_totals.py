@@ -25,8 +25,8 @@ from treadle.service import shares, totals
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Reserved, Spent, SpentByAll
-from treadle.service.limits import Spending
-from treadle.service.problems import Problem
+from treadle.service.limits import RunSpending
+from treadle.service.problems import HttpProblem
 from treadle.service.queueing import account
 from treadle.service.running import decide, open_calls, start_run
 from treadle.service.shares import look
@@ -87,7 +87,7 @@ async def test_accounts_of_an_hour_are_limited_for_all_addresses_and_processes(t
 
 
 async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(tmp_path: Path, database: str) -> None:
-    begun, refused = list[str](), list[Problem]()
+    begun, refused = list[str](), list[HttpProblem]()
     over = anyio.Event()
 
     async def run(hand: AtHand, scope: Scope) -> None:
@@ -96,7 +96,7 @@ async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(
                 begun.append(spending.reserved_for or "")
                 await over.wait()
                 spending.count(1000, 0.01)
-        except Problem as e:
+        except HttpProblem as e:
             refused.append(e)
         if len(begun) + len(refused) == 10:
             over.set()
@@ -166,13 +166,13 @@ async def test_money_is_limited_likewise(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"totals": {"cost_usd_per_day": 0.5}}) as hand:
         limits, scope = hand.service.limits, await somebody(hand, "ada")
         async with limits.run(scope, "run_1", None) as first, limits.run(scope, "run_2", None) as second:
-            with pytest.raises(Problem, match="reserved"):
+            with pytest.raises(HttpProblem, match="reserved"):
                 await limits.run(scope, "run_3", None).__aenter__()
             first.count(1, 0.25)
             second.count(1, 0.2)
         async with limits.run(scope, "run_3", None) as last:  # alone, with what is left
             last.count(1, 0.1)
-        with pytest.raises(Problem, match="tomorrow") as caught:
+        with pytest.raises(HttpProblem, match="tomorrow") as caught:
             await limits.run(scope, "run_4", None).__aenter__()
         assert caught.value.status_code == 503
         used = await values(hand, "treadle_used_by_all")
@@ -222,10 +222,10 @@ async def test_a_share_of_a_run_that_nobody_knows_is_free_in_time_and_not_before
         await hand.service.database.run(scope, reserve)  # its process dies
         monkeypatch.setattr(shares, "UNSEEN_S", -1.0)
         await look(hand.service)
-        with pytest.raises(Problem, match="reserved"):
+        with pytest.raises(HttpProblem, match="reserved"):
             await hand.service.database.run(scope, reserve)
         await hand.service.database.run_unscoped(_long_ago)
-        with pytest.raises(Problem, match="reserved"):
+        with pytest.raises(HttpProblem, match="reserved"):
             await hand.service.database.run(scope, reserve)
         await look(hand.service)
         await hand.service.database.run(scope, reserve)
@@ -265,7 +265,7 @@ async def test_what_two_processes_count_for_one_run_counts_once(tmp_path: Path) 
         limits, scope, run_id = hand.service.limits, await somebody(hand, "ada"), new_id("run")
         async with limits.run(scope, run_id, None) as spending:
             spending.count(7)
-            settled = Spending()
+            settled = RunSpending()
             settled.count(7)
             await hand.service.database.run(scope, partial(limits.count, scope=scope, spending=settled, run_id=run_id))
         assert (await hand.service.database.read_unscoped(limits.totals.used)).tokens == 7
@@ -297,7 +297,7 @@ async def test_queued_runs_leave_half_of_the_day_to_others(tmp_path: Path) -> No
         assert walker is not None
         for _ in range(2):
             await start_run(service, ada.scope, walker, "walk 1", {})
-        with pytest.raises(Problem, match="reserved") as caught:
+        with pytest.raises(HttpProblem, match="reserved") as caught:
             await start_run(service, ada.scope, walker, "walk 1", {})
         assert caught.value.status_code == 503
         async with service.limits.run(ada.scope, new_id("run"), walker):

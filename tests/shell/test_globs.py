@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.policy.shell.globs import MAX_NAMES, TooMany, expand
+from treadle.policy.shell.globs import MAX_NAMES, TooManyNames, expand
 
 BASH = shutil.which("bash")
 NAMES = [
@@ -44,7 +44,7 @@ def expanded(value: str, folder: Path) -> list[str] | None:
     wild = frozenset(i for i, c in enumerate(value) if c in "*?")
     try:
         return expand(value, wild, str(folder), lambda place: place == str(folder) or place.startswith(f"{folder}/"))
-    except TooMany:
+    except TooManyNames:
         return None
 
 

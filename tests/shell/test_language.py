@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.shell.test_against_bash import run_by_bash
 from treadle.policy.shell.agreement import Differ, agreed
 from treadle.policy.shell.globs import expand
-from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, Outside, read_line
-from treadle.policy.shell.syntax import Command, parse
+from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, OutsideLanguage, read_line
+from treadle.policy.shell.syntax import ParsedCommand, parse
 
 HOME = "/home/ada"
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")
@@ -27,7 +27,7 @@ def commands(text: str) -> list[list[str]] | None:
         found = agreed(text, parse(text, HOME), HOME)
     except Differ:
         return None
-    return None if isinstance(found, Outside) else [command.argv for command in found]
+    return None if isinstance(found, OutsideLanguage) else [command.argv for command in found]
 
 
 INSIDE: dict[str, list[list[str]]] = {
@@ -124,20 +124,20 @@ a 2>/dev/null b
     "text", [*OUTSIDE, "", " ", "a\\\nb", "a 'b\nc'", 'a "b\nc"', "a\rb", "a\u00a0b", "a 'b\u200bc'", "a\0", "a '\x1b'", "a é\\|b", "f() { a; }"]
 )
 def test_any_other_line_is_outside(text: str) -> None:
-    assert isinstance(read_line(text, HOME), Outside)
+    assert isinstance(read_line(text, HOME), OutsideLanguage)
 
 
 def test_a_line_beyond_a_limit_is_not_read_to_its_end() -> None:
     for text in ("a " + "b" * MAX_CHARS, "a;" * (MAX_COMMANDS + 1), "a " + "b " * 500):
         found = read_line(text, HOME)
-        assert isinstance(found, Outside)
+        assert isinstance(found, OutsideLanguage)
         assert found.is_beyond
 
 
 def test_a_home_folder_with_odd_letters_is_not_expanded() -> None:
     for home in ("", "/home/a b", "/home/*", "/home/$x"):
-        assert isinstance(read_line("ls ~", home), Outside)
-        assert isinstance(read_line('ls "$HOME"', home), Outside)
+        assert isinstance(read_line("ls ~", home), OutsideLanguage)
+        assert isinstance(read_line('ls "$HOME"', home), OutsideLanguage)
 
 
 PIECES = [
@@ -182,7 +182,7 @@ def texts(draw: st.DrawFn) -> str:
     return text
 
 
-def given_words(command: Command, folder: Path) -> tuple[str, ...]:
+def given_words(command: ParsedCommand, folder: Path) -> tuple[str, ...]:
     """What bash gives to the program, patterns replaced."""
     words = [expand(word.value, word.wild or frozenset(), str(folder), lambda place: True) if word.wild else [word.value] for word in command.words]
     return tuple(each for names in words for each in names)
@@ -197,7 +197,7 @@ def test_bash_reads_each_line_of_the_language_as_we_do(tmp_path: Path, text: str
         found = agreed(text, parse(text, str(folder)), str(folder))
     except Differ:
         return
-    if isinstance(found, Outside) or any(not word.is_literal for command in found for word in command.words):
+    if isinstance(found, OutsideLanguage) or any(not word.is_literal for command in found for word in command.words):
         return
     runs, files = run_by_bash(text, folder)
     expected = [given_words(command, folder) for command in found if command.argv[0] != "["]

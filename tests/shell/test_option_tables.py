@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.policy.decision import Kind
+from treadle.policy.decision import FindingKind
 from treadle.policy.shell.filters import SED
 from treadle.policy.shell.options import Options
 from treadle.policy.shell.programs import PROGRAMS
@@ -93,4 +93,4 @@ def test_a_table_says_what_the_program_itself_says(name: str, noting: Path) -> N
 
 def test_what_has_no_such_table_says_why() -> None:
     assert {name for name in WITHOUT_GETOPT if name not in PROGRAMS} == set()
-    assert all(PROGRAMS[name].kind is Kind.HELD for name, why in WITHOUT_GETOPT.items() if "contained only" in why)
+    assert all(PROGRAMS[name].kind is FindingKind.HELD for name, why in WITHOUT_GETOPT.items() if "contained only" in why)

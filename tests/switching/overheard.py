@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import NoReturn
 
 from treadle.models.model import Model, ModelRequest
-from treadle.models.providers.connection import Reply
+from treadle.models.providers.connection import HttpReply
 
 
 class Overheard(Exception):
@@ -22,7 +22,7 @@ class Listening:
     base_url = "https://api.anthropic.com"
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[HttpReply]:
         raise Overheard(body)
         yield
 

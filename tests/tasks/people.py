@@ -11,8 +11,8 @@ from typing import Any
 from sqlmodel import Session
 
 from treadle.apps.assistant import confirmations
-from treadle.apps.assistant.caller import Caller, Grant, ToolResponse
-from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.caller import Grant, ToolResponse, ToolUser
+from treadle.apps.assistant.confirmations import AnsweredConfirmations
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.store import TaskStore
 from treadle.service.database.database import Database
@@ -43,13 +43,13 @@ class People:
         self.server = MCPToolServer(self.database, clock=self.clock)
 
     def person(self, user_id: str, conversation_id: str | None = "chat") -> Person:
-        return Person(self, Caller(Scope(Identity(user_id, "caller")), conversation_id))
+        return Person(self, ToolUser(Scope(Identity(user_id, "caller")), conversation_id))
 
 
 @dataclass
 class Person:
     people: People
-    caller: Caller
+    caller: ToolUser
     run_id: str | None = "run_1"
 
     def granted(self, grant: Grant | None, run_id: str | None = None) -> Person:
@@ -82,7 +82,7 @@ class Person:
     async def titles(self, **wanted: Any) -> list[str]:
         return list(await self.tasks(**wanted))
 
-    async def says(self, message: str, *, run_id: str = "run_2") -> Answered | None:
+    async def says(self, message: str, *, run_id: str = "run_2") -> AnsweredConfirmations | None:
         conversation_id = self.caller.conversation_id
         assert conversation_id is not None
         clock, scope = self.people.clock, self.caller.scope
@@ -90,7 +90,7 @@ class Person:
             scope, lambda session: confirmations.answered(session, scope, conversation_id, message, run_id, clock=clock)
         )
 
-    async def does(self, answered: Answered | None, *, run_id: str = "run_2") -> list[ToolResponse]:
+    async def does(self, answered: AnsweredConfirmations | None, *, run_id: str = "run_2") -> list[ToolResponse]:
         """The calls that had been held back, under what was granted."""
         assert answered is not None
         granted = self.granted(answered.grant, run_id)

@@ -12,7 +12,7 @@ from sqlmodel import Session, create_engine, select
 
 from tests.tasks.people import People, Person, code, message, phrase
 from treadle.apps.assistant.caller import Grant, ToolResponse
-from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.confirmations import AnsweredConfirmations
 from treadle.service.database.tables import METADATA, Confirmation
 
 BULK = "That's a big action. Confirm with '{}'."
@@ -293,9 +293,9 @@ async def test_of_two_answers_at_the_same_time_one_counts(tmp_path: Path):
         ada = people.person(f"ada{turn}")
         await ada.add("Buy milk")
         await ada.call("delete_task", task="milk")
-        outcomes: list[Answered | None] = []
+        outcomes: list[AnsweredConfirmations | None] = []
 
-        async def answer(run_id: str, ada: Person = ada, outcomes: list[Answered | None] = outcomes) -> None:
+        async def answer(run_id: str, ada: Person = ada, outcomes: list[AnsweredConfirmations | None] = outcomes) -> None:
             outcomes.append(await ada.says("yes delete", run_id=run_id))
 
         async with anyio.create_task_group() as group:

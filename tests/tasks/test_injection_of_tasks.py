@@ -12,7 +12,7 @@ from tests.doubles import asks, says
 from tests.doubles import call as wish
 from tests.tasks.people import People
 from treadle import Agent, Runtime
-from treadle.apps.assistant.caller import Caller
+from treadle.apps.assistant.caller import ToolUser
 from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
 
@@ -35,7 +35,7 @@ async def test_an_obedient_model_reaches_nobody_else_and_confirms_nothing(people
     await other.add("Canary of the second")
     calls = [obeyed(one, mine) for one in line["input"]["obedient_calls"]]
     script = [asks(wish(name, f"c{turn}", **arguments)) for turn, (name, arguments) in enumerate(calls)]
-    agent = Agent[Caller, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
+    agent = Agent[ToolUser, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
     async with Runtime.open() as runtime:
         result = await runtime.run(agent, line["input"]["text"], deps=me.caller)
     read = [str(part.content) for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
@@ -62,7 +62,7 @@ async def test_words_that_confirm_mean_nothing_in_a_title(people: People, argume
     me = people.person("1")
     await me.add("Buy milk")
     script = [asks(wish("delete_task", task="milk")), asks(wish("add_task", **arguments)), asks(wish("list_tasks")), asks(wish("delete_task", task="milk"))]
-    agent = Agent[Caller, str](name="tasks", model=ScriptedModel([*script, says("yes delete")]), tools=people.server.tools)
+    agent = Agent[ToolUser, str](name="tasks", model=ScriptedModel([*script, says("yes delete")]), tools=people.server.tools)
     async with Runtime.open() as runtime:
         await runtime.run(agent, "delete milk; I already said yes delete", deps=me.caller)
     assert sorted(await me.titles()) == sorted(["Buy milk", arguments["title"]])
@@ -75,7 +75,7 @@ async def test_deleting_one_by_one_is_one_big_question(people: People):
     me = people.person("1")
     mine = await me.add(*(f"Mine {number:02}" for number in range(9)))
     script = [asks(*(wish("delete_task", f"c{number}", task=task_id, confirm="yes") for number, task_id in enumerate(mine)))]
-    agent = Agent[Caller, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
+    agent = Agent[ToolUser, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
     async with Runtime.open() as runtime:
         result = await runtime.run(agent, "delete them, one by one, do not ask", deps=me.caller)
     read = [str(part.content) for message in result.messages for part in message.parts if isinstance(part, ToolResult)]

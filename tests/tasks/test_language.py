@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.apps.assistant.language import understood
-from treadle.apps.assistant.language.acting import Call, Known, TooMany, calls_of, looks
-from treadle.apps.assistant.language.conversation import Conversation, Speech
+from treadle.apps.assistant.language.acting import KnownTask, PlannedCall, TooManyTasks, calls_of, looks
+from treadle.apps.assistant.language.conversation import Dialogue, Speech
 from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.periods import period_at
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import distance, near
-from treadle.apps.assistant.language.wishes import Add, Change, Every, Filter, Say, Show
+from treadle.apps.assistant.language.wishes import AddTask, Every, Filter, Say, Show, TaskChange
 from treadle.apps.assistant.language.wording import keys_of, words_of
 
 TODAY = date(2026, 11, 20)
@@ -29,7 +29,7 @@ WORDS = sorted(
 )
 
 
-def calls(text: str, *said: Speech) -> list[Call]:
+def calls(text: str, *said: Speech) -> list[PlannedCall]:
     return calls_of(understood(text, TODAY, said=said), {})
 
 
@@ -142,7 +142,7 @@ def test_the_longest_phrase_counts_whatever_may_be_missing():
 )
 def test_titles_are_kept_as_they_were_written(text: str, titles: Sequence[str]):
     wishes = understood(text, TODAY).wishes
-    assert [wish.title for wish in wishes if isinstance(wish, Add)] == titles == [getattr(wish, "title", None) for wish in wishes]
+    assert [wish.title for wish in wishes if isinstance(wish, AddTask)] == titles == [getattr(wish, "title", None) for wish in wishes]
 
 
 @pytest.mark.parametrize(
@@ -183,16 +183,16 @@ LIST: Speech = ("assistant", "1. ☐ Buy milk\n2. ✓ Pay rent (High, due 2026-1
 
 
 def test_numbers_mean_the_list_that_was_shown():
-    assert calls("complete the second one", LIST) == [Call("complete_task", {"task": "Pay rent"})]
-    assert calls("delete numbers 1 and 3", LIST) == [Call("delete_task", {"task": t}) for t in ("Buy milk", "Call 'Bob' (the plumber)")]
-    assert calls("mark the first two as done", LIST) == [Call("complete_task", {"task": t}) for t in ("Buy milk", "Pay rent")]
+    assert calls("complete the second one", LIST) == [PlannedCall("complete_task", {"task": "Pay rent"})]
+    assert calls("delete numbers 1 and 3", LIST) == [PlannedCall("delete_task", {"task": t}) for t in ("Buy milk", "Call 'Bob' (the plumber)")]
+    assert calls("mark the first two as done", LIST) == [PlannedCall("complete_task", {"task": t}) for t in ("Buy milk", "Pay rent")]
     assert calls("delete number 9", LIST) == []
 
 
 def test_it_means_what_was_spoken_of_last():
     said: Speech = ("assistant", "Got it! Added 'Mum's \"new\" task' to your list. Anything else?")
-    assert calls("make it urgent", said) == [Call("update_task", {"task": 'Mum\'s "new" task', "priority": "High"})]
-    assert calls("add milk and set it to low priority") == [Call("add_task", {"title": "milk", "priority": "Low"})]
+    assert calls("make it urgent", said) == [PlannedCall("update_task", {"task": 'Mum\'s "new" task', "priority": "High"})]
+    assert calls("add milk and set it to low priority") == [PlannedCall("add_task", {"title": "milk", "priority": "Low"})]
 
 
 WHICH: tuple[Speech, ...] = (
@@ -206,24 +206,24 @@ WHICH: tuple[Speech, ...] = (
     [("the first", ["Call Ann"]), ("3", ["Call Mum's boss"]), ("bob", ["Call Bob"]), ("the last one", ["Call Mum's boss"]), ("Call Ann", ["Call Ann"])],
 )
 def test_an_answer_to_which_one_does_what_was_asked_for(text: str, titles: Sequence[str]):
-    assert calls(text, *WHICH) == [Call("update_task", {"task": title, "due": "2026-11-27"}) for title in titles]
+    assert calls(text, *WHICH) == [PlannedCall("update_task", {"task": title, "due": "2026-11-27"}) for title in titles]
 
 
 def test_another_wish_is_no_answer():
-    assert calls("show my tasks", *WHICH) == [Call("list_tasks", {})]
+    assert calls("show my tasks", *WHICH) == [PlannedCall("list_tasks", {})]
 
 
 def test_an_answer_fills_the_gap_that_was_asked_about():
     asked: tuple[Speech, ...] = (("user", "postpone milk"), ("assistant", "Could you provide more details about the new due date?"))
-    assert calls("to next monday", *asked) == [Call("update_task", {"task": "milk", "due": "2026-11-23"})]
+    assert calls("to next monday", *asked) == [PlannedCall("update_task", {"task": "milk", "due": "2026-11-23"})]
 
 
 def test_several_names_are_one_title_or_several_as_the_list_says():
     wishes = understood("complete milk and eggs", TODAY)
     (look,) = looks(wishes)
-    one, two = [Known("1", "Buy milk and eggs")], [Known("1", "milk"), Known("2", "eggs")]
-    assert calls_of(wishes, {look: one}) == [Call("complete_task", {"task": "milk and eggs"})]
-    assert calls_of(wishes, {look: two}) == [Call("complete_task", {"task": "milk"}), Call("complete_task", {"task": "eggs"})]
+    one, two = [KnownTask("1", "Buy milk and eggs")], [KnownTask("1", "milk"), KnownTask("2", "eggs")]
+    assert calls_of(wishes, {look: one}) == [PlannedCall("complete_task", {"task": "milk and eggs"})]
+    assert calls_of(wishes, {look: two}) == [PlannedCall("complete_task", {"task": "milk"}), PlannedCall("complete_task", {"task": "eggs"})]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_several_names_are_one_title_or_several_as_the_list_says():
     ],
 )
 def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(text: str, titles: Sequence[str], done: Sequence[str]):
-    wishes, tasks = understood(text, TODAY), [Known(title, title) for title in titles]
+    wishes, tasks = understood(text, TODAY), [KnownTask(title, title) for title in titles]
     calls = calls_of(wishes, {look: tasks for look in looks(wishes)})
     assert [call.arguments["task"] for call in calls if call.tool == "complete_task"] == done
 
@@ -246,22 +246,22 @@ def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(text: str, 
 def test_a_task_that_is_there_gets_the_day_instead_of_coming_twice():
     wishes = understood("call mum tomorrow", TODAY)
     (look,) = looks(wishes)
-    assert calls_of(wishes, {look: [Known("1", "Call mum")]}) == [Call("update_task", {"task": "1", "due": "2026-11-21"})]
-    assert calls_of(wishes, {look: [Known("1", "Call mum", True)]}) == [Call("add_task", {"title": "call mum", "due": "2026-11-21"})]
+    assert calls_of(wishes, {look: [KnownTask("1", "Call mum")]}) == [PlannedCall("update_task", {"task": "1", "due": "2026-11-21"})]
+    assert calls_of(wishes, {look: [KnownTask("1", "Call mum", True)]}) == [PlannedCall("add_task", {"title": "call mum", "due": "2026-11-21"})]
 
 
 def test_a_day_is_put_off_from_the_one_that_the_task_has():
     wishes = understood("push the essay back a week", TODAY)
     (look,) = looks(wishes)
-    assert calls_of(wishes, {look: [Known("1", "Write essay", due="2026-11-24")]})[0].arguments["due"] == "2026-12-01"
+    assert calls_of(wishes, {look: [KnownTask("1", "Write essay", due="2026-11-24")]})[0].arguments["due"] == "2026-12-01"
 
 
 def test_a_group_is_looked_up_and_never_done_by_half():
     wishes = understood("complete all tasks due today", TODAY)
     assert looks(wishes) == (Filter("open", None, "due:2026-11-20"),)
-    assert wishes.wishes == (Change("complete", Every(Filter("open", None, "due:2026-11-20"))),)
-    with pytest.raises(TooMany):
-        calls_of(wishes, {looks(wishes)[0]: [Known(str(i), "x") for i in range(10)]})
+    assert wishes.wishes == (TaskChange("complete", Every(Filter("open", None, "due:2026-11-20"))),)
+    with pytest.raises(TooManyTasks):
+        calls_of(wishes, {looks(wishes)[0]: [KnownTask(str(i), "x") for i in range(10)]})
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join), st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
@@ -275,7 +275,7 @@ def test_whatever_is_said_is_answered_within_ten_wishes(text: str, before: str):
 @given(st.text(max_size=200))
 def test_no_text_is_too_odd(text: str):
     assert understood(text, TODAY, said=(("assistant", text), ("user", text))).wishes
-    assert isinstance(Conversation.of((("assistant", text),)), Conversation)
+    assert isinstance(Dialogue.of((("assistant", text),)), Dialogue)
 
 
 def test_a_text_of_ten_thousand_characters_gives_ten_calls_at_most():

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from treadle.apps.assistant.caller import Failure, ToolResponse
-from treadle.apps.assistant.replies import FAILURE, Called, compose, reply_of, response_of
+from treadle.apps.assistant.caller import ToolError, ToolResponse
+from treadle.apps.assistant.replies import FAILURE, ReplyCall, compose, reply_of, response_of
 
 ID = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 
 
-def done(tool: str, /, *, turn: int = 1, arguments: dict[str, Any] | None = None, **data: Any) -> Called:
-    return Called(tool, arguments or {}, ToolResponse(success=True, data=data), turn)
+def done(tool: str, /, *, turn: int = 1, arguments: dict[str, Any] | None = None, **data: Any) -> ReplyCall:
+    return ReplyCall(tool, arguments or {}, ToolResponse(success=True, data=data), turn)
 
 
-def failed(tool: str, code: Any, message: str = "", /, *, turn: int = 1, options: tuple[str, ...] = (), **arguments: Any) -> Called:
-    return Called(tool, arguments, ToolResponse(success=False, error=Failure(code=code, message=message, options=options)), turn)
+def failed(tool: str, code: Any, message: str = "", /, *, turn: int = 1, options: tuple[str, ...] = (), **arguments: Any) -> ReplyCall:
+    return ReplyCall(tool, arguments, ToolResponse(success=False, error=ToolError(code=code, message=message, options=options)), turn)
 
 
 def task(title: str, **fields: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ MILK = task("milk")
         (done("list_tasks", tasks=[], total=0, arguments={"search": "overdue"}), "Nothing is overdue."),
     ],
 )
-def test_each_outcome_of_a_tool_has_its_sentence(call: Called, said: str):
+def test_each_outcome_of_a_tool_has_its_sentence(call: ReplyCall, said: str):
     assert reply_of(call) == said
 
 
@@ -116,4 +116,4 @@ def test_a_title_is_shortened_and_stands_on_one_line_without_what_turns_text():
 
 @pytest.mark.parametrize("result", ["Traceback (most recent call last)", "{", "[1]", '{"success": "perhaps"}', "\ud800"])
 def test_what_is_no_response_of_a_task_tool_is_a_failure(result: str):
-    assert reply_of(Called("add_task", {}, response_of(result), 1)) == FAILURE
+    assert reply_of(ReplyCall("add_task", {}, response_of(result), 1)) == FAILURE

@@ -19,7 +19,7 @@ from tests.doubles import asks, says
 from tests.doubles import call as wish
 from tests.tasks.people import People, Person, code, message
 from treadle import Agent, Runtime
-from treadle.apps.assistant.caller import Caller, ToolResponse
+from treadle.apps.assistant.caller import ToolResponse, ToolUser
 from treadle.apps.assistant.schemas import TOOLS
 from treadle.apps.assistant.server import TROUBLE, MCPToolServer, as_text
 from treadle.messages.message import ToolResult
@@ -169,7 +169,7 @@ async def test_whose_tasks_were_changed_is_told_once_it_is_so(people: People, ad
 
 async def run(people: People, ada: Person, *script: dict[str, Any]) -> list[ToolResult]:
     """What the model read."""
-    agent = Agent[Caller, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
+    agent = Agent[ToolUser, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
     async with Runtime.open() as runtime:
         result = await runtime.run(agent, "go", deps=ada.caller)
     return [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.apps.assistant.words import Words, cleaned
+from treadle.apps.assistant.words import ReplyFilter, cleaned
 
 ID = "3fa85f64-5717-4562-b3fc-2c963f66afa6"
 
@@ -105,7 +105,7 @@ def test_a_sentence_with_an_id_or_a_technical_word_is_left_out(sentence: str):
     ],
 )
 def test_a_claim_of_an_effect_is_left_out_together_with_the_word_that_opens_it(lie: str):
-    words = Words()
+    words = ReplyFilter()
     assert words.add(lie) + words.end() == ""
     assert words.claimed
 
@@ -198,7 +198,7 @@ _PIECES = st.sampled_from([*_MARKS, *_SAID])
 
 @given(st.lists(_PIECES, max_size=60).map("".join), st.lists(st.integers(0, 400), max_size=12))
 def test_however_the_text_is_cut_the_same_is_said(text: str, cuts: list[int]):
-    words, said = Words(["title one"]), ""
+    words, said = ReplyFilter(["title one"]), ""
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     for start, end in pairwise(places):
         said += words.add(text[start:end])
@@ -213,7 +213,7 @@ def test_whatever_a_model_says_is_short_and_without_ids(text: str):
 
 
 def test_a_whole_sentence_leaves_before_the_next_one_is_whole():
-    words = Words()
+    words = ReplyFilter()
     assert words.add("Hello there. How") == "Hello there."
     assert words.add(" are you? ") == " How are you?"
     assert words.end() == ""

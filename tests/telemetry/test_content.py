@@ -12,7 +12,7 @@ from tests.telemetry.traces import Watched, told
 from treadle import ToolContext
 from treadle.config import load
 from treadle.events.telemetry import content, names
-from treadle.events.telemetry.content import Content
+from treadle.events.telemetry.content import SpanContent
 from treadle.events.telemetry.tracer import CAPTURE
 from treadle.messages.message import MediaPart, Message, TextPart
 from treadle.models.model import TextDelta, ToolDefinition
@@ -73,7 +73,7 @@ async def test_known_secrets_and_what_looks_like_one_are_taken_out() -> None:
 
 
 def test_only_the_newest_messages_that_fit_are_told() -> None:
-    made = Content(str)
+    made = SpanContent(str)
     messages = [Message.user(f"{i} " + "x" * 10_000) for i in range(20)]
     text, left_out = made.messages(messages)
     said = json.loads(text)
@@ -84,14 +84,14 @@ def test_only_the_newest_messages_that_fit_are_told() -> None:
 
 def test_also_a_tools_schema_is_cleaned_and_made_once() -> None:
     tools = (ToolDefinition(name="look", description="Looks.", parameters={"type": "object", "default": "a-secret"}),)
-    made = Content(lambda text: text.replace("a-secret", "[redacted]"))
+    made = SpanContent(lambda text: text.replace("a-secret", "[redacted]"))
     assert json.loads(made.definitions(tools))[0]["parameters"]["default"] == "[redacted]"
     assert made.definitions(tools) is made.definitions(tools)
 
 
 def test_a_long_text_is_cleaned_before_it_is_cut() -> None:
     secret = "s" * 100
-    made = Content(lambda text: text.replace(secret, "[redacted]"))
+    made = SpanContent(lambda text: text.replace(secret, "[redacted]"))
     cut = made.text("x" * (content.TEXT_CHARS_MAX - 50) + secret + "y" * 500)
     assert "sss" not in cut
     assert len(cut) == content.TEXT_CHARS_MAX + 1
@@ -104,7 +104,7 @@ def test_each_message_is_made_once() -> None:
         cleaned.append(text)
         return text
 
-    made, messages = Content(clean), [Message.user("one"), Message.user("two")]
+    made, messages = SpanContent(clean), [Message.user("one"), Message.user("two")]
     for _ in range(3):
         made.messages(messages)
     assert cleaned == ["two", "one"]
@@ -112,7 +112,7 @@ def test_each_message_is_made_once() -> None:
 
 async def test_what_was_made_for_a_run_is_forgotten_with_it() -> None:
     watched = Watched(content=True)
-    made: list[Content | None] = []
+    made: list[SpanContent | None] = []
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         made.append(watched.tracer.content(ctx.run_id))

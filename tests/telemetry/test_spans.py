@@ -24,7 +24,7 @@ from treadle.config.values import Models
 from treadle.events.telemetry import names
 from treadle.events.tracing import TracedRun
 from treadle.models.model import ModelRequest, ModelResponse, Switch, TextDelta
-from treadle.models.retry import Attempt, at_first
+from treadle.models.retry import ModelAttempt, at_first
 from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits, StopReason, Usage
 
@@ -129,7 +129,7 @@ def test_the_first_piece_counts_from_the_attempt_that_it_belongs_to() -> None:
 
 
 def test_the_first_piece_of_each_attempt_is_noticed() -> None:
-    attempt, noticed, heard = Attempt(set()), list[int](), list[object]()
+    attempt, noticed, heard = ModelAttempt(set()), list[int](), list[object]()
     hear = at_first(attempt, lambda: noticed.append(attempt.number), heard.append)
     for _ in range(2):
         hear(TextDelta("a"))

@@ -17,7 +17,7 @@ from treadle.tools.builtin import files
 from treadle.tools.builtin.apply_patch import ApplyPatch
 from treadle.tools.builtin.patches import FileChange, Hunk, parse_diff, parse_patch, patch
 from treadle.tools.builtin.read import Read
-from treadle.tools.builtin.text import Document
+from treadle.tools.builtin.text import TextDocument
 from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ToolFailed
 
 PATCH, READ = ApplyPatch(), Read()
@@ -122,7 +122,7 @@ TWICE = "class A:\n    def run(self):\n        x = 1\n\nclass B:\n    def run(se
     ],
 )
 def test_a_hunk_is_found(before: str, diff: str, after: str) -> None:
-    document = Document(before)
+    document = TextDocument(before)
     patch(document, parse_diff("update", "f", diff))
     assert document.text == after
 
@@ -140,7 +140,7 @@ def test_a_hunk_is_found(before: str, diff: str, after: str) -> None:
 )
 def test_a_hunk_that_does_not_fit_says_why(before: str, diff: str, why: str) -> None:
     with pytest.raises(ToolFailed, match=why):
-        patch(Document(before), parse_diff("update", "f", diff))
+        patch(TextDocument(before), parse_diff("update", "f", diff))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_patch_makes_the_wanted_text_or_is_refused(before: list[str], after: l
     old, new = ("\n".join(lines) + ("\n" if lines and ends else "") for lines in (before, after))
     if old == new or (old and new and old.endswith("\n") != new.endswith("\n")) or "" in (before[-1:] + after[-1:]):
         return
-    document = Document(old.replace("\n", "\r\n") if returns else old)
+    document = TextDocument(old.replace("\n", "\r\n") if returns else old)
     try:
         patch(document, parse_diff("update", "f", diff_between(before, after, context)))
     except ToolFailed:
@@ -303,7 +303,7 @@ def test_a_patch_of_lines_that_are_told_apart_is_never_refused(before: list[str]
         after.insert(data.draw(st.integers(0, len(after))), f"new {n}")
     if before == after or not before:
         return
-    document = Document("".join(f"{text}\n" for text in before))
+    document = TextDocument("".join(f"{text}\n" for text in before))
     patch(document, parse_diff("update", "f", diff_between(before, after, 3)))
     assert document.text == "".join(f"{text}\n" for text in after)
 

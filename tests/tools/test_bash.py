@@ -351,7 +351,7 @@ def test_what_it_touches_is_for_the_policy_to_find_out() -> None:
 @needs_proc
 async def test_a_pid_that_was_used_again_is_not_killed() -> None:
     async with await anyio.open_process(["sleep", "100"], start_new_session=True) as bystander:
-        stale = frozenset({processes.Seen(bystander.pid, "an earlier start")})
+        stale = frozenset({processes.ProcessIdentity(bystander.pid, "an earlier start")})
         async with await anyio.open_process(["true"]) as gone:
             await gone.wait()
         await processes.Tree(gone.pid, "no such mark").kill(stale)

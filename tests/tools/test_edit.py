@@ -18,7 +18,7 @@ from treadle.tools.builtin import files, matching
 from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.edit import Edit, EditArguments, Replacement
 from treadle.tools.builtin.read import Read
-from treadle.tools.builtin.text import Document
+from treadle.tools.builtin.text import TextDocument
 from treadle.tools.builtin.write import Write
 from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
 
@@ -400,14 +400,14 @@ TEXTS = st.lists(st.sampled_from(["a", "b", " ", "\n", "\r\n", "\r", "ż"]), max
 
 @given(TEXTS)
 def test_a_document_renders_what_it_was_made_of(text: str) -> None:
-    assert Document(text).render() == text
+    assert TextDocument(text).render() == text
 
 
 @given(before=TEXTS, old=TEXTS, after=TEXTS, new=st.sampled_from(["", "x", "x\ny", "\n"]))
 def test_a_replacement_leaves_everything_around_it_byte_for_byte(before: str, old: str, after: str, new: str) -> None:
     if before.endswith("\r") or old.endswith("\r"):
         return  # the cut would be inside a line end
-    document = Document(before + old + after)
+    document = TextDocument(before + old + after)
     start = len(before.replace("\r\n", "\n"))
     document.replace([(start, start + len(old.replace("\r\n", "\n")))], new)
     assert document.render().startswith(before)

@@ -16,7 +16,7 @@ from tests.tools.conftest import MakeContext
 from treadle.tools.builtin import files, folder
 from treadle.tools.builtin.catalog import Builtin
 from treadle.tools.builtin.coding import default_tools
-from treadle.tools.builtin.folder import Folder, NotARegularFile
+from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.text import Encoding, binary_kind
 from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 
@@ -35,7 +35,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("both_ways")
 def test_a_folder_looks_up_makes_replaces_and_removes(tmp_path: Path) -> None:
-    with Folder.at(str(tmp_path / "a" / "b"), create=True) as here:
+    with OpenFolder.at(str(tmp_path / "a" / "b"), create=True) as here:
         os.close(here.create_file("new", 0o600))
         with pytest.raises(FileExistsError):
             here.create_file("new", 0o600)
@@ -47,7 +47,7 @@ def test_a_folder_looks_up_makes_replaces_and_removes(tmp_path: Path) -> None:
         here.remove_file("newer")
         with pytest.raises(FileNotFoundError):
             here.open_file("newer")
-    with Folder.at(str(tmp_path)) as here, here.folder("a") as below:
+    with OpenFolder.at(str(tmp_path)) as here, here.folder("a") as below:
         assert below.path == str(tmp_path / "a")
         assert below.stat("b").st_mode
         with pytest.raises(NotARegularFile, match="a directory"):
@@ -61,10 +61,10 @@ def test_no_component_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "real" / "link").symlink_to("file")
     for path in ("link", "link/deeper"):
         with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
-            Folder.at(str(tmp_path / path))
+            OpenFolder.at(str(tmp_path / path))
         with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
-            Folder.at(str(tmp_path / path), create=True)
-    with Folder.at(str(tmp_path / "real")) as here, pytest.raises(NotARegularFile, match="a symbolic link"):
+            OpenFolder.at(str(tmp_path / path), create=True)
+    with OpenFolder.at(str(tmp_path / "real")) as here, pytest.raises(NotARegularFile, match="a symbolic link"):
         here.open_file("link")
 
 

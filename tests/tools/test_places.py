@@ -14,7 +14,7 @@ import pytest
 from tests.tools.conftest import MakeContext
 from treadle.tools.builtin import files
 from treadle.tools.builtin import folder as folders
-from treadle.tools.builtin.folder import Folder, NotARegularFile, kind_of
+from treadle.tools.builtin.folder import NotARegularFile, OpenFolder, kind_of
 from treadle.tools.file_history import Before, content_hash
 from treadle.tools.tool import InvalidArguments, ToolFailed
 
@@ -90,7 +90,7 @@ def test_what_is_no_file_is_not_opened_and_called_by_its_name(root: Path, monkey
 
 def test_a_descriptor_goes_to_no_child_process(root: Path) -> None:
     (root / "a").touch()
-    with Folder.at(str(root)) as folder:
+    with OpenFolder.at(str(root)) as folder:
         opened = [files.open_file(root / "a"), folder.create_file("b", 0o600), folder.descriptor()]
         assert [os.get_inheritable(fd) for fd in opened if fd is not None] == [False] * 3
         assert os.stat(opened[2] or -1).st_ino == root.stat().st_ino
@@ -103,18 +103,18 @@ def test_a_folder_knows_where_its_links_lead_and_removes_empty_folders(root: Pat
     (root / "file").touch()
     for name, target in {"to-folder": "sub", "to-file": "file", "to-nothing": "gone"}.items():
         (root / name).symlink_to(target)
-    with Folder.at(str(root)) as folder:
+    with OpenFolder.at(str(root)) as folder:
         assert [folder.leads_to_directory(name) for name in ("to-folder", "to-file", "to-nothing")] == [True, False, False]
         assert folder.link_target("to-nothing") == "gone"
         assert stat.S_ISLNK(folder.stat("to-folder").st_mode)
         with pytest.raises(OSError, match="not empty"):
-            Folder.at(str(root.parent)).remove_folder(root.name)
+            OpenFolder.at(str(root.parent)).remove_folder(root.name)
         folder.remove_folder("sub")
     assert not (root / "sub").exists()
 
 
 def test_a_folder_may_be_left_twice_and_the_root_is_one(root: Path) -> None:
-    with Folder.at("/") as folder:
+    with OpenFolder.at("/") as folder:
         assert folder.path == "/"
         with folder.folder(root.parts[1]) as below:
             assert below.path == f"/{root.parts[1]}"
@@ -123,31 +123,31 @@ def test_a_folder_may_be_left_twice_and_the_root_is_one(root: Path) -> None:
 
 def test_only_missing_directories_are_made_and_only_where_that_is_wanted(root: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Folder.at(str(root / "a/b"))
+        OpenFolder.at(str(root / "a/b"))
     assert not (root / "a").exists()
     for _ in range(2):
-        with Folder.at(str(root / "a/b"), create=True) as folder:
+        with OpenFolder.at(str(root / "a/b"), create=True) as folder:
             assert folder.path == str(root / "a/b")
     (root / "file").touch()
     with pytest.raises(NotADirectoryError):
-        Folder.at(str(root / "file/b"), create=True)
+        OpenFolder.at(str(root / "file/b"), create=True)
 
 
 def test_where_there_are_no_descriptors_a_path_stands_for_the_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_BY_DESCRIPTOR", False)
     with pytest.raises(FileNotFoundError):
-        Folder.at(str(root / "a/b"))
+        OpenFolder.at(str(root / "a/b"))
     for _ in range(2):
-        Folder.at(str(root / "a/b"), create=True).sync()
+        OpenFolder.at(str(root / "a/b"), create=True).sync()
     (root / "a/link").symlink_to("b")
-    with Folder.at(str(root)) as top, top.folder("a") as below:
+    with OpenFolder.at(str(root)) as top, top.folder("a") as below:
         assert (below.path, below.descriptor(), below.link_target("link"), below.leads_to_directory("link")) == (str(root / "a"), None, "b", True)
         below.remove_folder("b")
         with below.entries() as entries:
             assert [entry.name for entry in entries] == ["link"]
 
 
-class Swapped(Folder):
+class Swapped(OpenFolder):
     """Somebody is always quicker: what is looked at is something else when it is opened."""
 
     def stat(self, name: str) -> os.stat_result:
@@ -180,7 +180,7 @@ def test_listing_and_syncing_leave_no_descriptor_open(root: Path) -> None:
     descriptors = Path("/proc/self/fd")
     if not descriptors.exists():
         pytest.skip("open descriptors are counted in /proc")
-    with Folder.at(str(root)) as folder:
+    with OpenFolder.at(str(root)) as folder:
         before = len(os.listdir(descriptors))
         with folder.entries() as entries:
             assert list(entries) == []

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.conftest import MakeContext, Use
 from treadle.tools.builtin import files
 from treadle.tools.builtin.edit import Edit
-from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.folder import OpenFolder
 from treadle.tools.builtin.read import Read
 from treadle.tools.builtin.write import Write, WriteArguments
 from treadle.tools.tool import InvalidArguments, ToolFailed, Touched
@@ -181,10 +181,10 @@ async def test_a_failed_write_leaves_the_old_file_and_no_litter(use: Use, tmp_pa
     (tmp_path / "a").write_text("old")
     await use(READ, path="a")
 
-    def full(folder: Folder, source: str, target: str) -> None:
+    def full(folder: OpenFolder, source: str, target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Folder, "replace", full)
+    monkeypatch.setattr(OpenFolder, "replace", full)
     with pytest.raises(ToolFailed, match="Could not write 'a': No space left on device"):
         await use(WRITE, path="a", content="new")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
@@ -194,13 +194,13 @@ async def test_a_failed_write_leaves_the_old_file_and_no_litter(use: Use, tmp_pa
 async def test_a_change_at_the_last_moment_is_seen(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("old")
     await use(READ, path="a")
-    create = Folder.create_file
+    create = OpenFolder.create_file
 
-    def meanwhile(folder: Folder, name: str, mode: int) -> int:
+    def meanwhile(folder: OpenFolder, name: str, mode: int) -> int:
         (tmp_path / "a").write_text("somebody else's")
         return create(folder, name, mode)
 
-    monkeypatch.setattr(Folder, "create_file", meanwhile)
+    monkeypatch.setattr(OpenFolder, "create_file", meanwhile)
     with pytest.raises(ToolFailed, match="changed by somebody else just now, and nothing was written"):
         await use(WRITE, path="a", content="mine")
     assert (tmp_path / "a").read_text() == "somebody else's"

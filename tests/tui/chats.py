@@ -16,8 +16,8 @@ from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tools.builtin.coding import default_tools
 from treadle.tui.chat import Chat, Open
-from treadle.tui.commands.registry import Commands
-from treadle.tui.conversation import Setting
+from treadle.tui.commands.registry import SlashCommands
+from treadle.tui.conversation import RunSetting
 from treadle.tui.status import Status
 from treadle.tui.transcript import Transcript
 from treadle.types import Mode
@@ -61,8 +61,8 @@ async def a_chat(
     async with Runtime.open(url, config=config) as runtime, standing() as stage:
         transcript = Transcript()
         status = Status(theme=THEME, live=lambda: transcript.live)
-        parts = Open(config=config, theme=THEME, screen=stage.screen, line=stage.screen.line, status=status, transcript=transcript, commands=Commands())
-        chat = Chat(parts, runtime, Setting(agent=made, cwd=folder, mode=mode), session)
+        parts = Open(config=config, theme=THEME, screen=stage.screen, line=stage.screen.line, status=status, transcript=transcript, commands=SlashCommands())
+        chat = Chat(parts, runtime, RunSetting(agent=made, cwd=folder, mode=mode), session)
         begun = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: chat.run([], then=begun.set))

@@ -19,8 +19,8 @@ from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tools.approval import ApprovalRequest, Approve
 from treadle.tools.builtin.coding import default_tools
-from treadle.tui.commands.registry import Commands, Unknown
-from treadle.tui.conversation import Conversation, Setting
+from treadle.tui.commands.registry import SlashCommands, UnknownCommand
+from treadle.tui.conversation import ChatConversation, RunSetting
 from treadle.tui.drawing import Drawing
 from treadle.tui.status import Status
 from treadle.tui.transcript import Transcript
@@ -35,13 +35,13 @@ async def everything(_: ApprovalRequest) -> Approve:
 class FakeDesk:
     """A `Desk` whose scrollback is `told`, one entry for each block."""
 
-    def __init__(self, stage: Stage, runtime: Runtime, setting: Setting, config: Config) -> None:
+    def __init__(self, stage: Stage, runtime: Runtime, setting: RunSetting, config: Config) -> None:
         self.stage, self.config = stage, config
         self.theme, self.screen, self.line, self.cwd = THEME, stage.screen, stage.screen.line, setting.cwd
         self.transcript = Transcript()
         self.status = Status(theme=THEME, live=lambda: self.transcript.live)
-        self.conversation = Conversation(runtime, setting, session_id=None, approver=everything, show=self._happened)
-        self.commands = Commands()
+        self.conversation = ChatConversation(runtime, setting, session_id=None, approver=everything, show=self._happened)
+        self.commands = SlashCommands()
         self.told: list[str] = []
         self.sent: list[tuple[str, str | None]] = []
         self.opened: list[str | None] = []
@@ -77,7 +77,7 @@ class FakeDesk:
         """What it told; the keys answer a question that comes, once it can hear."""
         before = len(self.told)
         found = self.commands.find(typed)
-        assert not isinstance(found, Unknown), found.message
+        assert not isinstance(found, UnknownCommand), found.message
         command, rest = found
 
         async def run() -> None:
@@ -102,4 +102,4 @@ async def a_desk(
     given: dict[str, Any] = {"model": ScriptedModel([*script]), "tools": default_tools(), "instructions": "Help.", **agent}
     made = Agent[Any, Any](name="helper", **given)
     async with Runtime.open(url, config=config) as runtime, standing(columns, rows) as stage:
-        yield FakeDesk(stage, runtime, Setting(agent=made, cwd=folder, mode="full"), config)
+        yield FakeDesk(stage, runtime, RunSetting(agent=made, cwd=folder, mode="full"), config)

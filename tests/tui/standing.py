@@ -17,7 +17,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from treadle.tui.input import Input
+from treadle.tui.input import InputLine
 from treadle.tui.live import Live
 from treadle.tui.region import Region
 from treadle.tui.screen import Screen
@@ -87,7 +87,7 @@ async def standing(columns: int = 80, rows: int = 24) -> AsyncGenerator[Stage]:
         with create_app_session(input=keyboard, output=output):
             live = Live()
             status = Status(theme=THEME, live=lambda: live)
-            line = Input(THEME, DummyCompleter(), history=None, placeholder="")
+            line = InputLine(THEME, DummyCompleter(), history=None, placeholder="")
             screen = Screen(THEME, Region(THEME, lambda: live, status), line, KeyBindings(), keyboard=keyboard, output=output)
             async with anyio.create_task_group() as group:
                 group.start_soon(screen.run)

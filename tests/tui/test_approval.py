@@ -11,8 +11,8 @@ import pytest
 
 from tests.tui.standing import ESCAPE, THEME, standing
 from treadle.tools.approval import ApprovalRequest
-from treadle.tui.approval import DEAF_S, Approval, Around, Said
-from treadle.tui.preview import Difference, Patch, Preview, Words, preview_of
+from treadle.tui.approval import DEAF_S, Approval, ApprovalReply, Around
+from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview, preview_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +26,9 @@ async def said(
     preview: Preview | None = None,
     seen: Sequence[str] = (),
     **asked: Any,
-) -> tuple[Said, str]:
+) -> tuple[ApprovalReply, str]:
     """The answer, and what went to the input. A number lets so many seconds pass; `seen` must stand on the screen before."""
-    now, given, typed = [100.0], list[Said](), list[str]()
+    now, given, typed = [100.0], list[ApprovalReply](), list[str]()
     request = ApprovalRequest(
         run_id="r",
         session_id="s",
@@ -43,7 +43,7 @@ async def said(
     )
     async with standing() as stage:
         around = Around(view=lambda: typed.append("<all>"), typed=typed.append, columns=lambda: 80, cycle_mode=lambda: typed.append("<mode>"))
-        slot = Approval(request, preview or Words(command), THEME, around, clock=lambda: now[0])
+        slot = Approval(request, preview or TextPreview(command), THEME, around, clock=lambda: now[0])
 
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
@@ -70,23 +70,23 @@ async def test_each_answer_has_its_key(key: str, scope: str) -> None:
 
 
 async def test_what_comes_before_half_a_second_has_passed_answers_nothing_and_goes_to_the_input() -> None:
-    assert await said("y", "e", "s", DEAF_S, "n") == (Said("no"), "yes")
+    assert await said("y", "e", "s", DEAF_S, "n") == (ApprovalReply("no"), "yes")
 
 
 async def test_each_key_that_is_not_heard_makes_it_deaf_for_another_half_second() -> None:
-    assert await said(DEAF_S - 0.1, "y", DEAF_S - 0.1, "y", DEAF_S, "n") == (Said("no"), "yy")
+    assert await said(DEAF_S - 0.1, "y", DEAF_S - 0.1, "y", DEAF_S, "n") == (ApprovalReply("no"), "yy")
 
 
 async def test_escape_denies_at_once() -> None:
-    assert await said(ESCAPE) == (Said("no"), "")
+    assert await said(ESCAPE) == (ApprovalReply("no"), "")
 
 
 async def test_a_paste_was_meant_for_the_input() -> None:
-    assert await said("\x1b[200~y\ny\n\x1b[201~", DEAF_S, "n") == (Said("no"), "y\ny\n")
+    assert await said("\x1b[200~y\ny\n\x1b[201~", DEAF_S, "n") == (ApprovalReply("no"), "y\ny\n")
 
 
 async def test_where_no_rule_is_offered_its_letters_mean_nothing() -> None:
-    assert await said(DEAF_S, "s", DEAF_S, "n", pattern=None) == (Said("no"), "s")
+    assert await said(DEAF_S, "s", DEAF_S, "n", pattern=None) == (ApprovalReply("no"), "s")
 
 
 def test_what_is_asked_about_shows_everything_but_secrets(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_what_is_asked_about_shows_everything_but_secrets(tmp_path: Path) -> Non
         "write", {"path": "a.env", "content": "KEY=hunter2\nMORE=\x1b[31m\u202e\n"}, tmp_path, redact=lambda text: text.replace("hunter2", "[secret]")
     )
     assert "hunter2" not in str(shown)
-    assert isinstance(shown, Difference)
+    assert isinstance(shown, FileDifference)
     assert "\\x1b[31m\\u202e" in shown.after
 
 
 SCRIPT = "\n".join(["cat > setup.sh <<'END'", *(f"echo step {n}" for n in range(60)), "rm -rf ~/important", "END"])
-ONE_LINE = Difference("a.py", "", f"x = '{'a' * 300}'; import os; os.system('rm -rf ~')\n")
+ONE_LINE = FileDifference("a.py", "", f"x = '{'a' * 300}'; import os; os.system('rm -rf ~')\n")
 CHANGED = "    total = sum(price * quantity for _, price, quantity in self.lines if quantity > minimum and not price)"
 
 
@@ -108,31 +108,31 @@ CHANGED = "    total = sum(price * quantity for _, price, quantity in self.lines
     ("preview", "seen"),
     [
         (ONE_LINE, ["import os; os.system('rm -rf ~')"]),
-        (Difference("a.py", "pass\n", f"{CHANGED}\n"), ["and not price)"]),
-        (Words(f"echo {'a' * 300}; rm -rf ~/important", is_command=True), ["rm -rf ~/important"]),
+        (FileDifference("a.py", "pass\n", f"{CHANGED}\n"), ["and not price)"]),
+        (TextPreview(f"echo {'a' * 300}; rm -rf ~/important", is_command=True), ["rm -rf ~/important"]),
     ],
 )
 async def test_a_long_line_is_wrapped_and_never_cut(preview: Preview, seen: list[str]) -> None:
-    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (Said("once"), "")
+    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (ApprovalReply("once"), "")
 
 
 async def test_a_line_longer_than_any_screen_is_shown_whole() -> None:
-    stage = Difference("a.py", "", f"x = '{'a' * 5_000}'; import os\n")
-    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=stage))[0] == Said("once")
+    stage = FileDifference("a.py", "", f"x = '{'a' * 5_000}'; import os\n")
+    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=stage))[0] == ApprovalReply("once")
 
 
 @pytest.mark.parametrize("key", ["y", "s", "a", "\r"])
 async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_approved(key: str) -> None:
     """The unanswered yes is followed by a no, which must be the answer."""
     seen = ["more lines: d shows all", "rm -rf ~/important", "Not all of it is shown"]
-    now, given = [100.0], list[Said]()
+    now, given = [100.0], list[ApprovalReply]()
     request = ApprovalRequest(
         run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes", pattern=PATTERN
     )
     viewed = list[str]()
     async with standing() as stage:
         around = Around(view=lambda: viewed.append("all"), typed=viewed.append, columns=lambda: 80)
-        slot = Approval(request, Words(SCRIPT, is_command=True), THEME, around, clock=lambda: now[0])
+        slot = Approval(request, TextPreview(SCRIPT, is_command=True), THEME, around, clock=lambda: now[0])
 
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
@@ -155,7 +155,7 @@ async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_appro
 async def test_a_small_screen_says_why_a_yes_does_nothing() -> None:
     request = ApprovalRequest(run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes")
     for rows in range(3, 12):
-        slot = Approval(request, Words(SCRIPT, is_command=True), THEME, Around(view=lambda: None, typed=lambda _: None, columns=lambda: 80))
+        slot = Approval(request, TextPreview(SCRIPT, is_command=True), THEME, Around(view=lambda: None, typed=lambda _: None, columns=lambda: 80))
         slot.opened(rows)
         drawn = ["".join(text for _, text, *_ in line) for line in slot._drawn()]  # pyright: ignore[reportPrivateUsage]
         assert len(drawn) <= rows
@@ -165,11 +165,11 @@ async def test_a_small_screen_says_why_a_yes_does_nothing() -> None:
 @pytest.mark.parametrize("key", ["e", "\x1b[Z"])
 async def test_edits_can_be_accepted_for_the_session_in_the_question(key: str) -> None:
     seen = ["e Yes, and accept edits from now on (Shift-Tab)"]
-    assert (await said(DEAF_S, key, is_edit=True, seen=seen))[0] == Said("edits")
+    assert (await said(DEAF_S, key, is_edit=True, seen=seen))[0] == ApprovalReply("edits")
 
 
 async def test_shift_tab_changes_the_mode_where_the_question_is_not_about_an_edit() -> None:
-    assert await said(DEAF_S, "\x1b[Z", DEAF_S, "n") == (Said("no"), "<mode>")
+    assert await said(DEAF_S, "\x1b[Z", DEAF_S, "n") == (ApprovalReply("no"), "<mode>")
 
 
 async def test_the_question_says_how_many_calls_wait() -> None:
@@ -189,14 +189,14 @@ def tree(tmp_path: Path) -> Path:
 async def test_a_patch_shows_each_file_with_what_becomes_of_it(tree: Path) -> None:
     preview = preview_of("apply_patch", {"input": PATCH}, tree)
     seen = ["a.py", "- one", "+ 1", "new/b.py (new file)", "+ import os", "+ \\x1b[31mred", "c.py (deleted)", "- all that goes"]
-    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (Said("once"), "")
+    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (ApprovalReply("once"), "")
 
 
 def test_an_operation_of_the_responses_api_is_shown_as_a_patch_of_one_file(tree: Path) -> None:
     operation = {"type": "update_file", "path": "a.py", "diff": "@@\n-two\n+2"}
-    assert preview_of("apply_patch", {"operation": operation}, tree) == Patch((Difference("a.py", "one\ntwo\n", "one\n2\n"),))
+    assert preview_of("apply_patch", {"operation": operation}, tree) == Patch((FileDifference("a.py", "one\ntwo\n", "one\n2\n"),))
     moved = "*** Begin Patch\n*** Update File: a.py\n*** Move to: z.py\n*** End Patch"
-    assert preview_of("apply_patch", {"input": moved}, tree) == Patch((Difference("a.py", "one\ntwo\n", "one\ntwo\n", " (moved to z.py)"),))
+    assert preview_of("apply_patch", {"input": moved}, tree) == Patch((FileDifference("a.py", "one\ntwo\n", "one\ntwo\n", " (moved to z.py)"),))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_operation_of_the_responses_api_is_shown_as_a_patch_of_one_file(tree:
     ],
 )
 def test_a_patch_that_does_not_fit_is_shown_as_it_was_said(tree: Path, given: str) -> None:
-    assert preview_of("apply_patch", {"input": given}, tree) == Words(given)
+    assert preview_of("apply_patch", {"input": given}, tree) == TextPreview(given)
 
 
 @pytest.mark.parametrize("name", ["write", "apply_patch"])
@@ -217,7 +217,7 @@ def test_what_is_too_different_to_be_compared_is_shown_whole(tree: Path, name: s
     patched = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+{line}" for line in lines), "*** End Patch"])
     arguments = {"path": "b.py", "content": "\n".join(lines)} if name == "write" else {"input": patched}
     shown = preview_of(name, arguments, tree)
-    assert isinstance(shown, Words)
+    assert isinstance(shown, TextPreview)
     assert all(line in shown.text for line in lines)
     assert "b.py" in shown.text
 
@@ -225,6 +225,6 @@ def test_what_is_too_different_to_be_compared_is_shown_whole(tree: Path, name: s
 async def test_a_patch_that_is_not_all_on_the_screen_says_so(tree: Path) -> None:
     long = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+line {n}" for n in range(60)), "*** Delete File: c.py", "*** End Patch"])
     preview = preview_of("apply_patch", {"input": long}, tree)
-    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=preview, seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"]))[0] == Said(
-        "once"
-    )
+    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=preview, seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"]))[
+        0
+    ] == ApprovalReply("once")

@@ -18,7 +18,7 @@ from treadle.messages.message import Message, decode_message
 from treadle.tui import confirm
 from treadle.tui.commands.conversation import find_session
 from treadle.tui.commands.files import code_blocks
-from treadle.tui.commands.registry import Commands, Unknown, is_command
+from treadle.tui.commands.registry import SlashCommands, UnknownCommand, is_command
 
 pytestmark = pytest.mark.anyio
 
@@ -47,8 +47,8 @@ def journal(tmp_path: Path) -> str:
 
 
 def meant(typed: str) -> tuple[str, str] | str:
-    found = Commands().find(typed)
-    return found.message if isinstance(found, Unknown) else (found[0].name, found[1])
+    found = SlashCommands().find(typed)
+    return found.message if isinstance(found, UnknownCommand) else (found[0].name, found[1])
 
 
 def test_a_command_is_found_by_its_name_or_the_beginning_of_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.doubles import agent
 from tests.test_recovery import ONE, Effects, lost_call
 from treadle.tools.approval import ApprovalRequest, Deny
-from treadle.tui.conversation import Conversation, Setting
+from treadle.tui.conversation import ChatConversation, RunSetting
 
 pytestmark = pytest.mark.anyio
 
@@ -23,8 +23,8 @@ async def test_a_call_that_may_have_happened_is_asked_about_and_not_run_again(tm
         asked.append(request.call_id)
         return Deny("look first")
 
-    setting = Setting(agent=agent([*ONE], tool), cwd=tmp_path, mode="full")
-    conversation = Conversation(runtime, setting, session_id=None, approver=no, show=lambda event: None)
+    setting = RunSetting(agent=agent([*ONE], tool), cwd=tmp_path, mode="full")
+    conversation = ChatConversation(runtime, setting, session_id=None, approver=no, show=lambda event: None)
     result = await conversation.go_on(run_id)
     assert (asked, effects.done) == (["c1"], [])
     assert result.outcome in ("completed", "approval_needed")

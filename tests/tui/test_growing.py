@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treadle.tui import growing
 from treadle.tui.drawing import Drawing
-from treadle.tui.growing import CODE_LINES, DEPTH_MAX, LINE_CHARS, TAIL_CHARS, TAIL_LINES, Growing, Piece, Within
+from treadle.tui.growing import CODE_LINES, DEPTH_MAX, LINE_CHARS, TAIL_CHARS, TAIL_LINES, Growing, SourcePiece, Within
 from treadle.tui.markdown import drawn
 from treadle.tui.theme import Theme
 
@@ -54,9 +54,9 @@ LINES = (
 TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(LINES), max_size=60).map("\n".join), st.text("-*>#`|~ \n\t1.ab[]()_\\", max_size=300))
 
 
-def pieces(text: str, *cuts: int) -> list[Piece]:
+def pieces(text: str, *cuts: int) -> list[SourcePiece]:
     growing = Growing()
-    given: list[Piece] = []
+    given: list[SourcePiece] = []
     for begin, end in pairwise([0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]):
         given += growing.feed(text[begin:end])
     return given + growing.finish()
@@ -73,7 +73,7 @@ def test_any_cut_gives_the_same_pieces_and_they_are_the_text(text: str, cuts: li
 @given(TEXTS)
 def test_the_tail_and_every_piece_are_bounded(text: str) -> None:
     growing = Growing()
-    given: list[Piece] = []
+    given: list[SourcePiece] = []
     for begin in range(0, len(text), 40):
         given += growing.feed(text[begin : begin + 40])
         assert growing.tail.count("\n") < TAIL_LINES

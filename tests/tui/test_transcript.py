@@ -20,7 +20,7 @@ from tests.tui.standing import THEME
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.metrics import RunTotals
-from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.blocks import AnswerBlock, Block, CallBlock, NoticeBlock, PromptBlock, Thought
 from treadle.tui.calling import calling
 from treadle.tui.drawing import Drawing
 from treadle.tui.live import Live
@@ -66,16 +66,16 @@ async def _is_told(case: Case) -> None:
 
 
 def holds(seen: list[Event]) -> None:
-    transcript, answers, called = Transcript(), "", list[Called]()
+    transcript, answers, called = Transcript(), "", list[CallBlock]()
     transcript.begin()
     for event in seen:
         blocks = transcript.apply(event)
-        called += (block for block in blocks if isinstance(block, Called))
+        called += (block for block in blocks if isinstance(block, CallBlock))
         if isinstance(event, events.ToolCallEnd):
-            assert [type(block) for block in blocks] == [Called], "a call that ended is one block"
+            assert [type(block) for block in blocks] == [CallBlock], "a call that ended is one block"
         if isinstance(event, events.Retry):
             answers = ""
-        answers += "".join(block.source for block in blocks if isinstance(block, Answer))
+        answers += "".join(block.source for block in blocks if isinstance(block, AnswerBlock))
         if isinstance(event, events.MessageAdded):
             assert words(answers) == words(event.message.text)
             answers = ""
@@ -102,8 +102,8 @@ def test_events_in_any_order_with_anything_in_them_are_folded_and_drawn(seen: li
 async def test_words_of_the_runtime_to_the_model_are_not_the_persons() -> None:
     seen = await watch([says(""), says("done")])
     transcript = Transcript()
-    (told,) = [block for block in folded(seen.events, transcript) if isinstance(block, Said | Notice)]
-    assert isinstance(told, Notice)
+    (told,) = [block for block in folded(seen.events, transcript) if isinstance(block, PromptBlock | NoticeBlock)]
+    assert isinstance(told, NoticeBlock)
     assert told.text.startswith("The model was told: ")
 
 
@@ -112,7 +112,7 @@ async def test_what_reached_the_run_stands_there_as_it_was_typed() -> None:
     transcript = Transcript()
     transcript.steered["all of a paste"] = "[pasted text #1, 20 lines]"
     seen = await watch([asks(call("look")), says("done")], gives("look"), while_running=lambda stream, event: _steers(stream, event))
-    assert Said("[pasted text #1, 20 lines]", "while it works") in folded(seen.events, transcript)
+    assert PromptBlock("[pasted text #1, 20 lines]", "while it works") in folded(seen.events, transcript)
     assert not transcript.steered
 
 
@@ -125,7 +125,7 @@ def _steers(stream: Any, event: Event) -> None:
 async def test_an_answer_that_was_cut_begins_again_and_says_so() -> None:
     cut = {**fails("network"), "text": "A first paragraph.\n\nA second one, which is cut.\n\nAnd"}
     seen = await watch([cut, says("Whole.")])
-    assert [type(block) for block in folded(seen.events)][-1] is Answer
+    assert [type(block) for block in folded(seen.events)][-1] is AnswerBlock
 
 
 @pytest.mark.anyio
@@ -143,7 +143,7 @@ async def test_a_thought_is_one_line_and_its_words_are_whole() -> None:
 @pytest.mark.anyio
 async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
     seen = await watch([asks(call("look")), says("done")], gives("look", "a\x1b[2Jb\x1b]0;title\x07c\x9b31md\u202ee\nsecond"))
-    (called,) = [block for block in folded(seen.events) if isinstance(block, Called)]
+    (called,) = [block for block in folded(seen.events) if isinstance(block, CallBlock)]
     for full in (False, True):
         drawn = DRAWING.ansi(called.draw(DRAWING, full=full))
         assert "abcde" in drawn
@@ -154,7 +154,7 @@ async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
 def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -> None:
     drawing = Drawing(40, Theme("dark", 8, True))
     text = "no such target\n[took 7 s]"
-    block = Called(call=calling("bash", {"command": "make " + "x" * 60}), name="bash", result=text, status="ok", seconds=7, exit_code=code)
+    block = CallBlock(call=calling("bash", {"command": "make " + "x" * 60}), name="bash", result=text, status="ok", seconds=7, exit_code=code)
     first = drawing.ansi(block.draw(drawing)).splitlines()[0]
     assert re.sub(r"\x1b\[[0-9;]*m", "", first).startswith(mark)
     red = drawing.ansi(Text("✗ ", drawing.style("error"))).split("✗")[0]
@@ -163,7 +163,7 @@ def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -
 
 def test_of_a_long_output_of_a_command_the_end_is_shown() -> None:
     text = "\n".join(["warning: old", *(f"test {n} passed" for n in range(40)), "1 failed, 1 passed"])
-    drawn = DRAWING.ansi(Called(call=calling("bash", {"command": "pytest"}), name="bash", result=text, status="ok", seconds=1, exit_code=1).draw(DRAWING))
+    drawn = DRAWING.ansi(CallBlock(call=calling("bash", {"command": "pytest"}), name="bash", result=text, status="ok", seconds=1, exit_code=1).draw(DRAWING))
     assert "warning: old" in drawn
     assert "1 failed, 1 passed" in drawn
     assert "… 33 more lines (Ctrl-O)" in drawn
@@ -200,5 +200,5 @@ def test_an_end_by_a_limit_states_what_was_spent() -> None:
         total=total,
     )
     (notice,) = folded([end])
-    assert isinstance(notice, Notice)
+    assert isinstance(notice, NoticeBlock)
     assert "Spent: 9 turns in 2 runs." in notice.text

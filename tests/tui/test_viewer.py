@@ -11,10 +11,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from tests.tui.standing import DOWN, END, ESCAPE, HOME, PAGE_DOWN, THEME, UP, Stage, standing
-from treadle.tui.blocks import Answer, Block, Called, Notice, Said
+from treadle.tui.blocks import AnswerBlock, Block, CallBlock, NoticeBlock, PromptBlock
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
-from treadle.tui.pages import Pages, Place
+from treadle.tui.pages import Pages, RowPlace
 from treadle.tui.viewer import view, view_text
 
 pytestmark = pytest.mark.anyio
@@ -36,11 +36,11 @@ async def viewing(blocks: Sequence[Block], columns: int = 60, rows: int = 10, *,
 
 
 def notices(number: int) -> list[Block]:
-    return [Notice(f"notice {n}", spaced=False) for n in range(number)]
+    return [NoticeBlock(f"notice {n}", spaced=False) for n in range(number)]
 
 
-def called(result: str) -> Called:
-    return Called(call=Calling("Running", "Ran", "make"), name="bash", result=result, status="ok", seconds=0)
+def called(result: str) -> CallBlock:
+    return CallBlock(call=Calling("Running", "Ran", "make"), name="bash", result=result, status="ok", seconds=0)
 
 
 async def test_it_begins_at_the_end_or_at_the_beginning_and_goes_back_to_the_screen_below():
@@ -64,7 +64,7 @@ async def test_keys_move_by_rows_pages_and_to_the_ends():
 
 
 async def test_a_search_finds_the_next_and_the_previous_and_goes_around_the_end():
-    blocks = [*notices(50), Said("the Needle of a person"), Answer("an **answer** with a needle"), called("a needle in the haystack"), *notices(50)]
+    blocks = [*notices(50), PromptBlock("the Needle of a person"), AnswerBlock("an **answer** with a needle"), called("a needle in the haystack"), *notices(50)]
     async with viewing(blocks, at_end=False) as stage:
         stage.press("/needle\r")
         for key, found in (("", "Needle of a person"), ("n", "answer with a needle"), ("n", "haystack"), ("n", "Needle of a"), ("N", "haystack")):
@@ -76,7 +76,7 @@ async def test_a_search_finds_the_next_and_the_previous_and_goes_around_the_end(
 
 
 async def test_it_is_laid_out_anew_where_the_terminal_is_resized():
-    blocks = [Notice("word " * 40), *notices(30)]
+    blocks = [NoticeBlock("word " * 40), *notices(30)]
     async with viewing(blocks, at_end=False) as stage:
         assert stage.rows()[0] == ("word " * 12).strip()
         stage.resize(30, 8)
@@ -87,7 +87,7 @@ async def test_it_is_laid_out_anew_where_the_terminal_is_resized():
 
 
 async def test_what_a_text_would_have_the_terminal_do_is_not_drawn():
-    async with viewing([called("\x1b]0;owned\x07a\x1b[2Jb\n" * 500), Said("\x1b[2J\u202esaid")]) as stage:
+    async with viewing([called("\x1b]0;owned\x07a\x1b[2Jb\n" * 500), PromptBlock("\x1b[2J\u202esaid")]) as stage:
         await stage.sees("said")
         stage.press("g")
         await stage.sees("ab")
@@ -141,25 +141,25 @@ def test_of_a_long_result_only_the_pieces_that_are_seen_are_laid_out():
     top = pages.end(20)
     assert [line[0][1] for _, line in pages.shown(top, 20)][-1] == "  │ line 49999"
     assert sum(piece.kept is not None for piece in pages._pieces) <= 2  # pyright: ignore[reportPrivateUsage]  what it must not have done is seen nowhere else
-    found = pages.find("line 25000", Place(0, 0), 1)
+    found = pages.find("line 25000", RowPlace(0, 0), 1)
     assert found is not None
     assert pages.shown(found, 1)[0][1][0][1] == "  │ line 25000"
 
 
 def test_words_are_found_where_a_line_was_broken_between_them():
-    pages = Pages(THEME, [Answer("some words **before** a line that is broken between two of its words")], 30)
+    pages = Pages(THEME, [AnswerBlock("some words **before** a line that is broken between two of its words")], 30)
     for words in ("before a line", "that is broken between two", "between two of"):
-        assert pages.find(words, Place(0, -1), 1) is not None
-    assert pages.find("Between two", Place(0, -1), 1) is None
+        assert pages.find(words, RowPlace(0, -1), 1) is not None
+    assert pages.find("Between two", RowPlace(0, -1), 1) is None
 
 
 def test_moving_is_the_same_by_one_row_as_by_many():
     pages = Pages(THEME, [*notices(7), called("\n".join("xy" * n for n in range(500))), *notices(3)], 20)
-    place, seen = Place(0, 0), list[Place]()
+    place, seen = RowPlace(0, 0), list[RowPlace]()
     while not seen or seen[-1] != place:
         seen.append(place)
         place = pages.moved(place, 1)
     assert len(seen) == len(set(seen))
     for at in range(0, len(seen), 97):
-        assert pages.moved(Place(0, 0), at) == seen[at]
+        assert pages.moved(RowPlace(0, 0), at) == seen[at]
         assert pages.moved(seen[-1], at - len(seen) + 1) == seen[at]

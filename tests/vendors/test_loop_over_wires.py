@@ -42,7 +42,7 @@ from tests.vendors.server import RULES, SPEECHES, Refused, Reply, Vendor, model_
 from treadle.errors import AgentError
 from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart
 from treadle.models.providers.connection import Connection
-from treadle.models.providers.connection import Reply as Received
+from treadle.models.providers.connection import HttpReply as Received
 from treadle.models.providers.scripted import ScriptedModel
 
 MODELS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-astra", "openai-chat": "gpt-5.6", "gemini": "gemini-3.8-flash"}

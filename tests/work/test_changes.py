@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.work.conftest import git, repository
-from treadle.apps.batch.changes import UNTRACKED_BYTES_MAX, Changes
-from treadle.apps.batch.git import Git, GitFailed
+from treadle.apps.batch.changes import UNTRACKED_BYTES_MAX, WorkingTreeChanges
+from treadle.apps.batch.git import GitCommands, GitFailed
 from treadle.apps.batch.report import Diff
 
 
@@ -20,11 +20,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def changes(folder: Path, tmp_path: Path) -> Changes:
-    return Changes(Git(folder, os.environ), tmp_path / "objects")
+def changes(folder: Path, tmp_path: Path) -> WorkingTreeChanges:
+    return WorkingTreeChanges(GitCommands(folder, os.environ), tmp_path / "objects")
 
 
-async def since(changes: Changes, before: str) -> Diff:
+async def since(changes: WorkingTreeChanges, before: str) -> Diff:
     return await changes.between(before, await changes.moment())
 
 
@@ -32,7 +32,7 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-async def test_changed_new_and_deleted_files_count_and_ignored_ones_do_not(folder: Path, changes: Changes) -> None:
+async def test_changed_new_and_deleted_files_count_and_ignored_ones_do_not(folder: Path, changes: WorkingTreeChanges) -> None:
     (folder / "mine.txt").write_text("not committed, before\n")
     before = await changes.moment()
     (folder / "cart.py").write_text("one\n2\nthree\nfour\n")
@@ -46,7 +46,7 @@ async def test_changed_new_and_deleted_files_count_and_ignored_ones_do_not(folde
     assert await since(changes, before) == Diff(files=6, added=2 + 2 + 1 + 1, removed=1 + 1)
 
 
-async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, changes: Changes) -> None:
+async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, changes: WorkingTreeChanges) -> None:
     (folder / "cart.py").write_text("other\n")
     git(folder, "add", ".")
     (folder / "cart.py").write_text("still other\n")
@@ -56,13 +56,13 @@ async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, ch
     assert everything(folder) == before
 
 
-async def test_where_nothing_was_changed_there_is_nothing(folder: Path, changes: Changes) -> None:
+async def test_where_nothing_was_changed_there_is_nothing(folder: Path, changes: WorkingTreeChanges) -> None:
     (folder / "cart.py").write_text("dirty before\n")
     assert await since(changes, await changes.moment()) == Diff(files=0, added=0, removed=0)
     assert await since(changes, "HEAD") == Diff(files=1, added=1, removed=3)
 
 
-async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, changes: Changes) -> None:
+async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, changes: WorkingTreeChanges) -> None:
     before = await changes.moment()
     with (folder / "large.bin").open("wb") as file:
         file.truncate(UNTRACKED_BYTES_MAX + 1)
@@ -70,29 +70,29 @@ async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, cha
     assert await since(changes, before) == Diff(files=1, added=1, removed=0)
 
 
-async def test_a_repository_inside_is_left_alone(folder: Path, changes: Changes) -> None:
+async def test_a_repository_inside_is_left_alone(folder: Path, changes: WorkingTreeChanges) -> None:
     before = await changes.moment()
     repository(folder / "inner")
     assert await since(changes, before) == Diff(files=0, added=0, removed=0)
 
 
-async def test_a_moment_outlives_who_took_it(folder: Path, changes: Changes, tmp_path: Path) -> None:
+async def test_a_moment_outlives_who_took_it(folder: Path, changes: WorkingTreeChanges, tmp_path: Path) -> None:
     (folder / "mine.txt").write_text("a\n")
     before = await changes.moment()
     (folder / "mine.txt").write_text("a\nb\n")
-    assert await since(Changes(Git(folder, os.environ), tmp_path / "objects"), before) == Diff(files=1, added=1, removed=0)
+    assert await since(WorkingTreeChanges(GitCommands(folder, os.environ), tmp_path / "objects"), before) == Diff(files=1, added=1, removed=0)
 
 
-async def test_what_git_cannot_tell_is_said(folder: Path, changes: Changes) -> None:
+async def test_what_git_cannot_tell_is_said(folder: Path, changes: WorkingTreeChanges) -> None:
     with pytest.raises(GitFailed, match="git diff-tree failed"):
         await since(changes, "0" * 40)
     with pytest.raises(GitFailed, match="git rev-parse failed"):
-        await Git(folder.parent, {"PATH": os.environ["PATH"], "GIT_CEILING_DIRECTORIES": "/"})("rev-parse", "HEAD")
+        await GitCommands(folder.parent, {"PATH": os.environ["PATH"], "GIT_CEILING_DIRECTORIES": "/"})("rev-parse", "HEAD")
 
 
 async def test_a_git_that_is_not_there_is_said(folder: Path) -> None:
     with pytest.raises(GitFailed, match="git is not installed"):
-        await Git(folder, {"PATH": "/nowhere"})("status")
+        await GitCommands(folder, {"PATH": "/nowhere"})("status")
 
 
 async def test_variables_of_the_git_that_started_us_lead_nowhere_else(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ async def test_variables_of_the_git_that_started_us_lead_nowhere_else(folder: Pa
     git(other, "commit", "-q", "-m", "second")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
-    assert await Git(folder, os.environ)("rev-list", "--count", "HEAD") == "1"
+    assert await GitCommands(folder, os.environ)("rev-list", "--count", "HEAD") == "1"
 
 
 async def test_filters_that_a_repository_configures_are_not_started_and_a_persons_own_are(folder: Path, tmp_path: Path) -> None:
@@ -118,17 +118,17 @@ async def test_filters_that_a_repository_configures_are_not_started_and_a_person
     (programs / "git-lfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/lfs\ncat\n")
     (programs / "git-lfs").chmod(0o755)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "GIT_CONFIG_GLOBAL": str(own)}
-    before = await Changes(Git(folder, environment), tmp_path / "objects").moment()
+    before = await WorkingTreeChanges(GitCommands(folder, environment), tmp_path / "objects").moment()
     (folder / "cart.py").write_text("other\n")
     (folder / "new.py").write_text("new\n")
     (folder / "mine.txt").write_text("mine\n")
     (folder / "large.bin").write_text("large\n")
-    assert await Git(folder, environment)("status", "--porcelain")
-    assert await since(Changes(Git(folder, environment), tmp_path / "objects"), before) == Diff(files=4, added=4, removed=3)
+    assert await GitCommands(folder, environment)("status", "--porcelain")
+    assert await since(WorkingTreeChanges(GitCommands(folder, environment), tmp_path / "objects"), before) == Diff(files=4, added=4, removed=3)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["gitconfig", "lfs", "mine"]
 
 
-async def test_a_full_disk_for_temporary_files_is_said(changes: Changes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_for_temporary_files_is_said(changes: WorkingTreeChanges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(GitFailed, match="cannot be copied"):
         await changes.moment()

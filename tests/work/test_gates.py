@@ -12,7 +12,7 @@ from tests.work.conftest import lives
 from treadle._internal.redaction import Redactor
 from treadle.apps.batch.gates import TAIL_CHARS, TAIL_LINES, Gates
 from treadle.apps.batch.leftovers import LEFT_BY, end_leftovers
-from treadle.apps.batch.report import Gate
+from treadle.apps.batch.report import GateResult
 from treadle.policy.sandboxes import find_sandbox
 
 
@@ -29,7 +29,7 @@ class Judge:
         defaults: dict[str, object] = {"timeout_s": 20, "environment": environment, "secrets": Redactor(()), "kept": self.kept, "scratch": self.kept / "tmp"}
         return Gates(commands=commands, **{**defaults, **more})  # pyright: ignore[reportArgumentType]
 
-    async def judged(self, *commands: str, **more: object) -> tuple[Gate, ...]:
+    async def judged(self, *commands: str, **more: object) -> tuple[GateResult, ...]:
         with anyio.fail_after(30):
             return await self.gates(*commands, **more).judge("work_01-7", self.folder, attempt=2, begins=self.begun.append)
 

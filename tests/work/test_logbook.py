@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.apps.batch.batch import Batch, Terms
-from treadle.apps.batch.logbook import ENTRIES, Logbook, Place, batches, find_batch
-from treadle.apps.batch.report import Diff, Gate, Row
+from treadle.apps.batch.logbook import ENTRIES, Logbook, WorkPlace, batches, find_batch
+from treadle.apps.batch.report import Diff, GateResult, ReportRow
 from treadle.errors import AgentError
 from treadle.types import Limits
 
 TERMS = Terms(model="script:x", cwd="/", mode="full", limits=Limits(turns=3), gates=("make test",))
 BATCH = Batch(id="work_01", prompts=("one", "two\udce9", "three"), terms=TERMS, base="abc")
-ROW = Row(number=2, prompt="two\udce9", gates=(Gate(command="make test", passed=True, exit_code=0),), diff=Diff(files=1, added=2, removed=3))
-PLACE = Place(folder="/w/2/repo", root="/w/2/repo", branch="treadle/work_01-2", tree="abc")
+ROW = ReportRow(number=2, prompt="two\udce9", gates=(GateResult(command="make test", passed=True, exit_code=0),), diff=Diff(files=1, added=2, removed=3))
+PLACE = WorkPlace(folder="/w/2/repo", root="/w/2/repo", branch="treadle/work_01-2", tree="abc")
 
 
 async def filled(shelf: Path) -> Logbook:

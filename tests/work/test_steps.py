@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from treadle.apps.batch.batch import Terms
-from treadle.apps.batch.report import Gate
+from treadle.apps.batch.report import GateResult
 from treadle.apps.batch.steps import GO_ON, Past, attempts_of, left_of, next_step
 from treadle.errors import AgentError
 from treadle.journal.journal import RunInfo, RunStatus
@@ -55,8 +55,8 @@ def terms(**more: Any) -> Terms:
     return Terms(model="script:x", cwd="/", mode="full", **more)
 
 
-FAILED = Gate(command="make test", passed=False, exit_code=2, output="two tests failed")
-PASSED = Gate(command="make test", passed=True, exit_code=0)
+FAILED = GateResult(command="make test", passed=False, exit_code=2, output="two tests failed")
+PASSED = GateResult(command="make test", passed=True, exit_code=0)
 
 
 def test_a_prompt_without_a_run_begins_with_its_text_and_all_limits() -> None:

@@ -10,17 +10,17 @@ import pytest
 
 from tests.work.conftest import git, repository
 from treadle.apps.batch.batch import Batch, Terms
-from treadle.apps.batch.changes import Changes
-from treadle.apps.batch.git import Git
-from treadle.apps.batch.logbook import Place
-from treadle.apps.batch.worktrees import Repository, Worktrees, worktree_shelf
+from treadle.apps.batch.changes import WorkingTreeChanges
+from treadle.apps.batch.git import GitCommands
+from treadle.apps.batch.logbook import WorkPlace
+from treadle.apps.batch.worktrees import BatchRepository, Worktrees, worktree_shelf
 from treadle.errors import AgentError
 
 TERMS = Terms(model="script:x", cwd="/", mode="full", worktree=True)
 
 
 async def worktrees_of(folder: Path, shelf: Path, batch: str = "work_01") -> Worktrees:
-    found = await Repository.of(folder, os.environ)
+    found = await BatchRepository.of(folder, os.environ)
     return found.worktrees(Batch(id=batch, prompts=("a", "b"), terms=TERMS, base=await found.head()), shelf)
 
 
@@ -39,10 +39,10 @@ def left(folder: Path) -> tuple[int, str]:
     return git(folder, "worktree", "list", "--porcelain").count("worktree ") - 1, git(folder, "branch", "--list", "treadle/*")
 
 
-async def is_clean(folder: Path, worktrees: Worktrees, place: Place) -> bool:
+async def is_clean(folder: Path, worktrees: Worktrees, place: WorkPlace) -> bool:
     assert place.root
-    git_there = Git(Path(place.root), os.environ)
-    return await worktrees.is_clean(place, await Changes(git_there, folder.parent / "objects").moment())
+    git_there = GitCommands(Path(place.root), os.environ)
+    return await worktrees.is_clean(place, await WorkingTreeChanges(git_there, folder.parent / "objects").moment())
 
 
 async def test_one_is_made_and_taken_away_again(folder: Path, worktrees: Worktrees, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_what_is_missing_is_fetched_from_nowhere(folder: Path, worktrees: 
 
 async def test_a_repository_at_the_root_of_the_disk_has_worktrees_in_folders_of_their_own(worktrees: Worktrees, tmp_path: Path) -> None:
     """As in a container. What goes with a worktree is the folder above it, which must not be the shelf with all the others."""
-    at_the_root = Worktrees(Git(Path("/"), os.environ), Batch(id="work_02", prompts=("a",), terms=TERMS, base="HEAD"), tmp_path / "shelf", "")
+    at_the_root = Worktrees(GitCommands(Path("/"), os.environ), Batch(id="work_02", prompts=("a",), terms=TERMS, base="HEAD"), tmp_path / "shelf", "")
     place = at_the_root.place(1)
     assert place.root
     assert Path(place.root).parent == tmp_path / "shelf" / "work_02-1"

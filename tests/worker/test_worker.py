@@ -23,7 +23,7 @@ from tests.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, ToolContext, tool
 from treadle.config.values import Schedule
 from treadle.errors import AgentError
-from treadle.journal.engine import Deliver, Lane
+from treadle.journal.engine import Deliver, QueueLimits
 from treadle.journal.entries import ToolFinished, ToolStarted
 from treadle.journal.queue import FRUITLESS_MOST, WorkerCard, WorkerInfo
 from treadle.testing import ScriptedModel
@@ -372,7 +372,7 @@ async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered
         (ticket,) = await queue.claim(["default"], engine="dbos", most=1)
         await queue.sent([ticket.run_id], engine="dbos")
         submitted = [await runtime.submit(greeter(), "greet", tenant=f"t{n % 3}") for n in range(20)]
-        async with working(runtime, engine, lanes={"default": Lane(per_tenant=4)}):
+        async with working(runtime, engine, lanes={"default": QueueLimits(per_tenant=4)}):
             for run_id in [*submitted, lost]:
                 await until(runtime, run_id)
         assert await queue.backlogs() == []

@@ -25,7 +25,7 @@ from treadle.messages.result import Out
 from treadle.models.model import Model
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.subagent import Subagent
-from treadle.tools.tool import Tool, ToolRegistry, ToolServer
+from treadle.tools.tool import Tool, ToolProvider, ToolRegistry
 from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
@@ -67,7 +67,7 @@ class AgentFields(TypedDict, Generic[Deps], total=False):
     tools: Sequence[Tool[Deps] | Agent[Any, Any]]
     completion: bool
     hooks: Sequence[Hook]
-    mcp_servers: Sequence[ToolServer]
+    mcp_servers: Sequence[ToolProvider]
     limits: Limits | None
     settings: Settings
     messages: Sequence[Message]
@@ -97,7 +97,7 @@ class Agent(Generic[Deps, Out]):
     """The run is done when the model calls the tool `complete` with its output, and not before."""
     hooks: Sequence[Hook] = ()
     """Asked after those of the runtime."""
-    mcp_servers: Sequence[ToolServer] = ()
+    mcp_servers: Sequence[ToolProvider] = ()
     """Whose tools its runs have too (`McpServer`)."""
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)

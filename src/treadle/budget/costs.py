@@ -37,7 +37,7 @@ class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
     total: Cost
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of a run, what a tally needs to know. It is read out of a `RunInfo` as that was stored."""
 
     run_id: str
@@ -74,7 +74,7 @@ class Tally:
         self._sessions: dict[str, str | None] = {}
         """By run."""
 
-    def add(self, run: Spent) -> None:
+    def add(self, run: RunCost) -> None:
         session = run.session_id
         if session is None and run.parent_run_id is not None:
             session = self._sessions.get(run.parent_run_id)
@@ -88,7 +88,7 @@ class Tally:
         for first, part in enumerate(parts):
             self._total = _plus(self._total, part, runs=not first)
 
-    def _key(self, run: Spent, part: Spending, session: str | None) -> str | None:
+    def _key(self, run: RunCost, part: Spending, session: str | None) -> str | None:
         match self._by:
             case "day":
                 return part.day

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from treadle.budget.prices import Dearest
-from treadle.budget.tree import CALLS, KINDS, PER_DOLLAR, TOKENS, TURNS, USD, Account, units
+from treadle.budget.tree import CALLS, KINDS, PER_DOLLAR, TOKENS, TURNS, USD, BudgetNode, units
 from treadle.messages.metrics import RunTotals
 from treadle.messages.size import BYTES_PER_TOKEN
 from treadle.types import Limits, Outcome, Reserved, Usage, usd
@@ -26,7 +26,7 @@ LIMIT_NAMES = {Outcome.TURN_LIMIT: "turns", Outcome.CALL_LIMIT: "tool_calls", Ou
 _DearestOf: TypeAlias = Callable[[int], Dearest]
 
 
-class Left(NamedTuple):
+class ReservedResponse(NamedTuple):
     """What the coming response may hold."""
 
     tokens: int
@@ -70,7 +70,7 @@ class Ledger:
         """By run id: totals of the runs that it started directly and that nobody drives now."""
         self._above: Ledger | None = None
         self._run_id = ""
-        self._account = Account(limits)
+        self._account = BudgetNode(limits)
         self.estimates = self.counts_calls = False
         """Whether a limit, here or above, asks how large the next request will be; whether one is of calls."""
         self._look()
@@ -186,20 +186,20 @@ class Ledger:
     def turns_spent(self) -> bool:
         return not self._keeps_last and self._account.free(TURNS) < 1
 
-    def output_left(self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None) -> Left:
+    def output_left(self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None) -> ReservedResponse:
         """How many output tokens the next request may ask for, at most `wanted`.
 
         `new_bytes`: of messages that no response has counted yet. `dearest`: what so much input costs, asked where money is limited.
         """
         if not self.estimates:
-            return Left(wanted, None)
-        left, asked, price = Left(wanted, None), self._expected_input(new_bytes), None
+            return ReservedResponse(wanted, None)
+        left, asked, price = ReservedResponse(wanted, None), self._expected_input(new_bytes), None
         if (tokens := self._account.free(TOKENS) - asked) < left.tokens:
-            left = Left(int(tokens), Outcome.TOKEN_LIMIT)
+            left = ReservedResponse(int(tokens), Outcome.TOKEN_LIMIT)
         if dearest is not None and (units := self._account.free(USD)) != math.inf:
             price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)  # a step of the rates is reached for sure where it can be
             if (tokens := _affordable(int(units), asked, wanted, price)) < left.tokens:
-                left = Left(tokens, Outcome.COST_LIMIT)
+                left = ReservedResponse(tokens, Outcome.COST_LIMIT)
         self._price = price
         reserved = Reserved(input_tokens=asked, output_tokens=max(left.tokens, 0))
         if price is not None:
@@ -211,7 +211,7 @@ class Ledger:
         """Tokens of the next request: counted as far as responses told, the rest estimated."""
         return self.context_tokens + -(-(self.fixed_bytes + new_bytes) // BYTES_PER_TOKEN)
 
-    def ask(self, left: Left) -> None:
+    def ask(self, left: ReservedResponse) -> None:
         """A request goes out: until it is settled, nobody else may take what it may cost."""
         if self._account.free(TURNS) >= 1:
             self._account.hold(TURNS, 1)

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle._internal.uninterrupted import uninterrupted
-from treadle.budget.prices import UNKNOWN, Known, Listen, Pricing, Rate, Rates, Step, Tariff, configured, flat
+from treadle.budget.prices import UNKNOWN, KnownPrice, Listen, PriceStep, Pricing, Rate, Rates, Tariff, configured, flat
 from treadle.config import Config, Provider
 from treadle.config.endpoint import on_this_machine
 from treadle.config.keys import VENDORS
@@ -64,7 +64,7 @@ class Prices:
         provider = ALIASES.get(provider, provider)
         prices, said = self._config.prices, self._said(name)
         if (price := prices.get(f"{provider}:{model_id}") or prices.get(f"{provider}:*")) is not None:
-            return Known(configured(price))
+            return KnownPrice(configured(price))
         if said is None or (address is not None and on_this_machine(address)):  # who plays a file, or answers here, is in no list
             return UNKNOWN
         vendor = _NAMES.get(said.type) if address is None else None
@@ -228,4 +228,4 @@ def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rat
 def _rate(price: Decimal | TieredPrices) -> Rate:
     if isinstance(price, Decimal):
         return flat(price)
-    return (*(Step(tier.start, tier.price) for tier in reversed(price.tiers)), Step(-1, price.base))
+    return (*(PriceStep(tier.start, tier.price) for tier in reversed(price.tiers)), PriceStep(-1, price.base))

@@ -18,7 +18,7 @@ from treadle.types import Settings, Time, Usage
 _MILLION = Decimal(1_000_000)
 
 
-class Step(NamedTuple):
+class PriceStep(NamedTuple):
     """A price, and the size of the input above which it holds."""
 
     above: int
@@ -27,14 +27,14 @@ class Step(NamedTuple):
     """For a million tokens."""
 
 
-Rate: TypeAlias = tuple[Step, ...]
+Rate: TypeAlias = tuple[PriceStep, ...]
 """The highest step first, the one that always holds last."""
 
-FREE: Rate = (Step(-1, Decimal(0)),)
+FREE: Rate = (PriceStep(-1, Decimal(0)),)
 
 
 def flat(usd: float | Decimal) -> Rate:
-    return (Step(-1, usd if isinstance(usd, Decimal) else Decimal(str(usd))),)
+    return (PriceStep(-1, usd if isinstance(usd, Decimal) else Decimal(str(usd))),)
 
 
 class Dearest(NamedTuple):
@@ -151,7 +151,7 @@ class Pricing(Protocol):
         ...
 
 
-class Known:
+class KnownPrice:
     """A price that is known beforehand, whatever the provider reports; or known to be unknown."""
 
     __slots__ = ("tariff",)
@@ -171,7 +171,7 @@ class Known:
         return None if details is None else details.cost_usd
 
 
-UNKNOWN: Pricing = Known(None)
+UNKNOWN: Pricing = KnownPrice(None)
 
 
 def needed(pricing: Pricing, model: str) -> Tariff:

@@ -1,6 +1,6 @@
 """What a run and those below it have spent and hold of each kind, under the limits of all above: the arithmetic of a tree of budgets.
 
-What the kinds mean, and when something is held or spent, is ledger.py's. Entry: `Account`.
+What the kinds mean, and when something is held or spent, is ledger.py's. Entry: `BudgetNode`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PER_DOLLAR = Decimal(10**12)
 """Money is counted in millionths of a millionth of a dollar, so that sums are exact."""
 
 
-class Account:
+class BudgetNode:
     """One run's. Not safe from several threads: runs and their children are driven in one event loop, and nothing here waits."""
 
     def __init__(self, limits: Limits) -> None:
@@ -30,8 +30,8 @@ class Account:
         """What it keeps for itself while children run."""
         self.starting = 1
         """Children that the calls under way may still start."""
-        self._above: Account | None = None
-        self._below: list[Account] = []
+        self._above: BudgetNode | None = None
+        self._below: list[BudgetNode] = []
         """Children under way."""
         self._since = [0, 0, 0, 0]
         self._share = [0, 0, 0, 0]
@@ -46,7 +46,7 @@ class Account:
         self._limits = limits
         self._most = (limits.turns, limits.tool_calls, limits.tokens, None if limits.cost_usd is None else units(limits.cost_usd))
 
-    def join(self, above: Account) -> bool:
+    def join(self, above: BudgetNode) -> bool:
         """It counts on `above` from here on, and has a share of what is left there; False where no turn is left."""
         left = [above.free(kind) - above.need[kind] for kind in KINDS]
         if left[TURNS] < 1:

@@ -40,13 +40,13 @@ def _told(error: Exception) -> int:
 
     import click  # noqa: PLC0415
 
-    from treadle.cli.exits import Failed, clean  # noqa: PLC0415
+    from treadle.cli.exits import CommandFailed, clean  # noqa: PLC0415
 
     code, text = 1, io.StringIO()
     if isinstance(error, click.Abort):
         text.write("Aborted!\n")
     elif isinstance(error, click.ClickException):
-        code = error.code if isinstance(error, Failed) else error.exit_code
+        code = error.code if isinstance(error, CommandFailed) else error.exit_code
         error.show(text)
     elif os.environ.get("TREADLE_TRACEBACK"):
         import traceback  # noqa: PLC0415

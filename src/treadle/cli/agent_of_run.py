@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from treadle._internal.json_text import decode_json
 from treadle.agents.agent import Agent
 from treadle.cli.agent_option import ASSISTANT, defined_agent
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.config import Config
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
 
 
-class Found(NamedTuple):
+class RunAgent(NamedTuple):
     agent: Agent[Any, Any]
     others: tuple[Agent[Any, Any], ...] = ()
     """Found by name while it runs."""
     warnings: tuple[str, ...] = ()
 
 
-def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None) -> Found:
+def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None) -> RunAgent:
     """`cwd`: where it goes on; `schema`: which its answer was to fit when it began. Blocks while it reads files.
 
     Raises Failed where there is no such agent there any more, AgentError(invalid) where something is wrong with it.
@@ -40,22 +40,22 @@ def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, 
     return found._replace(agent=replace(agent, output=schema)) if differs else found
 
 
-def _assistant(info: RunInfo, config: Config, cwd: Path) -> Found:
+def _assistant(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
     from treadle.agents.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
 
     made = coding_agent(config, cwd, moved=cwd.resolve() != Path(info.cwd))
-    return Found(made.agent, warnings=made.warnings)
+    return RunAgent(made.agent, warnings=made.warnings)
 
 
-def _defined(info: RunInfo, config: Config, cwd: Path) -> Found:
+def _defined(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  likewise
 
     name, catalog = info.agent, Catalog(config, cwd)
     catalog.name(name)  # as the command line did when the run began
     if name not in catalog.names() and not catalog.modules.problems:
-        raise Failed(f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}")
+        raise CommandFailed(f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}")
     chosen = defined_agent(config, catalog, name)
-    return Found(chosen.agent, chosen.others, chosen.warnings)
+    return RunAgent(chosen.agent, chosen.others, chosen.warnings)
 
 
 async def schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from treadle.agents.agent import Agent
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.events.hooks import Hook
@@ -36,7 +36,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
 )
 
 
-class Chosen(NamedTuple):
+class ChosenAgent(NamedTuple):
     agent: Agent[Any, Any]
     limits: Limits
     """Of the run."""
@@ -53,21 +53,21 @@ def agent_options(command: F) -> F:
     return command
 
 
-def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False) -> Chosen:
+def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False) -> ChosenAgent:
     """`attended`: a person is there to be asked. Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output."""
     chosen = _named(config, cwd, options, attended=attended)
     return chosen._replace(agent=_with_output(chosen.agent, options["output_schema"])) if options["output_schema"] else chosen
 
 
-def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool) -> Chosen:
+def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool) -> ChosenAgent:
     name, given = options["agent"] or ASSISTANT, options["inputs"]
     if name == ASSISTANT:
         from treadle.agents.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
 
         if given:
-            raise Failed(f"--input {given[0]} belongs to an agent: name it with --agent")
+            raise CommandFailed(f"--input {given[0]} belongs to an agent: name it with --agent")
         assistant = coding_agent(config, cwd, attended=attended)
-        return Chosen(assistant.agent, config.limits, {}, warnings=assistant.warnings)
+        return ChosenAgent(assistant.agent, config.limits, {}, warnings=assistant.warnings)
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     chosen = defined_agent(config, Catalog(config, cwd), name)
@@ -75,17 +75,17 @@ def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: b
     return chosen._replace(agent=agent, inputs=_inputs(agent, given))
 
 
-def defined_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
+def defined_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
     """Make an agent of files and modules that a person named. Raises AgentError(invalid) with all that is wrong with it."""
     catalog.name(name)
     return made_agent(config, catalog, name)
 
 
-def made_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
+def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
     """As `defined_agent`, for a name that no person typed: of an untrusted project nothing counts."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
-    return Chosen(agent, _limits(config, agent), {}, others, catalog.remarks(name))
+    return ChosenAgent(agent, _limits(config, agent), {}, others, catalog.remarks(name))
 
 
 def module_hooks(config: Config) -> tuple[Hook, ...]:
@@ -104,23 +104,23 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     try:
         schema: object = json.loads(file.read_bytes())
     except OSError as e:
-        raise Failed(f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}") from e
     except json.JSONDecodeError as e:
-        raise Failed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
+        raise CommandFailed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
     except RecursionError as e:
-        raise Failed(f"{file}: --output-schema is nested too deeply") from e
+        raise CommandFailed(f"{file}: --output-schema is nested too deeply") from e
     except ValueError as e:
-        raise Failed(f"{file}: --output-schema is no JSON: {e}") from e
+        raise CommandFailed(f"{file}: --output-schema is no JSON: {e}") from e
     if not isinstance(schema, dict):
-        raise Failed(f'{file}: --output-schema must be a JSON Schema, an object like {{"type": "object"}}, not {type(schema).__name__}')
+        raise CommandFailed(f'{file}: --output-schema must be a JSON Schema, an object like {{"type": "object"}}, not {type(schema).__name__}')
     try:
         asked = replace(agent, output=cast("dict[str, object]", schema))
         assert asked.answer is not None, "there is a schema"
         _ = asked.answer.schema  # made now, so that what is wrong with it is said of the file
     except RecursionError as e:
-        raise Failed(f"{file}: --output-schema is nested too deeply") from e
+        raise CommandFailed(f"{file}: --output-schema is nested too deeply") from e
     except AgentError as e:
-        raise Failed(f"{file}: --output-schema{e.message.partition('output=')[2]}") from e
+        raise CommandFailed(f"{file}: --output-schema{e.message.partition('output=')[2]}") from e
     return asked
 
 
@@ -139,14 +139,14 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
     for each in given:
         name, equals, text = each.partition("=")
         if not equals or not name:
-            raise Failed(f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada")
+            raise CommandFailed(f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada")
         if name in values:
-            raise Failed(f"--input gives {name!r} twice")
+            raise CommandFailed(f"--input gives {name!r} twice")
         if agent.inputs and name not in agent.inputs:
             near = nearest(name, agent.inputs)
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(agent.inputs)}"
-            raise Failed(f"agent {agent.name!r} has no input {name!r}: {hint}")
+            raise CommandFailed(f"agent {agent.name!r} has no input {name!r}: {hint}")
         values[name] = typed(name, text, agent.inputs.get(name))
     if needed := missing(agent.inputs, agent.instructions, values):
-        raise Failed(f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input {needed[0]}=…")
+        raise CommandFailed(f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input {needed[0]}=…")
     return values

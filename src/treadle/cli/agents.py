@@ -18,7 +18,7 @@ import msgspec
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain, wrapped
 from treadle._internal.units import count
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
@@ -28,7 +28,7 @@ from treadle.errors import AgentError
 if TYPE_CHECKING:
     from treadle.agents.agent import Agent
     from treadle.agents.definitions import Catalog
-    from treadle.agents.definitions.keys import Definition
+    from treadle.agents.definitions.keys import ReadDefinition
 
 NONE = "no agents are defined here: `treadle init` writes an example"
 folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where they are looked for.")
@@ -113,7 +113,7 @@ def check(which: str | None, cwd: Path) -> None:
     for problem in problems:
         click.echo(plain(secrets.text(str(problem))), err=True)
     if problems:
-        raise Failed(f"{count(len(problems), 'thing')} to mend", 1)
+        raise CommandFailed(f"{count(len(problems), 'thing')} to mend", 1)
     for line in catalog.hidden() if name is None else ():
         _warn(secrets, line)
     names = catalog.names() if name is None else [name]
@@ -155,7 +155,7 @@ def _is_file(which: str) -> bool:
 def _added(catalog: Catalog, which: str) -> str:
     path = Path(which)
     if not path.is_file():
-        raise Failed(f"{which!r} is no file")
+        raise CommandFailed(f"{which!r} is no file")
     return catalog.add(path)
 
 
@@ -178,7 +178,7 @@ def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
 _KEYS = ("description", "model", "tools", "limits", "inputs", "output", "instructions")
 
 
-def _of_file(definition: Definition) -> dict[str, Any]:
+def _of_file(definition: ReadDefinition) -> dict[str, Any]:
     return {
         "description": definition.description,
         "model": definition.model.text if definition.model else None,
@@ -203,7 +203,7 @@ def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _inputs(of: Definition | Agent[Any, Any]) -> dict[str, Any]:
+def _inputs(of: ReadDefinition | Agent[Any, Any]) -> dict[str, Any]:
     return {
         name: {"type": one.type, "required": one.required and one.default is None, "default": one.default, "description": one.description}
         for name, one in of.inputs.items()

@@ -7,7 +7,7 @@ import os
 import click
 
 from treadle import __version__
-from treadle.cli.commands import Commands
+from treadle.cli.commands import CommandGroup
 from treadle.cli.help import HELP
 
 COMMANDS = {
@@ -46,7 +46,7 @@ ELSEWHERE = {
 }
 
 
-@click.group(cls=Commands, known=COMMANDS, elsewhere=ELSEWHERE, context_settings=HELP)
+@click.group(cls=CommandGroup, known=COMMANDS, elsewhere=ELSEWHERE, context_settings=HELP)
 @click.version_option(__version__, "-V", "--version", message="treadle %(version)s")
 @click.pass_context
 def app(ctx: click.Context) -> None:
@@ -59,6 +59,6 @@ def app(ctx: click.Context) -> None:
     try:
         os.getcwd()
     except OSError as e:
-        from treadle.cli.exits import Failed  # noqa: PLC0415  --help must not wait for what only an error needs
+        from treadle.cli.exits import CommandFailed  # noqa: PLC0415  --help must not wait for what only an error needs
 
-        raise Failed("the working directory is gone: change to one that is there") from e
+        raise CommandFailed("the working directory is gone: change to one that is there") from e

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from treadle.cli.agent_option import agent_options, chosen_agent, module_hooks
-from treadle.cli.exits import Failed, failing, silence
+from treadle.cli.exits import CommandFailed, failing, silence
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.run_options import chat_options, check_directory, configured, settings_of
@@ -21,7 +21,7 @@ from treadle.types import Limits
 
 if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime
-    from treadle.tui.conversation import Setting
+    from treadle.tui.conversation import RunSetting
 
 LAST = "last"
 HISTORY = "history"
@@ -39,7 +39,7 @@ def chat(resume: str | None, **options: Any) -> None:
     is set where nobody sets one.
     """
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        raise Failed('there is no terminal here: use `treadle run "what to do"`, which needs none')
+        raise CommandFailed('there is no terminal here: use `treadle run "what to do"`, which needs none')
     check_directory(options["cwd"])
     with failing():
         config = configured(options, cwd=options["cwd"])
@@ -47,7 +47,7 @@ def chat(resume: str | None, **options: Any) -> None:
         from treadle.tui import start  # noqa: PLC0415  --help needs none of it
 
         wants_demo = start.chat(
-            start.Wanted(
+            start.StartRequest(
                 config=config,
                 cwd=cwd,
                 history=Path(config.home or home(os.environ)) / HISTORY,
@@ -67,13 +67,13 @@ def chat(resume: str | None, **options: Any) -> None:
         silence(sys.stdout)
 
 
-def _setting(cwd: Path, options: dict[str, Any], config: Config) -> tuple[Setting, tuple[str, ...]]:
-    from treadle.tui.conversation import Setting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
+def _setting(cwd: Path, options: dict[str, Any], config: Config) -> tuple[RunSetting, tuple[str, ...]]:
+    from treadle.tui.conversation import RunSetting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
 
     chosen = chosen_agent(config, cwd, options, attended=True)
     said = msgspec.structs.asdict(chosen.limits)
     limits = Limits(**{name: value for name, value in said.items() if config.origin("limits", name).source != "default"})
-    setting = Setting(
+    setting = RunSetting(
         agent=chosen.agent, cwd=cwd, mode=config.defaults.mode, limits=limits, settings=settings_of(options), inputs=chosen.inputs, others=chosen.others
     )
     return setting, (*config.warnings, *chosen.warnings)

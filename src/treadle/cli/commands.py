@@ -1,4 +1,4 @@
-"""A group of commands that imports each of them only when it is called. Which there are is said where a group is made. Entry: `Commands`."""
+"""A group of commands that imports each of them only when it is called. Which there are is said where a group is made. Entry: `CommandGroup`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def in_one_sentence() -> Generator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as e:
-        from treadle.cli.exits import Failed  # noqa: PLC0415  only where something was mistyped
+        from treadle.cli.exits import CommandFailed  # noqa: PLC0415  only where something was mistyped
 
         words = _in_our_words(e).rstrip(".")
         where = "" if e.ctx is None or "`" in words else f"{'' if words.endswith('?') else '.'} See `{e.ctx.command_path} --help`"
-        raise Failed(words + where) from e
+        raise CommandFailed(words + where) from e
 
 
 def _in_our_words(error: click.UsageError) -> str:
@@ -68,7 +68,7 @@ def _number(kind: click.IntRange | click.FloatRange) -> str:
     return f"a {'whole ' if isinstance(kind, click.IntRange) else ''}number{least}" + ("" if kind.max is None else f", at most {kind.max}")
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Knows every command's name and line of help, and imports a command only to run it or to show its own help."""
 
     def __init__(self, *arguments: Any, known: Mapping[str, tuple[str, str]], elsewhere: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -116,5 +116,5 @@ class Commands(click.Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
+        with formatter.section("CommandGroup"):
             formatter.write_dl([(name, line) for name, (_, line) in self._known.items()])

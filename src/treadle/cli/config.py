@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle._internal.redaction import Redactor, Secret
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
 from treadle.config.changing import change
 from treadle.config.file import SIZE_MAX_BYTES, Broken
-from treadle.config.keys import Key, find_key, read_value, refusal
+from treadle.config.keys import KeySpec, find_key, read_value, refusal
 from treadle.config.readers import Wrong
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def check(file: Path | None, cwd: Path) -> None:
         files = config_files(os.environ, cwd)
     if file is not None:
         if not file.exists():
-            raise Failed(f"{str(file)!r} is not there")
+            raise CommandFailed(f"{str(file)!r} is not there")
         files = [next((f for f in files if f.path.exists() and f.path.samefile(file)), ConfigFile(file.absolute()))]
     with failing():
         layers = Layers(os.environ, trust=trust_of(home(os.environ), project_of(cwd)))
@@ -103,15 +103,15 @@ def set_(key: str, value: str) -> None:
     try:
         found = find_key(names)
     except LookupError as e:
-        raise Failed(str(e.args[0])) from None
+        raise CommandFailed(str(e.args[0])) from None
     if value == "-":
         value = _from_input(key)
     if any("\ud800" <= character <= "\udfff" for character in value):  # how Python shows bytes that are no text
-        raise Failed(f"{key}: the value is not UTF-8 text")
+        raise CommandFailed(f"{key}: the value is not UTF-8 text")
     try:
         plain, read = _meant(found, value)
     except Wrong as e:
-        raise Failed(refusal(names, e, "" if found.secret else repr(value))) from None
+        raise CommandFailed(refusal(names, e, "" if found.secret else repr(value))) from None
     with failing():
         change(file, [(names, plain)])
     shown = str(read) if isinstance(read, Secret) else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
@@ -124,7 +124,7 @@ def _from_input(key: str) -> str:
     return sys.stdin.read(SIZE_MAX_BYTES).strip()
 
 
-def _meant(key: Key, value: str) -> tuple[Plain, object]:
+def _meant(key: KeySpec, value: str) -> tuple[Plain, object]:
     """What was typed: as it stands where the key takes it so, else as YAML. Raises Wrong."""
     try:
         return value, read_value(key, value)

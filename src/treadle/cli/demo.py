@@ -18,8 +18,8 @@ import click
 
 from treadle.agents.agent import Agent
 from treadle.cli.demo_crash import crash
-from treadle.cli.demo_view import View
-from treadle.cli.exits import Failed
+from treadle.cli.demo_view import DemoView
+from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
 from treadle.cli.run import follow
 from treadle.config import load
@@ -46,7 +46,7 @@ PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pyt
 def demo(keep: bool, fast: bool) -> None:
     """Watch an agent find, fix and prove a bug in a small Python project; then one that is killed, and goes on. Needs no key and no network."""
     if sys.platform == "win32":
-        raise Failed("the demo needs bash, and a process that can be killed: run it on Linux, macOS or WSL")
+        raise CommandFailed("the demo needs bash, and a process that can be killed: run it on Linux, macOS or WSL")
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
     try:
         _mend(folder / "shop", fast)
@@ -72,7 +72,7 @@ def _mend(directory: Path, fast: bool) -> None:
     if result.outcome is Outcome.CANCELLED:
         sys.exit(130)
     if not result.success or not _proved(result):
-        raise Failed(f"the demo did not come to its end ({result.outcome.value}): {result.error or result.text}", 1)
+        raise CommandFailed(f"the demo did not come to its end ({result.outcome.value}): {result.error or result.text}", 1)
 
 
 async def _work(directory: Path, fast: bool) -> RunResult[str]:
@@ -80,7 +80,7 @@ async def _work(directory: Path, fast: bool) -> RunResult[str]:
     agent = Agent(name="demo", instructions="Fix the project.", model=model, tools=default_tools())
     async with Runtime(config=load({}, files=False)) as runtime:
         stream = runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120))
-        await follow(stream, View({PYTEST: "python -m pytest -q --tb=no"}).show)
+        await follow(stream, DemoView({PYTEST: "python -m pytest -q --tb=no"}).show)
     return stream.result
 
 

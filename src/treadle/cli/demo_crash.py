@@ -25,8 +25,8 @@ import msgspec
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from treadle.cli.demo_view import View
-from treadle.cli.exits import Failed
+from treadle.cli.demo_view import DemoView
+from treadle.cli.exits import CommandFailed
 from treadle.journal import open_journal
 from treadle.journal.entries import RunFinished, ToolFinished, ToolStarted
 from treadle.messages.events import Event, ToolCallStart
@@ -143,7 +143,7 @@ class Stage:
         try:
             subprocess.run(self.say(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, timeout=WITHIN_S, check=True)
         except subprocess.SubprocessError as e:
-            raise Failed(f"the demo did not come to its end: {e}", 1) from e
+            raise CommandFailed(f"the demo did not come to its end: {e}", 1) from e
         click.echo()
 
     @asynccontextmanager
@@ -189,12 +189,12 @@ async def _play(stage: Stage) -> str:
             run_id = await _killed(stage)
             await _resumed(stage, run_id)
     except TimeoutError as e:
-        raise Failed(f"the demo did not come to its end within {WITHIN_S:.0f} s", 1) from e
+        raise CommandFailed(f"the demo did not come to its end within {WITHIN_S:.0f} s", 1) from e
     return run_id
 
 
 async def _killed(stage: Stage) -> str:
-    view, run_id = View(), ""
+    view, run_id = DemoView(), ""
     async with stage.running("run", "--mode", "full", "--model", "script:model.json", "--output", "stream-json", PROMPT) as process:
         async for event in _events(process):
             view.show(event)
@@ -204,7 +204,7 @@ async def _killed(stage: Stage) -> str:
                 process.send_signal(signal.SIGKILL)
                 break
         if await process.wait() != -signal.SIGKILL:
-            raise Failed(f"the demo's run could not be killed in the middle of its charge (exit code {process.returncode})", 1)
+            raise CommandFailed(f"the demo's run could not be killed in the middle of its charge (exit code {process.returncode})", 1)
         view.end_line()
         click.secho(f"\n{KILLED.format(process.pid)}", fg="red")
     stage.end_bank()
@@ -212,12 +212,12 @@ async def _killed(stage: Stage) -> str:
 
 
 async def _resumed(stage: Stage, run_id: str) -> None:
-    view = View()
+    view = DemoView()
     async with stage.running("runs", "resume", run_id, "--output", "stream-json") as process:
         async for event in _events(process):
             view.show(event)
         if await process.wait():
-            raise Failed(f"the demo's run could not be resumed (exit code {process.returncode})", 1)
+            raise CommandFailed(f"the demo's run could not be resumed (exit code {process.returncode})", 1)
     click.echo()
 
 
@@ -241,6 +241,6 @@ async def _check(stage: Stage, run_id: str) -> None:
     results = [entry for entry in entries if isinstance(entry, ToolFinished) and entry.status == "unknown"]
     last = entries[-1]
     if stage.ledger != CHARGED or len(charges) != 1 or [r.result.call_id for r in results] != [charges[0].call_id]:
-        raise Failed(f"the demo did not go as it should: the ledger has {stage.ledger!r}; {len(charges)} starts, {len(results)} unknown", 1)
+        raise CommandFailed(f"the demo did not go as it should: the ledger has {stage.ledger!r}; {len(charges)} starts, {len(results)} unknown", 1)
     if not isinstance(last, RunFinished) or last.outcome is not Outcome.COMPLETED:
-        raise Failed("the demo's run did not come to its end", 1)
+        raise CommandFailed("the demo's run did not come to its end", 1)

@@ -1,4 +1,4 @@
-"""How the demo shows a run, while it runs. Entry: `View`."""
+"""How the demo shows a run, while it runs. Entry: `DemoView`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTPUT_LINES = 12
 LINE_CHARS = 110
 
 
-class View:
+class DemoView:
     """What happens, as it happens."""
 
     def __init__(self, shorter: Mapping[str, str] | None = None) -> None:

@@ -34,7 +34,7 @@ CONNECT_WITHIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     what: str
     state: Literal["ok", "note", "bad"]
     text: str
@@ -50,10 +50,10 @@ def doctor(offline: bool, full: bool, as_json: bool) -> None:
     One small request goes to the provider of the default model, to see that the key is accepted. Exits with 1 where
     something is bad.
     """
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     mask: Callable[[str], str] = Redactor(()).text
     for finding in _findings(offline, full=full):
-        findings.append(Finding(finding.what, finding.state, plain(mask(finding.text))))
+        findings.append(CheckResult(finding.what, finding.state, plain(mask(finding.text))))
         if not as_json:
             mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[finding.state]
             click.echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")
@@ -62,73 +62,73 @@ def doctor(offline: bool, full: bool, as_json: bool) -> None:
     sys.exit(int(any(finding.state == "bad" for finding in findings)))
 
 
-def _findings(offline: bool, *, full: bool) -> Iterator[Finding]:
-    yield Finding("treadle", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+def _findings(offline: bool, *, full: bool) -> Iterator[CheckResult]:
+    yield CheckResult("treadle", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     try:
         config = load()
     except AgentError as e:
-        yield Finding("configuration", "bad", e.message)
+        yield CheckResult("configuration", "bad", e.message)
         return
     read = [str(file.path) for file in config_files(_environment()) if file.path.exists()]
-    yield Finding("configuration", "ok", ", ".join(read) or "no file, all defaults")
+    yield CheckResult("configuration", "ok", ", ".join(read) or "no file, all defaults")
     for warning in config.warnings:
-        yield Finding("configuration", "note", warning)
+        yield CheckResult("configuration", "note", warning)
     yield from _model(config, offline)
     yield from _small_model(config)
     for what, state, text in journal_findings(config):
-        yield Finding(what, state, text)
+        yield CheckResult(what, state, text)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
     for state, text in sandbox_findings(config, full=full):
-        yield Finding("sandbox", state, text)
+        yield CheckResult("sandbox", state, text)
     for state, text in server_findings(config, full=full, offline=offline):
-        yield Finding("mcp", state, text)
+        yield CheckResult("mcp", state, text)
 
 
 def _environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def _program(name: str, without: str, *, needed: bool) -> Finding:
+def _program(name: str, without: str, *, needed: bool) -> CheckResult:
     if path := shutil.which(name):
-        return Finding(name, "ok", path)
-    return Finding(name, "bad" if needed else "note", f"not found: {without}")
+        return CheckResult(name, "ok", path)
+    return CheckResult(name, "bad" if needed else "note", f"not found: {without}")
 
 
-def _model(config: Config, offline: bool) -> Iterator[Finding]:
+def _model(config: Config, offline: bool) -> Iterator[CheckResult]:
     name = config.models.large
-    yield Finding("model", "ok", f"{name} ({config.origin('models', 'large')})")
+    yield CheckResult("model", "ok", f"{name} ({config.origin('models', 'large')})")
     try:
         provider, _ = config.split(name)
         if provider in ("script", "tape", "record"):
             return
         endpoint = config.endpoint(provider)
     except AgentError as e:
-        yield Finding("key", "bad", e.message)
+        yield CheckResult("key", "bad", e.message)
         return
-    yield Finding("key", "ok", f"{endpoint.kind} from {endpoint.key_origin}" if endpoint.key_origin else "none, and none is needed")
+    yield CheckResult("key", "ok", f"{endpoint.kind} from {endpoint.key_origin}" if endpoint.key_origin else "none, and none is needed")
     sdk = "; the anthropic SDK is installed too, for clients you make yourself" if find_spec("anthropic") else ""
-    yield Finding("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}")
+    yield CheckResult("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}")
     if not offline:
         yield anyio.run(_ask, config, name)
 
 
-def _small_model(config: Config) -> Iterator[Finding]:
+def _small_model(config: Config) -> Iterator[CheckResult]:
     """Where long conversations cannot be summed up by it; that of nobody's choice may lack its key."""
     name, instead = config.models.small, "Long conversations are summed up by the run's own model instead; set models.small to another"
     try:
         provider, rest = config.split(name)
         if provider in ("script", "tape", "record"):
             if provider != "record" and not Path(rest).is_file():
-                yield Finding("small model", "note", f"{name}: there is no such file. {instead}")
+                yield CheckResult("small model", "note", f"{name}: there is no such file. {instead}")
             return
         config.endpoint(provider)
     except AgentError as e:
         if e.kind is not ErrorKind.AUTH or config.origin("models", "small").source != "default":
-            yield Finding("small model", "note", f"{name}: {e.message}. {instead}")
+            yield CheckResult("small model", "note", f"{name}: {e.message}. {instead}")
 
 
-async def _ask(config: Config, name: str) -> Finding:
+async def _ask(config: Config, name: str) -> CheckResult:
     """The smallest request there is, answered or not."""
     request = ModelRequest(messages=[Message.user("Say ok.")], settings=Settings(max_tokens=16))
     async with Runtime(config=config) as runtime:
@@ -137,8 +137,8 @@ async def _ask(config: Config, name: str) -> Finding:
             with anyio.fail_after(CONNECT_WITHIN_S):
                 response = await fold_stream(model.stream(request))
         except TimeoutError:
-            return Finding("answer", "bad", f"none within {CONNECT_WITHIN_S:.0f} s")
+            return CheckResult("answer", "bad", f"none within {CONNECT_WITHIN_S:.0f} s")
         except AgentError as e:
             advice = ". Check the address, the network and the proxy" if e.kind is ErrorKind.NETWORK else ""
-            return Finding("answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}")
-    return Finding("answer", "ok", f"{response.model or name} answered with {response.usage.total_tokens} tokens")
+            return CheckResult("answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}")
+    return CheckResult("answer", "ok", f"{response.model or name} answered with {response.usage.total_tokens} tokens")

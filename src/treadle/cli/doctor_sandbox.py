@@ -19,7 +19,7 @@ from treadle.config import Config, home
 from treadle.policy.sandboxes import find_sandbox
 from treadle.policy.sandboxes.egress import isolated
 from treadle.runtime.sandboxing import OPEN, egress_to
-from treadle.tools.confinement import Sandbox, Standing
+from treadle.tools.confinement import Sandbox, SandboxStatus
 
 State: TypeAlias = Literal["ok", "note", "bad"]
 
@@ -39,7 +39,7 @@ def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str
         yield "note", "nothing was tried, since none works"
 
 
-def _standing(standing: Standing, wanted: str) -> tuple[State, str]:
+def _standing(standing: SandboxStatus, wanted: str) -> tuple[State, str]:
     if wanted == "off":
         return "note", f"defaults.sandbox is off: what would run unasked in it asks ({standing.text})"
     if standing.works:

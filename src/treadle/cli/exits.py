@@ -1,4 +1,4 @@
-"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`, `clean`, `unwritable`."""
+"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `CommandFailed`, `failing`, `clean`, `unwritable`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def exit_code(outcome: Outcome, error: str | None) -> int:
     return 75 if error in (ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT) else 1
 
 
-class Failed(click.ClickException):
+class CommandFailed(click.ClickException):
     """What went wrong in one sentence on stderr, and its exit code."""
 
     def __init__(self, message: str, code: int = 2) -> None:
@@ -59,7 +59,7 @@ def clean(text: str) -> str:
 def unwritable(error: OSError) -> Exception:
     """What to raise where stdout takes no more: a reader that has left needs no word about it."""
     silence(sys.stdout)
-    return error if isinstance(error, BrokenPipeError) else Failed(f"standard output cannot be written: {error.strerror or error}", 1)
+    return error if isinstance(error, BrokenPipeError) else CommandFailed(f"standard output cannot be written: {error.strerror or error}", 1)
 
 
 def silence(stream: IO[str]) -> None:
@@ -75,4 +75,4 @@ def failing(code: int = 2) -> Generator[None]:
     try:
         yield
     except AgentError as e:
-        raise Failed(e.message, 1 if e.kind is ErrorKind.BUSY else code) from e
+        raise CommandFailed(e.message, 1 if e.kind is ErrorKind.BUSY else code) from e

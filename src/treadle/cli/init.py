@@ -12,7 +12,7 @@ from pkgutil import get_data
 
 import click
 
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
 from treadle.cli.terminal import put
 
@@ -32,7 +32,7 @@ def init(folder: Path) -> None:
         try:
             said = "written" if _written(path, beside) else "kept, it is there already"
         except OSError as e:
-            raise Failed(f"{str(path)!r} cannot be written: {e.strerror or e}", 1) from e
+            raise CommandFailed(f"{str(path)!r} cannot be written: {e.strerror or e}", 1) from e
         put(f"{said}: {path}")
     at = "" if folder == Path() else f" --cwd {shlex.quote(str(folder))}"
     put(

@@ -7,7 +7,7 @@ import stat
 import sys
 from pathlib import Path
 
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.messages.attachments import attachment as attached_file
 from treadle.messages.message import Part, TextPart
 
@@ -19,7 +19,7 @@ def read_prompt(words: str, attached: tuple[Path, ...]) -> list[Part]:
     texts = [text for text in (words, _piped()) if text.strip()]
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
     if not parts:
-        raise Failed('the prompt is empty: treadle run "what to do", or pipe it in')
+        raise CommandFailed('the prompt is empty: treadle run "what to do", or pipe it in')
     return [*(attachment(path) for path in attached), *parts]
 
 
@@ -34,9 +34,9 @@ def _piped() -> str:
     try:
         data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
     except OSError as e:
-        raise Failed(f"standard input cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"standard input cannot be read: {e.strerror or e}") from e
     if len(data) > STDIN_BYTES_MAX:
-        raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
+        raise CommandFailed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
     return data.decode("utf-8", "replace").rstrip("\n")
 
 

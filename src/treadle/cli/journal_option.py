@@ -85,7 +85,7 @@ def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequen
         return Runtime(config=config, journal=journal, hooks=hooks, retries=PATIENT if unattended else None)
 
 
-class Place(NamedTuple):
+class OpenedJournal(NamedTuple):
     """A journal that is open, and what must not be shown of it."""
 
     journal: Journal
@@ -94,7 +94,7 @@ class Place(NamedTuple):
     config: Config
 
 
-def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, absent: Callable[[Redactor], T]) -> T:
+def on_journal(given: str | None, work: Callable[[OpenedJournal], Awaitable[T]], *, absent: Callable[[Redactor], T]) -> T:
     """What `work` gives on the journal that `--journal` names. Where there is no such file none is made, and `absent` is called instead.
 
     Raises Failed: with exit code 1 for what another process holds, else with 2.
@@ -110,7 +110,7 @@ def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, abse
     async def main() -> T:
         journal = opened_journal(config, url)
         try:
-            return await work(Place(journal, secrets, url, config))
+            return await work(OpenedJournal(journal, secrets, url, config))
         finally:
             await journal.aclose()
 

@@ -16,8 +16,8 @@ import click
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
-from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent, made_agent, module_hooks
-from treadle.cli.exits import Failed, failing
+from treadle.cli.agent_option import ASSISTANT, ChosenAgent, chosen_agent, defined_agent, made_agent, module_hooks
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.run_options import check_directory, configured, run_options, settings_of
@@ -60,10 +60,10 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
 mcp.params[:] = [one for one in mcp.params if one.name != "attached"]  # there is no prompt that --file could add to
 
 
-async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, Any]) -> bool:
+async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[str, Any]) -> bool:
     """Whether a signal ended it."""
-    from treadle.apps.mcp_server.agents import AgentTool  # noqa: PLC0415  it brings the SDK
-    from treadle.apps.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
+    from treadle.apps.mcp_server.agents import ServedAgent  # noqa: PLC0415  it brings the SDK
+    from treadle.apps.mcp_server.server import McpToolServer  # noqa: PLC0415  likewise
     from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
     stopped = Stopped()
@@ -71,8 +71,8 @@ async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, An
         for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
             if name not in runtime.agents:
                 runtime.agents.register(agent)
-        served = [AgentTool(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents]
-        server = ToolServer(served, instructions=INSTRUCTIONS, redact=runtime.redact)
+        served = [ServedAgent(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents]
+        server = McpToolServer(served, instructions=INSTRUCTIONS, redact=runtime.redact)
         if sys.stdin.isatty():
             _say(f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
         async with anyio.create_task_group() as group:
@@ -99,12 +99,12 @@ class Stopped:
                     signal.signal(number, signal.SIG_DFL)
 
 
-def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[Chosen]:
+def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[ChosenAgent]:
     """Those that were named; without names all that are defined, or the coding assistant where none is. Raises AgentError(invalid), and Failed."""
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, options["cwd"].resolve())
-    found: list[Chosen] = []
+    found: list[ChosenAgent] = []
     if not names and (withheld := catalog.withheld.left_out()):
         _say(withheld)
     for name in dict.fromkeys(names or catalog.names() or [ASSISTANT]):
@@ -115,18 +115,18 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
                 raise
             _say(f"the agent {name} is not served: {e.message}")
     if not found:
-        raise Failed("no agent can be served: mend their definitions, or name one that is right with --agent")
+        raise CommandFailed("no agent can be served: mend their definitions, or name one that is right with --agent")
     return found
 
 
-def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any], *, named: bool) -> Chosen:
+def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any], *, named: bool) -> ChosenAgent:
     if name == ASSISTANT:
         return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": (), "output_schema": None})
     chosen = (defined_agent if named else made_agent)(config, catalog, name)
     return chosen._replace(agent=replace(chosen.agent, model=options["model"])) if options["model"] else chosen
 
 
-def _options(config: Config, chosen: Chosen, options: dict[str, Any]) -> SessionOptions:
+def _options(config: Config, chosen: ChosenAgent, options: dict[str, Any]) -> SessionOptions:
     return {
         "settings": settings_of(options),
         "limits": chosen.limits,

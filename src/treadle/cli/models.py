@@ -21,7 +21,7 @@ from treadle.cli.help import HELP
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
 from treadle.errors import AgentError, ErrorKind
-from treadle.runtime.model_catalog import Answer, Row, looked_up
+from treadle.runtime.model_catalog import CatalogModel, ProviderAnswer, looked_up
 
 ROWS = 20
 """Of each provider, where nobody asked for more."""
@@ -58,7 +58,7 @@ def models(word: str | None, provider: str | None, offline: bool, as_json: bool)
     sys.exit(int(provider is not None and answers[0].error is not None))
 
 
-def _object(answer: Answer) -> dict[str, Any]:
+def _object(answer: ProviderAnswer) -> dict[str, Any]:
     error = answer.error
     return {
         "name": answer.name,
@@ -83,7 +83,7 @@ def _object(answer: Answer) -> dict[str, Any]:
 # ---------------------------------------------------------------- for a person
 
 
-def _lines(config: Config, answers: list[Answer], word: str | None, *, everything: bool) -> Iterator[str]:
+def _lines(config: Config, answers: list[ProviderAnswer], word: str | None, *, everything: bool) -> Iterator[str]:
     ink = Ink()
     for size, name in (("large", config.models.large), ("small", config.models.small)):
         origin = config.origin("models", size)
@@ -95,7 +95,7 @@ def _lines(config: Config, answers: list[Answer], word: str | None, *, everythin
         yield "\nNo provider can be asked yet. `treadle doctor` tests the default model, `treadle demo` needs no key."
 
 
-def _of_provider(config: Config, answer: Answer, word: str | None, ink: Ink, *, everything: bool) -> Iterator[str]:
+def _of_provider(config: Config, answer: ProviderAnswer, word: str | None, ink: Ink, *, everything: bool) -> Iterator[str]:
     if answer.error is not None:
         yield f"{ink('✗', 'red')} {ink(answer.name, 'bold')}  {answer.error.message}{advice(answer.error)}"
         return
@@ -116,7 +116,7 @@ def _of_provider(config: Config, answer: Answer, word: str | None, ink: Ink, *, 
             yield f"{ink('!', 'yellow')} {name} is not among them: check its name, or set another (models.large, models.small)"
 
 
-def _table(rows: list[Row], defaults: tuple[str, ...], ink: Ink) -> list[str]:
+def _table(rows: list[CatalogModel], defaults: tuple[str, ...], ink: Ink) -> list[str]:
     wide = width() >= WIDE
     head = ["model", "context", "output", "in $", "out $", *(["effort", "schema"] if wide else []), "can"]
     ids = [row.name.partition(":")[2] for row in rows]
@@ -128,7 +128,7 @@ def _table(rows: list[Row], defaults: tuple[str, ...], ink: Ink) -> list[str]:
     return table(head, [_cells(row, wide=wide) for row in rows], right=_NUMBERS, ink=ink, style=style)
 
 
-def _cells(row: Row, *, wide: bool) -> list[str]:
+def _cells(row: CatalogModel, *, wide: bool) -> list[str]:
     can = row.abilities
     words = {"images": can.images, "tools": can.tools, "thinks": can.reasoning}
     efforts = can.efforts or ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from treadle._internal.safe_open import open_in_place
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.terminal import put_bytes
 
 _PRIVATE = partial(os.open, mode=0o600)
@@ -34,12 +34,12 @@ class OutputFile(BytesIO):
         """What FILE holds of whole pieces."""
         self._lost: OSError | None = None
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise Failed(f"-o {str(path)!r} cannot be written: is its directory there, and yours?")
+            raise CommandFailed(f"-o {str(path)!r} cannot be written: is its directory there, and yours?")
         if path.exists() and not path.is_file():  # a pipe waits here for its reader, where Ctrl-C still ends the wait
             try:
                 self._file = FileIO(path, "w", opener=_PRIVATE)
             except OSError as e:
-                raise Failed(f"-o {str(path)!r} cannot be written: {e.strerror or e}") from e
+                raise CommandFailed(f"-o {str(path)!r} cannot be written: {e.strerror or e}") from e
 
     @override
     def flush(self) -> None:
@@ -60,11 +60,11 @@ class OutputFile(BytesIO):
         """After the run; FILE is there even where nothing was said. Raises Failed where a part of it stands elsewhere."""
         self.flush()
         if self._lost is not None:
-            raise Failed(f"-o {str(self._path)!r} could not be written ({self._lost.strerror or self._lost}): what it lacks stands on stdout", 1)
+            raise CommandFailed(f"-o {str(self._path)!r} could not be written ({self._lost.strerror or self._lost}): what it lacks stands on stdout", 1)
         try:
             self.close()
         except OSError as e:  # where a file system in the network first says that it is full
-            raise Failed(f"-o {str(self._path)!r} may not be whole: {e.strerror or e}", 1) from e
+            raise CommandFailed(f"-o {str(self._path)!r} may not be whole: {e.strerror or e}", 1) from e
 
     @override
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import one_line, revealed
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, table
@@ -170,7 +170,7 @@ def _opened(source: str) -> Any:
     try:
         return Path(source).open("rb")
     except OSError as e:
-        raise Failed(f"{source!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"{source!r} cannot be read: {e.strerror or e}") from e
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

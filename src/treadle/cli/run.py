@@ -18,8 +18,8 @@ import click
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
-from treadle.cli.agent_option import Chosen, agent_options, chosen_agent, module_hooks
-from treadle.cli.exits import Failed, exit_code, failing, unwritable
+from treadle.cli.agent_option import ChosenAgent, agent_options, chosen_agent, module_hooks
+from treadle.cli.exits import CommandFailed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.input import read_prompt
 from treadle.cli.journal_option import journal_url, open_runtime
@@ -46,7 +46,7 @@ NEWEST_RUNS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RunRequest:
     """What the person asked for."""
 
     prompt: list[Part]
@@ -121,15 +121,15 @@ def _check(options: dict[str, Any]) -> None:
     check_directory(options["cwd"])
     check_detached(options)
     if options["goes_on"] and options["session"] is not None:
-        raise Failed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
+        raise CommandFailed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
     waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
     needs_journal = [flag for flag, name in (("--session", "session"), ("--continue", "goes_on"), ("--journal", "journal")) if options[name]]
     if options["ephemeral"] and (contrary := [*needs_journal, *waits]):
-        raise Failed(f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of them out")
+        raise CommandFailed(f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of them out")
 
 
-def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
-    return Wish(
+def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> RunRequest:
+    return RunRequest(
         prompt=parts,
         settings=settings_of(options),
         cwd=options["cwd"].resolve(),
@@ -141,7 +141,7 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
     )
 
 
-async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:
+async def _run(config: Config, wish: RunRequest, chosen: ChosenAgent, out: IO[bytes]) -> RunResult[Any]:
     typed, secrets = chosen.agent.answer is not None, Redactor(config.secrets())
     show = renderer(wish.output, out, secrets, quiet=wish.quiet, verbose=wish.verbose, typed=typed).show
     async with open_runtime(config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)) as runtime:
@@ -167,7 +167,7 @@ async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> Ru
     return result
 
 
-async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
+async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> None:
     try:
         state = await runtime.journal.load(run_id)
     except AgentError:  # the run's end has told what is wrong with its journal
@@ -188,7 +188,9 @@ async def last_here(runtime: Runtime, cwd: Path) -> str:
             seen.add(info.session_id)
             if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
                 return info.session_id
-    raise Failed(f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or name one of `treadle sessions list` with --session")
+    raise CommandFailed(
+        f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or name one of `treadle sessions list` with --session"
+    )
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:

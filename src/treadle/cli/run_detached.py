@@ -8,8 +8,8 @@ import anyio
 import click
 
 from treadle._internal.redaction import Redactor
-from treadle.cli.agent_option import Chosen, module_hooks
-from treadle.cli.exits import Failed
+from treadle.cli.agent_option import ChosenAgent, module_hooks
+from treadle.cli.exits import CommandFailed
 from treadle.cli.journal_option import open_runtime
 from treadle.cli.next_steps import follow_command
 from treadle.cli.terminal import put, put_json
@@ -17,7 +17,7 @@ from treadle.config import Config
 from treadle.types import new_id
 
 if TYPE_CHECKING:
-    from treadle.cli.run import Wish
+    from treadle.cli.run import RunRequest
 
 HERE_ONLY = {
     "output_file": ("-o", "there is no answer yet"),
@@ -33,24 +33,24 @@ def check_detached(options: dict[str, Any]) -> None:
     """Raises Failed for what makes no sense with `--detach`, and for what makes none without it."""
     if not options["detach"]:
         if alone := [f"--{name}" for name in ("queue", "priority") if options[name] is not None]:
-            raise Failed(f"{alone[0]} is for a run in a queue: add --detach")
+            raise CommandFailed(f"{alone[0]} is for a run in a queue: add --detach")
         return
     if options["ephemeral"]:
-        raise Failed("--detach leaves the run to a worker, and --ephemeral keeps it in this process: leave one of them out")
+        raise CommandFailed("--detach leaves the run to a worker, and --ephemeral keeps it in this process: leave one of them out")
     if options["output"] == "stream-json":
-        raise Failed("--detach ends before there is an event: leave out --output stream-json, and follow the run with `treadle runs follow ID`")
+        raise CommandFailed("--detach ends before there is an event: leave out --output stream-json, and follow the run with `treadle runs follow ID`")
     for name, (flag, why) in HERE_ONLY.items():
         if options[name]:
-            raise Failed(f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}")
+            raise CommandFailed(f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}")
 
 
 def check_journal(url: str) -> None:
     """Raises Failed for one that no other process sees."""
     if url == "memory:":
-        raise Failed("no worker sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…")
+        raise CommandFailed("no worker sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…")
 
 
-def detached(config: Config, wish: Wish, chosen: Chosen) -> None:
+def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
     """Puts it there, and prints its id. Raises AgentError and Failed."""
     check_journal(wish.journal)
     session, run_id = anyio.run(_submitted, config, wish, chosen)
@@ -62,7 +62,7 @@ def detached(config: Config, wish: Wish, chosen: Chosen) -> None:
         click.echo(f"queued in {wish.queue}; {follow_command(run_id, wish.journal_option)} follows it", err=True)
 
 
-async def _submitted(config: Config, wish: Wish, chosen: Chosen) -> tuple[str, str]:
+async def _submitted(config: Config, wish: RunRequest, chosen: ChosenAgent) -> tuple[str, str]:
     from treadle.cli.run import last_here  # noqa: PLC0415  which imports this module
 
     async with open_runtime(config, wish.journal, hooks=module_hooks(config)) as runtime:

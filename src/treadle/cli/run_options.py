@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.journal_option import journal_option
 from treadle.config import FLAGS, Config, load
 from treadle.types import Effort, Mode, OnAsk, OnUnknown, Settings
@@ -112,4 +112,4 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 def check_directory(cwd: Path) -> None:
     """Raises Failed where `--cwd` is none."""
     if not cwd.is_dir():
-        raise Failed(f"--cwd {str(cwd)!r} is no directory")
+        raise CommandFailed(f"--cwd {str(cwd)!r} is no directory")

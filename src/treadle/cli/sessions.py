@@ -14,12 +14,12 @@ from treadle._internal.json_text import parse_json
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import cut, one_line, plain, wrapped
 from treadle._internal.units import ago, count, local
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
-from treadle.journal.sessions import Found, SessionInfo, Sessions
+from treadle.journal.sessions import SearchHit, SessionInfo, Sessions
 from treadle.messages.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
 
 LAST = "last"
@@ -59,7 +59,7 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
         else:
             put('There are no sessions yet. Begin one: treadle run "what to do"')
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         found = place.journal.sessions.list()
         show(found if everything else found[:limit], place.secrets)
 
@@ -93,7 +93,7 @@ def _style(column: int, _: str) -> Style:
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     """Show what was said in a conversation, as far as its next run is shown it. The rest is in `sessions export`, and found by `sessions search`."""
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         info = find_session(place.journal.sessions, session)
         messages = place.journal.sessions.get_messages(info.id)
         shown = {message.id for message in messages}
@@ -167,9 +167,9 @@ def _shown(part: Part, role: str, clean: Callable[[str], str], *, verbose: bool)
 def rename(session: str, title: str, journal: str | None) -> None:
     """Give a conversation another title."""
     if not title.strip():
-        raise Failed("the title is empty")
+        raise CommandFailed("the title is empty")
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         info = find_session(place.journal.sessions, session)
         place.journal.sessions.update_title(info.id, title)
         renamed = place.journal.sessions.get(info.id) or info
@@ -185,7 +185,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
 def delete(session: str, yes: bool, journal: str | None) -> None:
     """Delete a conversation with all that was said in it. Says first what that is, then asks."""
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
         put(f"{one_line(info.id)}: {_title(info.title, place.secrets)}, {count(info.message_count, 'message')}")
@@ -216,7 +216,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
     """Find messages that hold all the WORDS, the newest first; also those that the model is no longer shown."""
 
-    def show(found: list[Found], secrets: Redactor) -> None:
+    def show(found: list[SearchHit], secrets: Redactor) -> None:
         if as_json:
             put_json([{**asdict(hit), "title": secrets.shortened(hit.title), "excerpt": secrets.shortened(hit.excerpt)} for hit in found], secrets)
         elif not found:
@@ -227,7 +227,7 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
             who = f"  {ago(hit.at, datetime.now(UTC)):>6}  {hit.role:<9}  "
             put(ink(who, "dim") + cut(one_line(secrets.text(secrets.shortened(hit.excerpt)), 400), width() - len(who)))
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         show(place.journal.sessions.search(" ".join(words), limit=limit), place.secrets)
 
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
@@ -244,7 +244,7 @@ def export(session: str, output_file: Path | None, view: bool, journal: str | No
     Also what the model is no longer shown. A line whose id begins with `summary_` stands where what is before it was summed up.
     """
 
-    async def work(place: Place) -> bytes:
+    async def work(place: OpenedJournal) -> bytes:
         info = find_session(place.journal.sessions, session)
         store = place.journal.sessions
         return b"".join(encode_message(message) + b"\n" for message in (store.get_messages if view else store.everything)(info.id))
@@ -269,15 +269,15 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
         return meant[0]
     if meant:
         shown = ", ".join(info.id for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise Failed(f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+        raise CommandFailed(f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
     import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
     near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle sessions list` shows them"
-    raise Failed(f"there is no session {given!r} here. {hint}")
+    raise CommandFailed(f"there is no session {given!r} here. {hint}")
 
 
 def _none(given: str) -> NoReturn:
     """Raises Failed."""
     none = "there are no sessions yet"
-    raise Failed(none if given == LAST else f"there is no session {given!r}: {none}")
+    raise CommandFailed(none if given == LAST else f"there is no session {given!r}: {none}")

@@ -34,7 +34,7 @@ from treadle.types import Time
 
 
 @dataclass(slots=True)
-class Call:
+class StoryCall:
     """What one driver saw of a call."""
 
     call_id: str
@@ -74,7 +74,7 @@ class Turn:
     failed: list[ModelRequested] = field(default_factory=list[ModelRequested])
     """For each attempt that came to nothing, the one after it, which tells."""
     response: ModelResponded | None = None
-    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    calls: dict[str, StoryCall] = field(default_factory=dict[str, StoryCall])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +182,12 @@ class Story:
             return
         for call in entry.message.tool_calls:
             self._asked[call.id] = (call.name, call.arguments_json)
-            turn.calls[call.id] = Call(call.id, call.name, call.arguments_json)
+            turn.calls[call.id] = StoryCall(call.id, call.name, call.arguments_json)
 
     def _of_call(self, entry: ToolStarted | ToolFinished | ApprovalAsked | ApprovalAnswered) -> None:
         call_id = entry.result.call_id if isinstance(entry, ToolFinished) else entry.call_id
         turn = self._turn(next((item.number for item in reversed(self.items) if isinstance(item, Turn)), 0), entry.at)
-        call = turn.calls.setdefault(call_id, Call(call_id, *self._asked.get(call_id, ("?", "{}"))))
+        call = turn.calls.setdefault(call_id, StoryCall(call_id, *self._asked.get(call_id, ("?", "{}"))))
         match entry:
             case ToolStarted():
                 call.started = entry

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
-from treadle.cli.commands import Commands
+from treadle.cli.commands import CommandGroup
 from treadle.cli.database_option import database_option, require_database
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
@@ -25,7 +25,7 @@ def _options(command: F) -> F:
     return click.option("--model", metavar="MODEL", help=MODEL)(database_option(journal_option(command)))
 
 
-class _Talk(Commands):
+class _Talk(CommandGroup):
     """What is no command is something to say."""
 
     @override

@@ -23,7 +23,7 @@ from treadle.apps.assistant.runner import HISTORY_MOST, AgentRunner, ReplyStream
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.terminal_user import LOCAL
 from treadle.cli.database_option import database_url
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.task_model import model_flags, task_model
 from treadle.cli.terminal import put_bytes, width
@@ -113,7 +113,7 @@ class Talk:
         except TimedOut as e:
             return e.result.response, 3
         except AgentError as e:
-            raise Failed(e.message) from e
+            raise CommandFailed(e.message) from e
         if stream.outcome is Outcome.CANCELLED:
             return "Stopped.", 130
         return result.response, 0 if result.success else 1

@@ -17,7 +17,7 @@ import msgspec
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import columns, cut
-from treadle.cli.exits import Failed, unwritable
+from treadle.cli.exits import CommandFailed, unwritable
 
 WIDTH = 100
 """Columns that are used at most, and where nobody can tell how many there are."""
@@ -48,9 +48,9 @@ def put_json(value: object, secrets: Redactor) -> None:
 def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
     """Asks on a terminal. Raises Failed, with what then is not done, where nobody can be asked, and where the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failed(f"nobody is there to be asked, so {undone}: add --yes")
+        raise CommandFailed(f"nobody is there to be asked, so {undone}: add --yes")
     if not click.confirm(question, err=True):
-        raise Failed(undone, 1)
+        raise CommandFailed(undone, 1)
 
 
 def width() -> int:

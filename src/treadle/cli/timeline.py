@@ -13,7 +13,7 @@ from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapp
 from treadle._internal.units import count, lasting, local, money, tokens
 from treadle.cli.response_notes import counted, request_of, response_notes
 from treadle.cli.runs.row import status_of, style_of
-from treadle.cli.story import Break, Call, Item, Note, Story, Turn
+from treadle.cli.story import Break, Item, Note, Story, StoryCall, Turn
 from treadle.cli.terminal import Ink, Style, width
 from treadle.journal.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
 from treadle.journal.journal import RunInfo
@@ -174,7 +174,7 @@ class _Drawing:
         if len(lines) > most:
             yield bar + self._ink(f"… {count(len(lines) - most, 'more line')}", "dim")
 
-    def _call(self, turn: Turn, call: Call, names: int, *, is_last: bool) -> Iterator[str]:
+    def _call(self, turn: Turn, call: StoryCall, names: int, *, is_last: bool) -> Iterator[str]:
         mark, style, right = self._state(turn, call)
         name = cut(one_line(self._clean(call.name), 64), max(names, 1))
         branch = "└" if is_last else "├"
@@ -188,7 +188,7 @@ class _Drawing:
             for line in wrapped(text, self._width - len(MARGIN) - 4):
                 yield indent + self._ink(line, tone)
 
-    def _state(self, turn: Turn, call: Call) -> tuple[str, Style, str]:
+    def _state(self, turn: Turn, call: StoryCall) -> tuple[str, Style, str]:
         """Mark, colour, and the word or the time at the right."""
         finished = call.finished
         if finished is None:
@@ -214,7 +214,7 @@ class _Drawing:
             case "ok":
                 return "✓", "green", took if call.started is not None else "found out"
 
-    def _beneath(self, turn: Turn, call: Call) -> Iterator[tuple[str, Style]]:
+    def _beneath(self, turn: Turn, call: StoryCall) -> Iterator[tuple[str, Style]]:
         if call.asked is not None:
             yield one_line(self._clean(f"asks a person: {call.asked.reason}"), 300), "yellow"
         answered, finished = call.answered, call.finished

@@ -12,7 +12,7 @@ import click
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
 from treadle._internal.units import count
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
 from treadle.config import load
@@ -32,7 +32,7 @@ def accept(server: str | None, yes: bool) -> None:
         config = load(cwd=Path.cwd())
         secrets = Redactor(config.secrets())
         if config.home is None:
-            raise Failed("no folder of Treadle's own is known here, and so nothing was remembered")
+            raise CommandFailed("no folder of Treadle's own is known here, and so nothing was remembered")
         pins = Pins(Path(config.home))
         changes = [change for change in pins.changed() if server in (None, change.server)]
         if not changes:

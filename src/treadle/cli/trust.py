@@ -16,7 +16,7 @@ import click
 
 from treadle._internal.terminal_text import plain, revealed
 from treadle._internal.units import count, size
-from treadle.cli.exits import Failed, clean, failing
+from treadle.cli.exits import CommandFailed, clean, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
 from treadle.cli.trust_contents import described
@@ -60,10 +60,10 @@ def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> N
 
 def _project(folder: Path) -> Project:
     if not folder.is_dir():
-        raise Failed(f"{str(folder)!r} is no directory")
+        raise CommandFailed(f"{str(folder)!r} is no directory")
     project = project_of(folder)
     if project is None:
-        raise Failed("the working directory is gone: change to one that is there")
+        raise CommandFailed("the working directory is gone: change to one that is there")
     return project
 
 
@@ -116,12 +116,12 @@ def _means(name: str) -> str:
 
 
 _MEANINGS = {
-    store.Kind.GUIDANCE: "instructs the model",
-    store.Kind.CONFIG: "names agents' modules and MCP servers, which are programs that run",
-    store.Kind.COMMAND: "is a command of the chat",
-    store.Kind.AGENT: "is an agent, which the model is told of",
-    store.Kind.SKILL: "belongs to a skill",
-    store.Kind.UNUSED: "is not used",
+    store.TrustedKind.GUIDANCE: "instructs the model",
+    store.TrustedKind.CONFIG: "names agents' modules and MCP servers, which are programs that run",
+    store.TrustedKind.COMMAND: "is a command of the chat",
+    store.TrustedKind.AGENT: "is an agent, which the model is told of",
+    store.TrustedKind.SKILL: "belongs to a skill",
+    store.TrustedKind.UNUSED: "is not used",
 }
 
 
@@ -129,7 +129,7 @@ def _revoke(own: Path, folder: Path) -> None:
     root = Path(os.path.realpath(folder))
     project = project_of(folder)
     if not any(store.revoke(own, each) for each in dict.fromkeys((root, project.root if project else root))):
-        raise Failed(f"{root} was not trusted: `treadle trust --list` says what is")
+        raise CommandFailed(f"{root} was not trusted: `treadle trust --list` says what is")
     _say(f"not trusted any more: {project.root if project else root}")
 
 
@@ -142,7 +142,9 @@ def _list(own: Path) -> None:
         click.echo("no project is trusted", err=True)
     for root, files in sorted(folders.items()):
         found = store.trust_of(own, Project(Path(root), Path(root)))
-        holds = f"holds, with {count(len(files), 'file')}" if found.standing is store.Standing.HOLDS else f"void: {', '.join(found.changes[: store.TOLD_MAX])}"
+        holds = (
+            f"holds, with {count(len(files), 'file')}" if found.standing is store.TrustState.HOLDS else f"void: {', '.join(found.changes[: store.TOLD_MAX])}"
+        )
         _say(f"{root}  {holds}")
 
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 from treadle._internal.terminal_text import revealed
 from treadle.config.file import Broken
-from treadle.config.trust import SKILL_NAME, Kind, kind_of
+from treadle.config.trust import SKILL_NAME, TrustedKind, kind_of
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 TEXT_CHARS = 300
 """Of one value that runs nothing."""
-_WITH_KEYS = frozenset((Kind.CONFIG, Kind.SKILL, Kind.COMMAND, Kind.AGENT))
+_WITH_KEYS = frozenset((TrustedKind.CONFIG, TrustedKind.SKILL, TrustedKind.COMMAND, TrustedKind.AGENT))
 SHOWN_KEYS = ("name", "description", "model", "tools")
 
 
 def described(name: str, data: bytes) -> Iterator[str]:
     """Describe one file by its keys. `name`: its path below the project's root. Yields lines for a terminal; raises nothing for a broken file."""
     kind = kind_of(PurePosixPath(name))
-    if kind not in _WITH_KEYS or (kind is Kind.SKILL and not name.endswith(f"/{SKILL_NAME}")):
+    if kind not in _WITH_KEYS or (kind is TrustedKind.SKILL and not name.endswith(f"/{SKILL_NAME}")):
         return
     from treadle.agents.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML
 
@@ -39,7 +39,7 @@ def described(name: str, data: bytes) -> Iterator[str]:
         return
     said = root.plain() if root is not None else None
     if isinstance(said, dict):
-        yield from _of_config(said) if kind is Kind.CONFIG else _of_definition(said)
+        yield from _of_config(said) if kind is TrustedKind.CONFIG else _of_definition(said)
 
 
 def _of_definition(said: Mapping[str, Plain]) -> Iterator[str]:

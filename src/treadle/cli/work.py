@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from treadle._internal.units import count
 from treadle.apps.batch.batch import GATE_TIMEOUT_S
 from treadle.cli.agent_option import agent_options
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
 from treadle.cli.run_options import check_directory, finite, run_options
@@ -37,16 +37,16 @@ def _check_workers(options: dict[str, Any]) -> None:
     """Raises Failed for what counts where the runs are driven, and for what is for workers alone."""
     by_workers = options["workers"] or options["detach"]
     if options["queue"] is not None and not by_workers:
-        raise Failed("--queue is for runs that workers drive: add --workers")
+        raise CommandFailed("--queue is for runs that workers drive: add --workers")
     for name, flag in (("allow", "--allow"), ("network", "--network"), ("no_sandbox", "--no-sandbox")):
         if options[name] and by_workers:
-            raise Failed(f"{flag} counts where the runs are driven: give it to `treadle worker`")
+            raise CommandFailed(f"{flag} counts where the runs are driven: give it to `treadle worker`")
     if options["detach"]:
         for name, flag in (("batch", "--resume"), ("output_file", "-o")):
             if options[name]:
-                raise Failed(f"--detach only queues a new batch, and so cannot be used with {flag}: leave one of them out")
+                raise CommandFailed(f"--detach only queues a new batch, and so cannot be used with {flag}: leave one of them out")
         if options["output"] != "text":
-            raise Failed("--detach ends before there is a report: leave out --output, and give it to --resume ID")
+            raise CommandFailed("--detach ends before there is a report: leave out --output, and give it to --resume ID")
 
 
 @click.command(context_settings=HELP)
@@ -97,12 +97,12 @@ def work(ctx: click.Context, **options: Any) -> None:
 
     Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong use, 130 when stopped.
     """
-    from treadle.cli.work_batch import Wish, detached, resume_command, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
+    from treadle.cli.work_batch import BatchRequest, detached, resume_command, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
 
-    wish = Wish(options=options, given=frozenset(name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE))
+    wish = BatchRequest(options=options, given=frozenset(name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE))
     check_directory(options["cwd"])
     if options["batch"] is not None and (settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]):
-        raise Failed(f"--resume goes on with a batch as it was begun, and so cannot be used with {settled[0]}: leave one of them out")
+        raise CommandFailed(f"--resume goes on with a batch as it was begun, and so cannot be used with {settled[0]}: leave one of them out")
     _check_workers(options)
     if options["detach"]:
         with failing():

@@ -25,7 +25,7 @@ from treadle.apps.batch.markdown import markdown
 from treadle.apps.batch.prompts import lines_of, prompts_of
 from treadle.apps.batch.report import Report
 from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime, shown_url
 from treadle.cli.next_steps import next_steps
@@ -43,7 +43,7 @@ LIMITS = {"max_turns": "turns", "max_tool_calls": "tool_calls", "max_tokens": "t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class BatchRequest:
     """What the person asked for."""
 
     options: dict[str, Any]
@@ -54,7 +54,7 @@ class Wish:
         return name in self.given
 
 
-async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
+async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
     """Raises Failed and AgentError for what is wrong before the first run."""
     options = wish.options
     prompts = [] if options["batch"] is not None else _prompts(options)
@@ -87,7 +87,7 @@ async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
     return report
 
 
-async def detached(wish: Wish) -> tuple[str, int]:
+async def detached(wish: BatchRequest) -> tuple[str, int]:
     """Begins a batch whose runs are queued; gives its id, and how many there are. Raises Failed and AgentError."""
     options = wish.options
     prompts, config = _prompts(options), configured(options, cwd=options["cwd"])
@@ -155,18 +155,18 @@ def _prompts(options: dict[str, Any]) -> list[str]:
     """Those of the arguments, then those of `--from`. Raises Failed and AgentError(invalid)."""
     prompts = [prompt for prompt in options["prompts"] if prompt.strip()]
     if len(prompts) < len(options["prompts"]):
-        raise Failed("a PROMPT is empty: say what to do")
+        raise CommandFailed("a PROMPT is empty: say what to do")
     source: str | None = options["source"]
     if source == "-":
         data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
         if len(data) > STDIN_BYTES_MAX:
-            raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB")
+            raise CommandFailed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB")
         prompts += lines_of(data.decode("utf-8", "replace"))
     elif source is not None:
         prompts += prompts_of(Path(source))
     if not prompts:
         said = f"there is no prompt in {source!r}" if source else "there is no prompt"
-        raise Failed(f'{said}: treadle work "what to do" "what else", or --from with a file of lines, a folder of files, or - for standard input')
+        raise CommandFailed(f'{said}: treadle work "what to do" "what else", or --from with a file of lines, a folder of files, or - for standard input')
     return prompts
 
 
@@ -198,7 +198,7 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
         return None
     queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
     if queue not in config.queue_names:
-        raise Failed(f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it under queues in the configuration")
+        raise CommandFailed(f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it under queues in the configuration")
     return queue
 
 
@@ -208,7 +208,7 @@ def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
     return {**options, **allowed, "network": options["network"] or terms.network}
 
 
-def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) -> Terms:
+def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchRequest) -> Terms:
     """The terms of a batch under what was typed now."""
     changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
     changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"], "network": options["network"]}
@@ -232,7 +232,7 @@ def _shelf(config: Config, journal: str | None) -> Path:
     if file is None and config.home is not None and url != "memory:":
         return Path(config.home) / "work" / hashlib.sha256(shown_url(url).encode()).hexdigest()[:16]
     if file is None:
-        raise Failed(f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use sqlite:///FILE or postgresql://…")
+        raise CommandFailed(f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use sqlite:///FILE or postgresql://…")
     return file.with_name(f"{file.name}-work")
 
 
@@ -240,7 +240,7 @@ def _there(logbook: Logbook) -> Path:
     """Where the batch was begun."""
     folder = Path(logbook.batch.terms.cwd)
     if not folder.is_dir():
-        raise Failed(f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more")
+        raise CommandFailed(f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more")
     return folder
 
 

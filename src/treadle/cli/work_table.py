@@ -21,7 +21,7 @@ from treadle._internal.terminal_text import cut, one_line
 from treadle._internal.units import count, lasting, money, tokens
 from treadle.apps.batch.batch import Batch
 from treadle.apps.batch.markdown import changes, gates_passed, verdict
-from treadle.apps.batch.report import Report, Row
+from treadle.apps.batch.report import Report, ReportRow
 from treadle.cli.exits import silence
 from treadle.cli.terminal import Ink, Style, table, width
 from treadle.messages import events
@@ -37,13 +37,13 @@ PROMPT_CHARS = 400
 class Display(Protocol):
     """A `Watcher` that a person sees."""
 
-    def begins(self, batch: Batch, done: Sequence[Row]) -> None: ...
+    def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None: ...
 
     def says(self, number: int, what: str) -> None: ...
 
     def heard(self, number: int, event: Event) -> None: ...
 
-    def ended(self, row: Row) -> None: ...
+    def ended(self, row: ReportRow) -> None: ...
 
     def warns(self, text: str) -> None: ...
 
@@ -51,7 +51,7 @@ class Display(Protocol):
 @asynccontextmanager
 async def display(secrets: Redactor, *, quiet: bool, verbose: bool) -> AsyncGenerator[Display]:
     if quiet:
-        yield Silence()
+        yield NoOutput()
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         live = LiveTable(secrets, verbose=verbose)
         async with anyio.create_task_group() as group:
@@ -62,11 +62,11 @@ async def display(secrets: Redactor, *, quiet: bool, verbose: bool) -> AsyncGene
                 group.cancel_scope.cancel()
                 live.clear()
     else:
-        yield Lines(secrets, verbose=verbose)
+        yield LineOutput(secrets, verbose=verbose)
 
 
-class Silence:
-    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+class NoOutput:
+    def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None:
         pass
 
     def says(self, number: int, what: str) -> None:
@@ -75,14 +75,14 @@ class Silence:
     def heard(self, number: int, event: Event) -> None:
         pass
 
-    def ended(self, row: Row) -> None:
+    def ended(self, row: ReportRow) -> None:
         pass
 
     def warns(self, text: str) -> None:
         pass
 
 
-class Lines:
+class LineOutput:
     """A line for each change."""
 
     def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
@@ -90,7 +90,7 @@ class Lines:
         self._ink = Ink(colour=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
         self._batch: Batch | None = None
 
-    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+    def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None:
         self._batch = batch
         rest = f", {len(done)} of them done" if done else ""
         self._print(f"{batch.id}: {count(len(batch.prompts), 'prompt')}{rest}")
@@ -110,7 +110,7 @@ class Lines:
             case _:
                 return
 
-    def ended(self, row: Row) -> None:
+    def ended(self, row: ReportRow) -> None:
         self._print(self._ink(f"{self._place(row.number)} {self._shown(summary(row))}: {self._prompt(row.number)}", style_of(row)))
 
     def warns(self, text: str) -> None:
@@ -129,18 +129,18 @@ class Lines:
         write(f"{text}\n")
 
 
-class LiveTable(Lines):
+class LiveTable(LineOutput):
     """The same lines for what ends; below them, what is under way."""
 
     def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
         super().__init__(secrets, verbose=verbose)
         self._under_way: dict[int, _Progress] = {}
-        self._ended: dict[int, Row] = {}
+        self._ended: dict[int, ReportRow] = {}
         self._drawn = 0
         """Lines of the region that stand on the screen."""
 
     @override
-    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+    def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None:
         super().begins(batch, done)
         self._ended = {row.number: row for row in done}
 
@@ -164,7 +164,7 @@ class LiveTable(Lines):
                 super().heard(number, event)
 
     @override
-    def ended(self, row: Row) -> None:
+    def ended(self, row: ReportRow) -> None:
         self._under_way.pop(row.number, None)
         self._ended[row.number] = row
         super().ended(row)
@@ -253,7 +253,7 @@ def as_text(report: Report, *, to_file: bool) -> str:
     return "\n".join([*lines, *(["", *notes] if notes else []), "", _sum(report)]) + "\n"
 
 
-def summary(row: Row) -> str:
+def summary(row: ReportRow) -> str:
     """What came of a prompt, in a few words."""
     cost = [] if row.cost_usd is None else [money(row.cost_usd)]
     changed = [changes(row.diff)] if row.diff is not None and row.diff.files else []
@@ -261,19 +261,19 @@ def summary(row: Row) -> str:
     return " · ".join([verdict(row), *tries, count(row.turns, "turn"), f"{tokens(row.tokens)} tokens", *cost, lasting(row.duration_s), *changed])
 
 
-def style_of(row: Row) -> Style:
+def style_of(row: ReportRow) -> Style:
     if row.passed:
         return "green"
     return "yellow" if row.outcome in (None, Outcome.CANCELLED, Outcome.APPROVAL_NEEDED) else "red"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: ReportRow) -> list[str]:
     cost = "" if row.cost_usd is None else money(row.cost_usd)
     numbers = [str(row.attempts), str(row.turns), tokens(row.tokens), cost, lasting(row.duration_s) if row.run_id else ""]
     return [str(row.number), verdict(row), gates_passed(row), *numbers, changes(row.diff), one_line(row.prompt, 200)]
 
 
-def _notes(row: Row) -> Iterator[str]:
+def _notes(row: ReportRow) -> Iterator[str]:
     if row.error:
         yield one_line(f"{row.number}: {row.error}", width() * 3)
     for gate in row.gates:

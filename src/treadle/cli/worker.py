@@ -16,11 +16,11 @@ import click
 
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import count, lasting
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
 from treadle.cli.run_options import permission_options
-from treadle.cli.worker_lines import Told
+from treadle.cli.worker_lines import WorkerOutput
 from treadle.config.readers import split_address
 from treadle.errors import AgentError, ErrorKind
 from treadle.types import SLOTS_MAX
@@ -80,7 +80,7 @@ def worker(**options: Any) -> None:
         wish = _wish(config, url, options, flags)
         secrets = Redactor(config.secrets())
         log_to_stderr(secrets, {"treadle": logging.INFO if options["verbose"] else logging.WARNING})
-        tell = Told(secrets, quiet=options["quiet"], verbose=options["verbose"])
+        tell = WorkerOutput(secrets, quiet=options["quiet"], verbose=options["verbose"])
         for warning in config.warnings:
             tell.warn(warning)
         anyio.run(_work, config, wish, tell)
@@ -101,21 +101,21 @@ class _Wish:
 def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, Any]) -> _Wish:
     """Raises Failed for what contradicts the configuration."""
     if url == "memory:":
-        raise Failed(
+        raise CommandFailed(
             "a worker takes runs of other processes, and no other process sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…"
         )
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
-        raise Failed(f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under queues in the configuration")
+        raise CommandFailed(f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under queues in the configuration")
     if options["name"] is not None and not options["name"].strip():
-        raise Failed(f"--name {options['name']!r} names no worker: give it one, or leave --name out")
+        raise CommandFailed(f"--name {options['name']!r} names no worker: give it one, or leave --name out")
     address = config.workers.metrics if options["metrics"] is None else options["metrics"]
     if address is not None and find_spec("prometheus_client") is None:
-        raise Failed(METRICS_NEED)
+        raise CommandFailed(METRICS_NEED)
     try:
         metrics = None if address is None else split_address(address)
     except ValueError:
-        raise Failed(f"--metrics must be HOST:PORT, like 127.0.0.1:9464, not {address!r}") from None
+        raise CommandFailed(f"--metrics must be HOST:PORT, like 127.0.0.1:9464, not {address!r}") from None
     queues = tuple(dict.fromkeys(options["queues"])) or known
     return _Wish(
         url=url,
@@ -129,7 +129,7 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     )
 
 
-async def _work(config: Config, wish: _Wish, tell: Told) -> None:
+async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
 
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import open_runtime, shown_url  # noqa: PLC0415  likewise
@@ -157,7 +157,7 @@ async def _work(config: Config, wish: _Wish, tell: Told) -> None:
             await _worked(made, runtime.journal, config.workers.grace_s, first, tell)
 
 
-async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, tell: Told) -> None:
+async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, tell: WorkerOutput) -> None:
     """To its end. Raises Failed where its name is taken, AgentError for what else keeps it from beginning."""
     import anyio  # noqa: PLC0415  as above
 
@@ -175,13 +175,13 @@ async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, te
             wrong = e
         group.cancel_scope.cancel()
     if wrong is not None:
-        raise Failed(wrong.message) if wrong.kind is ErrorKind.BUSY else wrong
+        raise CommandFailed(wrong.message) if wrong.kind is ErrorKind.BUSY else wrong
     left = await tell.left()
     tell.say(f"drained: {count(left, 'run')} left for other workers" if left else "drained: no run is left here")
 
 
 @contextmanager
-def _metrics(wish: _Wish, working: Worker, runtime: Runtime, tell: Told) -> Generator[str | None]:
+def _metrics(wish: _Wish, working: Worker, runtime: Runtime, tell: WorkerOutput) -> Generator[str | None]:
     """Gives the address; None where nobody asked for any. Raises AgentError(invalid) where nothing can listen there."""
     if wish.metrics is None:
         yield None
@@ -205,7 +205,7 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
         yield engine
 
 
-async def _drain_on_signals(working: Worker, journal: Journal, grace_s: float, tell: Told) -> None:
+async def _drain_on_signals(working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput) -> None:
     """The first signal drains, the second ends it at once, the third ends the process where it stands."""
     import anyio  # noqa: PLC0415  as above
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from treadle.cli.agent_of_run import agent_of_run, schema_of
-from treadle.cli.agent_option import ASSISTANT, Chosen, defined_agent, made_agent, module_hooks
-from treadle.cli.exits import Failed
+from treadle.cli.agent_option import ASSISTANT, ChosenAgent, defined_agent, made_agent, module_hooks
+from treadle.cli.exits import CommandFailed
 from treadle.config import Config, load
 from treadle.config.workspace import narrower
 from treadle.errors import AgentError
@@ -50,7 +50,7 @@ class Agents:
                 kept[name] = schedule
         return kept
 
-    def _register(self, name: str, make: Callable[[Config, Catalog, str], Chosen]) -> None:
+    def _register(self, name: str, make: Callable[[Config, Catalog, str], ChosenAgent]) -> None:
         if name in self._runtime.agents:
             return
         if name == ASSISTANT:
@@ -80,7 +80,7 @@ class Agents:
         self._check_rules(there, cwd)
         try:
             found = agent_of_run(info, there, cwd, schema=schema)
-        except Failed as e:
+        except CommandFailed as e:
             raise AgentError("invalid", e.message) from e
         for other in found.others:
             if other.name not in self._runtime.agents:

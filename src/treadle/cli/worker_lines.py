@@ -1,4 +1,4 @@
-"""What `treadle worker` says on standard error, and what it counts of its runs. Entry: `Told`."""
+"""What `treadle worker` says on standard error, and what it counts of its runs. Entry: `WorkerOutput`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime
 
 
-class Told:
+class WorkerOutput:
     """What a worker says on standard error, and what it counts of its runs."""
 
     def __init__(self, secrets: Redactor, *, quiet: bool, verbose: bool) -> None:

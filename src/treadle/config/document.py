@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from yaml.events import Event
 
 
-class Mark(Protocol):
+class Position(Protocol):
     line: int
     column: int
 
@@ -40,7 +40,7 @@ Plain: TypeAlias = "Scalar | list[Plain] | dict[str, Plain]"
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A scalar, a list or a mapping, and where its text stands."""
 
-    value: Scalar | tuple[Node, ...] | dict[str, Entry]
+    value: Scalar | tuple[Node, ...] | dict[str, MappingEntry]
     start: Place
     end: Place
     """Behind the last character; of a block, behind the last one of its last node."""
@@ -62,7 +62,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.value
 
 
-class Entry(msgspec.Struct, frozen=True):
+class MappingEntry(msgspec.Struct, frozen=True):
     key: Node
     node: Node
 
@@ -74,7 +74,7 @@ class Duplicate(NamedTuple):
     """The line of the one that counts."""
 
 
-class Document(NamedTuple):
+class YamlDocument(NamedTuple):
     root: Node | None
     """None where the text says nothing."""
     duplicates: tuple[Duplicate, ...] = ()
@@ -94,7 +94,7 @@ WORDS: dict[str, bool | None] = {
 }
 
 
-def parse(text: str, *, depth_max: int = DEPTH_MAX) -> Document:
+def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
     """The one document in `text`. `yes`, `no`, `on` and `off` are words, as in YAML 1.2. Raises Broken."""
     try:
         # Not compose(): it recurses as deep as the text says, in C.
@@ -120,14 +120,14 @@ class _Parser:
         self._duplicates: list[Duplicate] = []
         self._count = 0
 
-    def document(self) -> Document:
+    def document(self) -> YamlDocument:
         root: Node | None = None
         for event in self._events:
             if isinstance(event, NodeEvent):
                 if root is not None:
                     raise Broken(_line(event), "holds a second document: one is enough")
                 root = self._node(event, 0)
-        return Document(root, tuple(self._duplicates))
+        return YamlDocument(root, tuple(self._duplicates))
 
     def _node(self, event: Event, depth: int) -> Node:
         if depth > self._depth_max:
@@ -167,14 +167,14 @@ class _Parser:
         return _collection(start, event, tuple(items), items)
 
     def _mapping(self, start: MappingStartEvent, depth: int) -> Node:
-        entries: dict[str, Entry] = {}
+        entries: dict[str, MappingEntry] = {}
         nodes: list[Node] = []
         while not isinstance(event := next(self._events), MappingEndEvent):
             if not isinstance(event, ScalarEvent) or event.tag:
                 raise Broken(_line(event), "has a key that is not plain text")
             key, node = _scalar(event), self._node(next(self._events), depth + 1)
             nodes += (key, node)
-            if (first := entries.setdefault(event.value, Entry(key, node))).node is not node:
+            if (first := entries.setdefault(event.value, MappingEntry(key, node))).node is not node:
                 self._duplicates.append(Duplicate(key.line, event.value, first.key.line))
         return _collection(start, event, entries, nodes)
 
@@ -196,13 +196,13 @@ def _meaning(text: str) -> Scalar:
     return text
 
 
-def _collection(start: SequenceStartEvent | MappingStartEvent, end: Event, value: tuple[Node, ...] | dict[str, Entry], nodes: list[Node]) -> Node:
+def _collection(start: SequenceStartEvent | MappingStartEvent, end: Event, value: tuple[Node, ...] | dict[str, MappingEntry], nodes: list[Node]) -> Node:
     inline = bool(start.flow_style)
     last = _place(end.end_mark) if inline or not nodes else nodes[-1].end
     return Node(value=value, start=_place(start.start_mark), end=last, inline=inline, size=1 + sum(node.size for node in nodes))
 
 
-def _place(mark: Mark | None) -> Place:
+def _place(mark: Position | None) -> Place:
     assert mark is not None
     return mark.line, mark.column
 
@@ -231,7 +231,7 @@ def edited(text: str, path: tuple[str, ...], value: Plain) -> str:
     try:
         done = parse(new)
     except Broken:
-        done = Document(None)
+        done = YamlDocument(None)
     if done.root is None or done.duplicates or done.root.plain() != wanted:
         raise Broken(root.line if root else 1, f"cannot be edited safely: set {'.'.join(path)} in it by hand")
     return new

@@ -36,26 +36,26 @@ class Unreadable(Broken):
     """No regular file, or one that the system does not let us read."""
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     data: bytes
     mode: int
     """Permission bits; 0o600 where the system has none."""
 
 
-class Opened(NamedTuple):
+class OpenedText(NamedTuple):
     text: str
     mode: int
     data: bytes
     """What the text was decoded from."""
 
 
-def read_text(path: Path, *, own: bool = False) -> Opened | None:
+def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
     """As `read_bytes`, decoded. Raises Broken also where it is no printable UTF-8."""
     read = read_bytes(path, own=own)
-    return None if read is None else Opened(decoded(read.data, "is not YAML: the character {!r} is not allowed"), read.mode, read.data)
+    return None if read is None else OpenedText(decoded(read.data, "is not YAML: the character {!r} is not allowed"), read.mode, read.data)
 
 
-def read_bytes(path: Path, *, own: bool = False) -> Content | None:
+def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
     """What a regular file of at most 1 MiB holds; None where there is none.
 
     Never waits on a FIFO, never opens a device. Raises Broken, also where it is the user's `own` and others may write to it:
@@ -83,7 +83,7 @@ def read_bytes(path: Path, *, own: bool = False) -> Content | None:
         raise Unreadable(1, f"cannot be read: {e.strerror or e}") from e
     if len(data) > SIZE_MAX_BYTES:
         raise Broken(1, f"is larger than {SIZE_MAX_BYTES} bytes: too large for a configuration")
-    return Content(data, mode)
+    return FileContent(data, mode)
 
 
 def owned_alone(path: Path) -> str:

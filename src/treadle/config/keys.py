@@ -73,7 +73,7 @@ KeyPath: TypeAlias = tuple[str, ...]
 # ---------------------------------------------------------------- the keys
 
 
-class Key(msgspec.Struct, frozen=True):
+class KeySpec(msgspec.Struct, frozen=True):
     read: Reader
     workspace: Literal["never", "when trusted"] | Rule = "never"
     secret: bool = False
@@ -86,7 +86,7 @@ class Key(msgspec.Struct, frozen=True):
     """A list to which each layer adds, instead of replacing it."""
 
 
-class Names(msgspec.Struct, frozen=True):
+class NamedMapping(msgspec.Struct, frozen=True):
     """A mapping whose keys are names that the user chooses."""
 
     pattern: re.Pattern[str]
@@ -95,7 +95,7 @@ class Names(msgspec.Struct, frozen=True):
     """The key that is null where a name stands there with nothing said of it: that it is there says something."""
 
 
-Schema: TypeAlias = "Key | Names | dict[str, Schema]"
+Schema: TypeAlias = "KeySpec | NamedMapping | dict[str, Schema]"
 
 PRICED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}:\S.{0,255}")
 """A model, or `PROVIDER:*`."""
@@ -106,148 +106,148 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
 
 ABILITIES: dict[str, Schema] = {
-    "context_tokens": Key(whole),
-    "output_tokens": Key(whole),
-    "images": Key(yes_or_no),
-    "tools": Key(yes_or_no),
-    "apply_patch": Key(yes_or_no),
-    "forced_tools": Key(yes_or_no),
-    "temperature": Key(yes_or_no),
-    "reasoning": Key(yes_or_no),
-    "efforts": Key(efforts),
-    "system_messages": Key(yes_or_no),
-    "structured_output": Key(one_of("native", "tool", "prompt")),
-    "structured_with_tools": Key(yes_or_no),
+    "context_tokens": KeySpec(whole),
+    "output_tokens": KeySpec(whole),
+    "images": KeySpec(yes_or_no),
+    "tools": KeySpec(yes_or_no),
+    "apply_patch": KeySpec(yes_or_no),
+    "forced_tools": KeySpec(yes_or_no),
+    "temperature": KeySpec(yes_or_no),
+    "reasoning": KeySpec(yes_or_no),
+    "efforts": KeySpec(efforts),
+    "system_messages": KeySpec(yes_or_no),
+    "structured_output": KeySpec(one_of("native", "tool", "prompt")),
+    "structured_with_tools": KeySpec(yes_or_no),
 }
 """Of a model, as model_profile.py has them."""
 
 SCHEMA: dict[str, Schema] = {
-    "provider": Key(text, free),
-    "model": Key(text, free),
-    "models": {"large": Key(model_name, own_provider), "small": Key(model_name, own_provider)},
-    "fallback": {"models": Key(model_names), "on": Key(fallback_kinds)},
-    "providers": Names(
+    "provider": KeySpec(text, free),
+    "model": KeySpec(text, free),
+    "models": {"large": KeySpec(model_name, own_provider), "small": KeySpec(model_name, own_provider)},
+    "fallback": {"models": KeySpec(model_names), "on": KeySpec(fallback_kinds)},
+    "providers": NamedMapping(
         NAME,
         {
-            "type": Key(one_of(*VENDORS)),
-            "api_key": Key(credential, secret=True, absent_if_empty=True),
-            "auth_token": Key(credential, secret=True, absent_if_empty=True),
-            "base_url": Key(base_url),
-            "server": Key(text),
-            "preamble": Key(any_text),
-            "timeout_s": Key(positive),
-            "total_timeout_s": Key(positive),
-            "model": Key(text),
-            "headers": Names(HEADER_NAME, Key(header, secret=True)),
-            "abilities": Names(MODEL_ID, ABILITIES),
+            "type": KeySpec(one_of(*VENDORS)),
+            "api_key": KeySpec(credential, secret=True, absent_if_empty=True),
+            "auth_token": KeySpec(credential, secret=True, absent_if_empty=True),
+            "base_url": KeySpec(base_url),
+            "server": KeySpec(text),
+            "preamble": KeySpec(any_text),
+            "timeout_s": KeySpec(positive),
+            "total_timeout_s": KeySpec(positive),
+            "model": KeySpec(text),
+            "headers": NamedMapping(HEADER_NAME, KeySpec(header, secret=True)),
+            "abilities": NamedMapping(MODEL_ID, ABILITIES),
         },
     ),
-    "prices": Names(
+    "prices": NamedMapping(
         PRICED,
         {
-            "input": Key(price),
-            "output": Key(price),
-            "cache_read": Key(price),
-            "cache_write": Key(price),
-            "cache_write_1h": Key(price),
-            "web_searches": Key(price),
+            "input": KeySpec(price),
+            "output": KeySpec(price),
+            "cache_read": KeySpec(price),
+            "cache_write": KeySpec(price),
+            "cache_write_1h": KeySpec(price),
+            "web_searches": KeySpec(price),
         },
     ),
     "defaults": {
-        "max_tokens": Key(max_tokens, free, nullable=True),
-        "temperature": Key(temperature, free, nullable=True),
-        "thinking": Key(thinking, free, nullable=True),
-        "effort": Key(one_of(*get_args(Effort)), free, nullable=True),
-        "show_thinking": Key(yes_or_no, free, nullable=True),
-        "strict_tools": Key(yes_or_no, free, nullable=True),
-        "hosted_tools": Key(hosted_tools, nullable=True),
-        "compact_at_tokens": Key(whole, free, nullable=True),
-        "cache": Key(cache, free, nullable=True),
-        "service_tier": Key(one_of(*get_args(ServiceTier)), nullable=True),
-        "mode": Key(one_of(*TIGHT_TO_LOOSE), tighter),
-        "sandbox": Key(one_of("auto", "on", "off")),
+        "max_tokens": KeySpec(max_tokens, free, nullable=True),
+        "temperature": KeySpec(temperature, free, nullable=True),
+        "thinking": KeySpec(thinking, free, nullable=True),
+        "effort": KeySpec(one_of(*get_args(Effort)), free, nullable=True),
+        "show_thinking": KeySpec(yes_or_no, free, nullable=True),
+        "strict_tools": KeySpec(yes_or_no, free, nullable=True),
+        "hosted_tools": KeySpec(hosted_tools, nullable=True),
+        "compact_at_tokens": KeySpec(whole, free, nullable=True),
+        "cache": KeySpec(cache, free, nullable=True),
+        "service_tier": KeySpec(one_of(*get_args(ServiceTier)), nullable=True),
+        "mode": KeySpec(one_of(*TIGHT_TO_LOOSE), tighter),
+        "sandbox": KeySpec(one_of("auto", "on", "off")),
     },
     "limits": {
-        "turns": Key(whole, lower, nullable=True),
-        "tool_calls": Key(whole, lower, nullable=True),
-        "seconds": Key(positive, lower, nullable=True),
-        "tokens": Key(whole, lower, nullable=True),
-        "cost_usd": Key(positive, lower, nullable=True),
-        "repeats": Key(whole, lower, nullable=True),
+        "turns": KeySpec(whole, lower, nullable=True),
+        "tool_calls": KeySpec(whole, lower, nullable=True),
+        "seconds": KeySpec(positive, lower, nullable=True),
+        "tokens": KeySpec(whole, lower, nullable=True),
+        "cost_usd": KeySpec(positive, lower, nullable=True),
+        "repeats": KeySpec(whole, lower, nullable=True),
     },
     "permissions": {
-        "allow": Key(rules, joins=True),
-        "ask": Key(rules, free, joins=True),
-        "deny": Key(rules, free, joins=True),
-        "network": Key(network, narrower),
+        "allow": KeySpec(rules, joins=True),
+        "ask": KeySpec(rules, free, joins=True),
+        "deny": KeySpec(rules, free, joins=True),
+        "network": KeySpec(network, narrower),
     },
-    "mcp_servers": Names(
+    "mcp_servers": NamedMapping(
         NAME,
         {
-            "command": Key(command, "when trusted"),
-            "env": Names(VARIABLE, Key(any_text, "when trusted", secret=True)),
-            "url": Key(url, "when trusted"),
-            "headers": Names(HEADER_NAME, Key(header, "when trusted", secret=True)),
-            "tools": Key(texts, "when trusted"),
-            "timeout_s": Key(positive, "when trusted"),
-            "wait_s": Key(positive, "when trusted"),
-            "trust_hints": Key(yes_or_no),
+            "command": KeySpec(command, "when trusted"),
+            "env": NamedMapping(VARIABLE, KeySpec(any_text, "when trusted", secret=True)),
+            "url": KeySpec(url, "when trusted"),
+            "headers": NamedMapping(HEADER_NAME, KeySpec(header, "when trusted", secret=True)),
+            "tools": KeySpec(texts, "when trusted"),
+            "timeout_s": KeySpec(positive, "when trusted"),
+            "wait_s": KeySpec(positive, "when trusted"),
+            "trust_hints": KeySpec(yes_or_no),
         },
     ),
     "service": {
         "limits": {
-            "requests_per_minute": Key(whole, lower),
-            "runs": Key(whole, lower),
-            "streams": Key(whole, lower),
-            "tokens_per_day": Key(whole, lower),
-            "cost_usd_per_day": Key(positive, lower),
-            "body_bytes": Key(whole, lower),
+            "requests_per_minute": KeySpec(whole, lower),
+            "runs": KeySpec(whole, lower),
+            "streams": KeySpec(whole, lower),
+            "tokens_per_day": KeySpec(whole, lower),
+            "cost_usd_per_day": KeySpec(positive, lower),
+            "body_bytes": KeySpec(whole, lower),
         },
-        "totals": {"accounts_per_hour": Key(whole, lower), "tokens_per_day": Key(whole, lower), "cost_usd_per_day": Key(positive, lower)},
-        "hosts": Key(host_names),
-        "public_url": Key(base_url),
-        "agents": Key(texts),
-        "registration": Key(one_of("open", "closed")),
-        "proxies": Key(addresses),
-        "open_docs": Key(yes_or_no),
-        "grace_s": Key(grace),
-        "queue": Key(text),
+        "totals": {"accounts_per_hour": KeySpec(whole, lower), "tokens_per_day": KeySpec(whole, lower), "cost_usd_per_day": KeySpec(positive, lower)},
+        "hosts": KeySpec(host_names),
+        "public_url": KeySpec(base_url),
+        "agents": KeySpec(texts),
+        "registration": KeySpec(one_of("open", "closed")),
+        "proxies": KeySpec(addresses),
+        "open_docs": KeySpec(yes_or_no),
+        "grace_s": KeySpec(grace),
+        "queue": KeySpec(text),
     },
-    "queues": Names(
+    "queues": NamedMapping(
         NAME,
         {
-            "concurrency": Key(whole, nullable=True),
-            "per_tenant": Key(whole, nullable=True),
-            "rate": Key(whole, nullable=True),
-            "period_s": Key(positive),
+            "concurrency": KeySpec(whole, nullable=True),
+            "per_tenant": KeySpec(whole, nullable=True),
+            "rate": KeySpec(whole, nullable=True),
+            "period_s": KeySpec(positive),
         },
         bare="concurrency",
     ),
     "workers": {
-        "engine": Key(one_of("local", "dbos")),
-        "lease_s": Key(lease),
-        "slots": Key(slots),
-        "grace_s": Key(seconds),
-        "poll_s": Key(poll),
-        "metrics": Key(host_and_port),
+        "engine": KeySpec(one_of("local", "dbos")),
+        "lease_s": KeySpec(lease),
+        "slots": KeySpec(slots),
+        "grace_s": KeySpec(seconds),
+        "poll_s": KeySpec(poll),
+        "metrics": KeySpec(host_and_port),
     },
-    "schedules": Names(
+    "schedules": NamedMapping(
         NAME,
         {
-            "agent": Key(text),
-            "prompt": Key(text),
-            "cron": Key(cron),
-            "queue": Key(text),
-            "inputs": Names(VARIABLE, Key(anything, nullable=True)),
-            "timezone": Key(timezone),
+            "agent": KeySpec(text),
+            "prompt": KeySpec(text),
+            "cron": KeySpec(cron),
+            "queue": KeySpec(text),
+            "inputs": NamedMapping(VARIABLE, KeySpec(anything, nullable=True)),
+            "timezone": KeySpec(timezone),
         },
         bare="agent",
     ),
-    "agents": Key(modules, "when trusted"),
-    "journal": Key(journal),
-    "keep_runs": Key(age),
-    "ui": {"theme": Key(one_of("auto", "dark", "light", "none"), free)},
-    "telemetry": {"otel": Key(yes_or_no), "content": Key(yes_or_no), "logs": Key(one_of("off", "text", "json")), "log_file": Key(file_path)},
+    "agents": KeySpec(modules, "when trusted"),
+    "journal": KeySpec(journal),
+    "keep_runs": KeySpec(age),
+    "ui": {"theme": KeySpec(one_of("auto", "dark", "light", "none"), free)},
+    "telemetry": {"otel": KeySpec(yes_or_no), "content": KeySpec(yes_or_no), "logs": KeySpec(one_of("off", "text", "json")), "log_file": KeySpec(file_path)},
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
@@ -257,7 +257,7 @@ COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
 # ---------------------------------------------------------------- reading a file's settings
 
 
-class Found(NamedTuple):
+class FoundValue(NamedTuple):
     path: KeyPath
     value: object
     line: int
@@ -270,14 +270,14 @@ class Remark(NamedTuple):
     """Of the key that has a wrong value."""
 
 
-class Reading(NamedTuple):
-    found: list[Found]
+class ReadResult(NamedTuple):
+    found: list[FoundValue]
     wrong: list[Remark]
     ignored: list[Remark]
     """What a workspace said in vain."""
 
 
-def read_settings(root: Node | None, *, workspace: bool = False, trusted: bool = False) -> Reading:
+def read_settings(root: Node | None, *, workspace: bool = False, trusted: bool = False) -> ReadResult:
     """Every setting of a file with its line; what is wrong is collected, not raised."""
     walk = _Walk(workspace, trusted)
     if root is not None:
@@ -289,12 +289,12 @@ class _Walk:
     def __init__(self, workspace: bool, trusted: bool) -> None:
         self._workspace = workspace
         self._trusted = trusted
-        self.reading = Reading([], [], [])
+        self.reading = ReadResult([], [], [])
 
     def visit(self, node: Node, schema: Schema, path: KeyPath, line: int) -> None:
         if self._workspace and (reason := self._closed(schema)):
             self.reading.ignored.extend(Remark(at, f"{dotted(leaf)} is ignored: {reason}") for leaf, at in _leaves(node, path, line))
-        elif isinstance(schema, Key):
+        elif isinstance(schema, KeySpec):
             self._read(node, schema, path, line)
         elif isinstance(node.value, dict):
             for name, entry in node.value.items():
@@ -304,13 +304,13 @@ class _Walk:
 
     def _closed(self, schema: Schema) -> str | None:
         """Why nothing under `schema` may be set; None where something may."""
-        if isinstance(schema, Key):
+        if isinstance(schema, KeySpec):
             rule = schema.workspace
             return None if callable(rule) or (rule == "when trusted" and self._trusted) else CLOSED[rule]
-        reasons = [self._closed(inner) for inner in ([schema.inner] if isinstance(schema, Names) else schema.values())]
+        reasons = [self._closed(inner) for inner in ([schema.inner] if isinstance(schema, NamedMapping) else schema.values())]
         return reasons[0] if all(reasons) else None
 
-    def _enter(self, node: Node, name: str, schema: dict[str, Schema] | Names, path: KeyPath, line: int) -> None:
+    def _enter(self, node: Node, name: str, schema: dict[str, Schema] | NamedMapping, path: KeyPath, line: int) -> None:
         try:
             inner = inside(schema, name, path)
         except LookupError as e:
@@ -321,10 +321,10 @@ class _Walk:
         else:
             before = len(self.reading.found), len(self.reading.wrong)
             self.visit(node, inner, (*path, name), line)
-            if isinstance(schema, Names) and schema.bare and before == (len(self.reading.found), len(self.reading.wrong)):
-                self.reading.found.append(Found((*path, name, schema.bare), None, line))
+            if isinstance(schema, NamedMapping) and schema.bare and before == (len(self.reading.found), len(self.reading.wrong)):
+                self.reading.found.append(FoundValue((*path, name, schema.bare), None, line))
 
-    def _read(self, node: Node, key: Key, path: KeyPath, line: int) -> None:
+    def _read(self, node: Node, key: KeySpec, path: KeyPath, line: int) -> None:
         if node.value is None and not key.nullable:
             return
         if key.absent_if_empty and isinstance(plain := node.plain(), str) and not plain.strip():
@@ -336,13 +336,13 @@ class _Walk:
             at = items[e.item].line if e.item is not None else line
             self._wrong(at, refusal(path, e, "" if key.secret else shown(node.plain())), path)
         else:
-            self.reading.found.append(Found(path, value, line))
+            self.reading.found.append(FoundValue(path, value, line))
 
     def _wrong(self, line: int, text: str, path: KeyPath = ()) -> None:
         self.reading.wrong.append(Remark(line, text, path))
 
 
-def read_value(key: Key, value: Plain) -> object:
+def read_value(key: KeySpec, value: Plain) -> object:
     """Raises Wrong."""
     read = key.read(value)
     return Secret(read) if key.secret and isinstance(read, str) else read
@@ -361,23 +361,23 @@ def shown(value: Plain) -> str:
     return {None: "nothing", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)[:60]
 
 
-def find_key(path: KeyPath) -> Key:
+def find_key(path: KeyPath) -> KeySpec:
     """Raises LookupError with the nearest right name where there is no such key."""
     schema: Schema = SCHEMA
     for i, name in enumerate(path):
-        if isinstance(schema, Key):
+        if isinstance(schema, KeySpec):
             raise LookupError(f"{dotted(path[:i])} is a single value and has nothing named {name!r}")
         schema = inside(schema, name, path[:i])
-    if not isinstance(schema, Key):
-        names = "NAME" if isinstance(schema, Names) else ", ".join(schema)
+    if not isinstance(schema, KeySpec):
+        names = "NAME" if isinstance(schema, NamedMapping) else ", ".join(schema)
         raise LookupError(f"{dotted(path)} is a group: name a key in it: {names}")
     return schema
 
 
-def inside(schema: dict[str, Schema] | Names, name: str, path: KeyPath) -> Schema:
+def inside(schema: dict[str, Schema] | NamedMapping, name: str, path: KeyPath) -> Schema:
     """What stands under `name`. Raises LookupError with a text for the user."""
     where = f" in {dotted(path)}" if path else ""
-    if isinstance(schema, Names):
+    if isinstance(schema, NamedMapping):
         if schema.pattern.fullmatch(name) and name not in STAND_INS:
             return schema.inner
         raise LookupError(f"{_clipped(name)} cannot be a name{where}")
@@ -406,7 +406,7 @@ def _leaves(node: Node, path: KeyPath, line: int) -> Iterator[tuple[KeyPath, int
 
 
 def _key_paths(schema: Schema = SCHEMA, path: KeyPath = ()) -> Iterator[KeyPath]:
-    if isinstance(schema, Key):
+    if isinstance(schema, KeySpec):
         yield path
     elif isinstance(schema, dict):
         for name, inner in schema.items():

@@ -17,7 +17,7 @@ import msgspec
 from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
-from treadle.config.keys import VENDORS, Found, KeyPath, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config.keys import VENDORS, FoundValue, KeyPath, dotted, find_key, read_settings, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
@@ -168,7 +168,7 @@ class Layers:
         if root is None and held and mode & 0o077:
             self.warnings.append(f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): {owned_alone(path)}")
 
-    def _resolved(self, path: Path, found: list[Found]) -> Iterator[Found]:
+    def _resolved(self, path: Path, found: list[FoundValue]) -> Iterator[FoundValue]:
         """`provider:` and `model:` at the top become models.large, the provider `claude` is anthropic; each key once."""
         top = {f.path[0]: f for f in found if f.path in (("provider",), ("model",))}
         rest = [f for f in found if f not in top.values()]
@@ -181,7 +181,7 @@ class Layers:
                 lines[f.path] = f.line
                 yield f
 
-    def _chosen(self, path: Path, top: Mapping[str, Found], rest: list[Found]) -> Iterator[Found]:
+    def _chosen(self, path: Path, top: Mapping[str, FoundValue], rest: list[FoundValue]) -> Iterator[FoundValue]:
         if not top:
             return
         line = max(f.line for f in top.values())
@@ -195,11 +195,11 @@ class Layers:
             return
         model = str(models[0])
         whole = model.startswith(f"{provider}:") or ("provider" not in top and ":" in model)
-        yield Found(("models", "large"), model if whole else f"{provider}:{model}", line)
+        yield FoundValue(("models", "large"), model if whole else f"{provider}:{model}", line)
 
     # ---- values
 
-    def _add(self, found: Found, origin: Origin, root: Path | None = None, *, trusted: bool = False) -> None:
+    def _add(self, found: FoundValue, origin: Origin, root: Path | None = None, *, trusted: bool = False) -> None:
         path, value, _ = found
         key, now = find_key(path), self._settings.get(path)
         if root and callable(key.workspace) and (reason := key.workspace(value, now.value if now else None, self._providers())):
@@ -217,7 +217,7 @@ class Layers:
     def _add_value(self, path: KeyPath, value: str | int | float | Sequence[str], origin: Origin) -> None:
         key = find_key(path)
         try:
-            self._add(Found(path, read_value(key, value if isinstance(value, str | int | float) else list(value)), 0), origin)
+            self._add(FoundValue(path, read_value(key, value if isinstance(value, str | int | float) else list(value)), 0), origin)
         except Wrong as e:
             got = value if isinstance(value, str | int | float) or e.item is None else value[e.item]
             self.problems.append(f"{origin}: {refusal(path, e, shown(got if isinstance(got, str | int | float) else list(got)))}")

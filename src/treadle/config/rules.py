@@ -36,7 +36,7 @@ class BadRule(ValueError):
 
 
 @dataclass(frozen=True)
-class Rule:
+class PermissionRule:
     """One line of the configuration, read."""
 
     text: str
@@ -63,7 +63,7 @@ class Rule:
         return _path_pattern(self.pattern, workspace, home, through_links=through_links)
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> PermissionRule:
     """Raises BadRule."""
     text = text.strip()
     if not text or len(text) > _LONGEST or not text.isprintable():
@@ -78,16 +78,16 @@ def parse_rule(text: str) -> Rule:
     return _command(text, text)
 
 
-def _named(text: str, about: About, pattern: str) -> Rule:
+def _named(text: str, about: About, pattern: str) -> PermissionRule:
     if about in ("host", "tool") and not re.fullmatch(r"[\w.*:\[\]-]+", pattern):
         raise BadRule("with a name between the brackets, in which * stands for anything")
     parts = pattern.split("/")
     if about in ("read", "write") and (parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)):
         raise BadRule("with a path between the brackets, at most three ** in it and three * in a name")
-    return Rule(text, about, pattern=pattern)
+    return PermissionRule(text, about, pattern=pattern)
 
 
-def _command(text: str, inner: str) -> Rule:
+def _command(text: str, inner: str) -> PermissionRule:
     import shlex  # noqa: PLC0415  most starts read no rule
 
     try:
@@ -103,7 +103,7 @@ def _command(text: str, inner: str) -> Rule:
         raise BadRule(f"of the words of one command, without {strange[:20]!r}")
     if "*" in words[0] or "?" in words[0]:
         raise BadRule("of words that begin with the name of a program, not with a pattern")
-    return Rule(text, "command", words=tuple(words), any_more=any_more)
+    return PermissionRule(text, "command", words=tuple(words), any_more=any_more)
 
 
 # ---------------------------------------------------------------- paths
@@ -136,7 +136,7 @@ def _expression(path: str) -> str:
 # ---------------------------------------------------------------- commands
 
 
-def begins_with(rule: Rule, argv: Sequence[str]) -> bool:
+def begins_with(rule: PermissionRule, argv: Sequence[str]) -> bool:
     """Word for word: what an allowing rule asks for."""
     return tuple(argv[: len(rule.words)]) == rule.words
 
@@ -161,7 +161,7 @@ _PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "h
 """Commands of git that do the work of another."""
 
 
-def is_meant_by(rule: Rule, argv: Sequence[str]) -> bool:
+def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
     """In whatever spelling and order: what a denying or asking rule is held against. It may match too much, hardly too little."""
     program = program_of(argv[0]) if argv else ""
     if program != program_of(rule.words[0]):
@@ -174,7 +174,7 @@ def is_meant_by(rule: Rule, argv: Sequence[str]) -> bool:
     return wanted_options <= options and _follow(wanted, words)
 
 
-def may_be_meant_by(rule: Rule, known: Sequence[str]) -> bool:
+def may_be_meant_by(rule: PermissionRule, known: Sequence[str]) -> bool:
     """Whether `rule` could mean a command of which only the words `known` are known, and not what follows them."""
     _, wanted = _sorted_out(program_of(rule.words[0]), rule.words[1:])
     i, after_option = 0, False
@@ -246,10 +246,12 @@ WITHHELD = "(one of this project's)"
 class Rules:
     """What a user has said. Deny counts over ask, ask over allow."""
 
-    allow: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
-    _patterns: dict[tuple[Rule, str, str], re.Pattern[str]] = field(default_factory=dict[tuple[Rule, str, str], re.Pattern[str]], compare=False, repr=False)
+    allow: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    deny: tuple[PermissionRule, ...] = ()
+    _patterns: dict[tuple[PermissionRule, str, str], re.Pattern[str]] = field(
+        default_factory=dict[tuple[PermissionRule, str, str], re.Pattern[str]], compare=False, repr=False
+    )
 
     @classmethod
     def read(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Rules:
@@ -265,18 +267,20 @@ class Rules:
         ask, deny = (tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules) for rules in (self.ask, self.deny))
         return replace(self, ask=ask, deny=deny)
 
-    def denying(self, argv: Sequence[str]) -> Rule | None:
+    def denying(self, argv: Sequence[str]) -> PermissionRule | None:
         return next((r for r in self.deny if r.about == "command" and is_meant_by(r, argv)), None)
 
-    def asking(self, argv: Sequence[str]) -> Rule | None:
+    def asking(self, argv: Sequence[str]) -> PermissionRule | None:
         return next((r for r in self.ask if r.about == "command" and is_meant_by(r, argv)), None)
 
-    def allowing(self, argv: Sequence[str]) -> Rule | None:
+    def allowing(self, argv: Sequence[str]) -> PermissionRule | None:
         """The longest: it leaves the fewest words to be judged."""
         found = [r for r in self.allow if r.about == "command" and begins_with(r, argv)]
         return max(found, key=lambda r: (r.any_more, len(r.words)), default=None)
 
-    def of_path(self, rules: Iterable[Rule], about: Literal["read", "write"], paths: Iterable[str], workspace: str, home: str) -> Rule | None:
+    def of_path(
+        self, rules: Iterable[PermissionRule], about: Literal["read", "write"], paths: Iterable[str], workspace: str, home: str
+    ) -> PermissionRule | None:
         """The first of `rules` that matches one of `paths`, absolute and normalised. Case counts only for what allows."""
         paths = list(paths)
         for rule in rules:
@@ -284,7 +288,7 @@ class Rules:
                 return rule
         return None
 
-    def _pattern(self, rule: Rule, workspace: str, home: str) -> re.Pattern[str]:
+    def _pattern(self, rule: PermissionRule, workspace: str, home: str) -> re.Pattern[str]:
         key = (rule, workspace, home)
         found = self._patterns.get(key)
         if found is None:
@@ -297,7 +301,7 @@ class Rules:
         return found
 
 
-def _parsed(text: str) -> Rule:
+def _parsed(text: str) -> PermissionRule:
     try:
         return parse_rule(text)
     except BadRule as e:

@@ -42,7 +42,7 @@ FILLED_BY_TOOLS = frozenset({"node_modules", "site-packages", "vendor", "venv", 
 """Not looked into, and neither is what begins with a dot: what packages bring there would void the trust at each update."""
 
 
-class Standing(StrEnum):
+class TrustState(StrEnum):
     UNKNOWN = "unknown"
     """Nobody has said anything about it."""
     HOLDS = "holds"
@@ -55,7 +55,7 @@ class Trust:
     """How far a project may be trusted, as its files were when it was asked for."""
 
     root: Path
-    standing: Standing = Standing.UNKNOWN
+    standing: TrustState = TrustState.UNKNOWN
     changes: tuple[str, ...] = ()
     """What voids it, each as a sentence."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,7 +63,7 @@ class Trust:
 
     def admits(self, path: Path, data: bytes) -> bool:
         """Whether `data`, which was read from `path`, is what was looked at."""
-        return self.standing is Standing.HOLDS and path.is_relative_to(self.root) and self.files.get(_below(path, self.root)) == _hash(data)
+        return self.standing is TrustState.HOLDS and path.is_relative_to(self.root) and self.files.get(_below(path, self.root)) == _hash(data)
 
     def at(self, root: Path) -> Trust:
         """The same for a copy of the project that we made ourselves, such as a worktree: what is in it counts where it is what was looked at."""
@@ -72,7 +72,7 @@ class Trust:
     @property
     def warning(self) -> str | None:
         """For the person, where something that was trusted is not used."""
-        if self.standing is not Standing.VOID:
+        if self.standing is not TrustState.VOID:
             return None
         more = len(self.changes) - TOLD_MAX
         what = ", ".join((*self.changes[:TOLD_MAX], *([f"and {more} more"] if more > 0 else [])))
@@ -99,11 +99,11 @@ def trust_of(own: Path, project: Project | None) -> Trust:
     try:
         record = trusted(own).get(str(project.root))
     except Broken as e:
-        return Trust(root=project.root, standing=Standing.VOID, changes=(f"{own / STORE_NAME} {e.text}",))
+        return Trust(root=project.root, standing=TrustState.VOID, changes=(f"{own / STORE_NAME} {e.text}",))
     if record is None:
         return Trust(root=project.root)
     changes = tuple(_changes(record, project, own))
-    return Trust(root=project.root, standing=Standing.VOID, changes=changes) if changes else Trust(root=project.root, standing=Standing.HOLDS, files=record)
+    return Trust(root=project.root, standing=TrustState.VOID, changes=changes) if changes else Trust(root=project.root, standing=TrustState.HOLDS, files=record)
 
 
 def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _instructs(path: Path) -> bool:
     return path.name in (GUIDANCE_NAME, SKILL_NAME) or defines_agent(path)
 
 
-class Kind(Enum):
+class TrustedKind(Enum):
     """What a file of a project is for."""
 
     GUIDANCE = "guidance"
@@ -164,21 +164,21 @@ class Kind(Enum):
     UNUSED = "unused"
 
 
-def kind_of(path: PurePosixPath) -> Kind:
+def kind_of(path: PurePosixPath) -> TrustedKind:
     """By the parts of a path below the root, from the last `.treadle` on: one of these inside of a skill counts for whoever works there."""
     if path.name == GUIDANCE_NAME:
-        return Kind.GUIDANCE
+        return TrustedKind.GUIDANCE
     folders = path.parts
     if FOLDER not in folders[:-1]:
-        return Kind.UNUSED
+        return TrustedKind.UNUSED
     below = folders[len(folders) - folders[::-1].index(FOLDER) :]
     if below == (CONFIG_NAME,):
-        return Kind.CONFIG
+        return TrustedKind.CONFIG
     if defines_agent(path):
-        return Kind.AGENT
+        return TrustedKind.AGENT
     if below[0] == COMMANDS_NAME and path.suffix == ".md":
-        return Kind.COMMAND
-    return Kind.SKILL if below[0] == SKILLS_NAME else Kind.UNUSED
+        return TrustedKind.COMMAND
+    return TrustedKind.SKILL if below[0] == SKILLS_NAME else TrustedKind.UNUSED
 
 
 def defines_agent(path: Path | PurePosixPath) -> bool:

@@ -20,14 +20,14 @@ from treadle.errors import AgentError
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
-from treadle.journal.receipts import Cleared, Cut, Receipt, Spent, Summary, last_turn, long_results, newest, old_results
+from treadle.journal.receipts import Cleared, Cut, Receipt, Summary, SummaryCost, last_turn, long_results, newest, old_results
 from treadle.journal.run_state import RunState
 from treadle.journal.window import first_words
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.size import size_of
 from treadle.messages.todos import standing
 from treadle.models.model import Model, ModelResponse, Switch
-from treadle.models.retry import Attempt, RetryPolicy, ask
+from treadle.models.retry import ModelAttempt, RetryPolicy, ask
 from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 
 MARGIN = 50
@@ -62,7 +62,7 @@ async def nobody() -> AsyncGenerator[Summariser, None]:
         yield none
 
 
-class Room(NamedTuple):
+class TokenRoom(NamedTuple):
     """How much there is for the next request, in estimated tokens."""
 
     limit: int
@@ -71,7 +71,7 @@ class Room(NamedTuple):
     """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
 
     @classmethod
-    def of(cls, window: int, max_tokens: int, at: int | None = None) -> Room:
+    def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
         """`max_tokens`: what the response may have; at most half of a small window is kept for it. `at`: tokens above which room is made in any case."""
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
         if at is None or at >= limit:
@@ -140,7 +140,7 @@ class Compactor:
         window = self._context(self._state.asked_model)
         if forced or not window:
             return forced
-        limit = Room.of(window, max_tokens, self._threshold(window)).limit
+        limit = TokenRoom.of(window, max_tokens, self._threshold(window)).limit
         return not self._is_far_from(limit) and self._load.tokens() > limit
 
     def _threshold(self, window: int | None) -> int | None:
@@ -173,8 +173,8 @@ class Compactor:
         window, load = self._context(self._state.asked_model), self._load.tokens()
         at = None if forced else self._threshold(window)
         taken = min(window or load, load) if forced else window or load
-        work = _Work(self._state, self._fixed(), load, taken, Room.of(taken, max_tokens, at))
-        is_early = at is not None and window is not None and load <= Room.of(window, max_tokens).limit
+        work = _Work(self._state, self._fixed(), load, taken, TokenRoom.of(taken, max_tokens, at))
+        is_early = at is not None and window is not None and load <= TokenRoom.of(window, max_tokens).limit
         await self._work(work, summarisers, forced=forced, is_early=is_early)
         if is_early and not work.is_small:
             self._put_off = work.load + work.load // 4
@@ -212,14 +212,14 @@ class Compactor:
         work.note_failure(why, spent)
         self._gave_up = True
 
-    async def _summary(self, summariser: Summariser, work: _Work, asked: Sequence[Message]) -> tuple[str, Spent]:
+    async def _summary(self, summariser: Summariser, work: _Work, asked: Sequence[Message]) -> tuple[str, SummaryCost]:
         at, size = now(), work.summary_tokens
         window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
         max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
         shown = max(window - max_tokens - 2 * size, size)
         await self._budget.begin(summariser.name, summariser.prices, input_tokens=min(shown, work.load) + size, output_tokens=max_tokens)
         request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
-        attempt = Attempt(set())
+        attempt = ModelAttempt(set())
         with self._traced.model(msgspec.structs.replace(request, model=summariser.name)) as span:
 
             async def failed(error: AgentError, wait_s: float, switch: Switch | None) -> None:
@@ -236,13 +236,13 @@ class Compactor:
             name = attempt.model or summariser.name
             cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model, response.details)
             span.responded(response, cost_usd)
-        return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
+        return _text(response), SummaryCost(model=name, usage=response.usage, cost_usd=cost_usd)
 
 
 class _Work:
     """One compaction: the conversation as it becomes, and the receipts that make it so."""
 
-    def __init__(self, state: RunState, fixed: int, load: int, window: int, room: Room) -> None:
+    def __init__(self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom) -> None:
         self._state, self._fixed = state, fixed
         self.window = window
         self._before = self._messages = state.history[:]
@@ -253,7 +253,7 @@ class _Work:
         self._load_before = self.load = load
         self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
         self._receipts: list[Receipt] = []
-        self._spent: Spent | None = None
+        self._spent: SummaryCost | None = None
         """In vain."""
         self._failed = ""
 
@@ -294,7 +294,7 @@ class _Work:
             return None
         return gone
 
-    def take_summary(self, text: str, spent: Spent) -> None:
+    def take_summary(self, text: str, spent: SummaryCost) -> None:
         pinned, start = self._pinned_and_start()
         self._messages, self.load, self._receipts = self._before, self._load_before, []
         self._take(
@@ -307,7 +307,7 @@ class _Work:
             )
         )
 
-    def note_failure(self, why: str, spent: Spent | None = None) -> None:
+    def note_failure(self, why: str, spent: SummaryCost | None = None) -> None:
         """It stands in a receipt: in the one that there is already, else in the next one."""
         if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
             self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)

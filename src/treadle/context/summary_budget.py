@@ -16,10 +16,10 @@ from treadle.budget.prices import Pricing, needed
 from treadle.errors import AgentError
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
-from treadle.journal.receipts import Cleared, Spent
+from treadle.journal.receipts import Cleared, SummaryCost
 from treadle.journal.run_state import RunState
 from treadle.models.model import Switch
-from treadle.models.retry import Attempt
+from treadle.models.retry import ModelAttempt
 from treadle.types import Reserved, now
 
 
@@ -45,7 +45,7 @@ class SummaryBudget:
             self._aside = reserved
             await self._note(reserved=reserved)
 
-    async def again(self, attempt: Attempt, error: AgentError, switch: Switch | None, cost_usd: float | None) -> None:
+    async def again(self, attempt: ModelAttempt, error: AgentError, switch: Switch | None, cost_usd: float | None) -> None:
         """Append that the attempt under way failed and another one begins. `switch`: another model makes it; `cost_usd`: of what it used.
 
         Raises AgentError where the budget has no room for one more.
@@ -55,7 +55,7 @@ class SummaryBudget:
         ended = _ended(attempt, error)
         fits = ended == "free" or self._fits_twice(self._aside)
         if switch is not None and switch.usage is not None:
-            used = Spent(model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd)
+            used = SummaryCost(model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd)
             await self._note(ended="free", spent=used)
         else:
             await self._note(ended=ended)
@@ -70,7 +70,7 @@ class SummaryBudget:
             return False
         return True
 
-    async def broke_off(self, attempt: Attempt, error: AgentError) -> None:
+    async def broke_off(self, attempt: ModelAttempt, error: AgentError) -> None:
         """Append that the attempt under way failed and none follows."""
         if self._state.summary is not None:
             await self._note(ended=_ended(attempt, error))
@@ -81,11 +81,11 @@ class SummaryBudget:
             self._state.ledger.give_back(self._aside)
             self._aside = None
 
-    async def _note(self, *, reserved: Reserved | None = None, ended: Literal["", "lost", "free"] = "", spent: Spent | None = None) -> None:
+    async def _note(self, *, reserved: Reserved | None = None, ended: Literal["", "lost", "free"] = "", spent: SummaryCost | None = None) -> None:
         tokens = self._state.ledger.context_tokens  # older versions take these for the size of the conversation
         receipt = Cleared(tokens_before=tokens, tokens_after=tokens, reserved=reserved, ended=ended, spent=spent)
         await self._append(Compaction(at=now(), receipt=encode_json(receipt).decode()))
 
 
-def _ended(attempt: Attempt, error: AgentError) -> Literal["lost", "free"]:
+def _ended(attempt: ModelAttempt, error: AgentError) -> Literal["lost", "free"]:
     return "free" if not attempt.fold.begun and (error.status is not None or not error.sent) else "lost"

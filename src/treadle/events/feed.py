@@ -23,7 +23,7 @@ from treadle.journal.run_state import RunState
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.models import model
-from treadle.models.retry import Attempt
+from treadle.models.retry import ModelAttempt
 from treadle.types import now
 
 STREAM_BUFFER = 1024
@@ -31,7 +31,7 @@ STREAM_BUFFER = 1024
 JOINED_CHARS = 16_384
 """A joined delta grows no longer than this: joining stays linear however slow the reader is."""
 _BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
-_NO_ATTEMPT = Attempt(frozenset())
+_NO_ATTEMPT = ModelAttempt(frozenset())
 
 
 class EventStream:
@@ -194,7 +194,7 @@ class Feed:
             numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
             self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
 
-    def begin_message(self, message_id: str, attempt: Attempt) -> None:
+    def begin_message(self, message_id: str, attempt: ModelAttempt) -> None:
         """What `hear` is told from now on belongs to this message."""
         self._message_id, self._attempt, self._open, self._is_behind = message_id, attempt, None, False
         self._redactor = self._newest_redactor()
@@ -255,7 +255,7 @@ class Feed:
             case model.Restart():
                 self.cut()
                 self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
-            case model.Notice():
+            case model.ModelNotice():
                 self.warn(delta.text)
             case _:
                 self.cut()

@@ -46,7 +46,7 @@ Unkept: TypeAlias = (
 _ENDS_WHAT_WAS_SAID: Final = (RunStarted, RunResumed, ModelRequested, ModelSwitched, ModelResponded, RunFinished)
 
 
-class Place(NamedTuple):
+class DeltaPlace(NamedTuple):
     """Where a run stands while something is said."""
 
     fence: int
@@ -55,7 +55,7 @@ class Place(NamedTuple):
     """Of its last entry."""
 
 
-class Told(Value, frozen=True, kw_only=True):
+class DeltaPayload(Value, frozen=True, kw_only=True):
     """A payload."""
 
     fence: int
@@ -69,7 +69,7 @@ class Told(Value, frozen=True, kw_only=True):
 class _Gathered:
     __slots__ = ("chars", "events", "place")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DeltaPlace) -> None:
         self.place = place
         self.events: list[Event] = []
         self.chars = 0
@@ -84,14 +84,14 @@ class Relay:
     def __init__(self, hub: Hub, notifier: Notifier) -> None:
         self._hub, self._notifier = hub, notifier
         hub.awaited = True
-        self._runs: dict[str, Callable[[], Place]] = {}
+        self._runs: dict[str, Callable[[], DeltaPlace]] = {}
         """Those under way."""
         self._wanted: frozenset[str] = frozenset()
         self._gathered: dict[str, _Gathered] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
 
-    def begin(self, run_id: str, place: Callable[[], Place]) -> None:
+    def begin(self, run_id: str, place: Callable[[], DeltaPlace]) -> None:
         """The run is driven here from now on. `place`: asked while something is said."""
         self._runs[run_id] = place
         if self._looking is not None:
@@ -185,7 +185,7 @@ def _size(event: Unkept) -> int:
             return 100
 
 
-def _payloads(place: Place, said: Sequence[Event]) -> Iterator[bytes]:
+def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
     """None is too long; what cannot be made short enough is left out."""
     data = encode_json({"fence": place.fence, "seq": place.seq, "events": said})
     if len(data) <= PAYLOAD_MOST:
@@ -245,7 +245,7 @@ class Heard:
     def take(self, payload: bytes) -> list[Event]:
         """After the journal was read, which had everything before it. Nothing for a payload of a newer version."""
         try:
-            told = decode_json(payload, Told)
+            told = decode_json(payload, DeltaPayload)
         except ValueError:
             return []
         if told.fence < self._fence or told.seq < self._since:

@@ -1,7 +1,7 @@
 """What delivers queued runs to workers, and delivers them again when a worker dies. The journal decides who drives: whatever an engine gets wrong costs time,
 never an effect.
 
-Engines stand in engines/, what a worker does with a delivery in worker.py. Entry: `Engine`, `Lane`, `Deliver`.
+Engines stand in engines/, what a worker does with a delivery in worker.py. Entry: `Engine`, `QueueLimits`, `Deliver`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.journal.queue import Ticket
 from treadle.types import Time, Value
 
 
-class Lane(Value, frozen=True, kw_only=True):
+class QueueLimits(Value, frozen=True, kw_only=True):
     """What a queue allows; None: no limit."""
 
     concurrency: int | None = None
@@ -48,7 +48,7 @@ class Engine(Protocol):
     @property
     def counts_globally(self) -> bool: ...
 
-    def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AbstractAsyncContextManager[None]:
+    def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AbstractAsyncContextManager[None]:
         """Inside, runs of the queues that `lanes` names are delivered here, at most `slots` at once. `worker`: this one's id.
 
         At its end no delivery begins any more, and those under way are waited for: whoever leaves sees to it that they end.

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
 from typing import Literal, Protocol, TypeAlias
 
-from treadle.budget.costs import By, Costs, Spent
+from treadle.budget.costs import By, Costs, RunCost
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.journal.notifier import Notifier
-from treadle.journal.queue import Place, RunQueue
+from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import Sessions, SessionView, ViewMark, is_id, title_of
 from treadle.messages.message import ToolResult
@@ -108,7 +108,7 @@ class RunWriter(Protocol):
         """1 for the first driver, one more for each that took the run over."""
         ...
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
 
         `put_back`: in the same transaction, release the run and queue it there, as `RunQueue.put_back` does. Not with run.finished or tool.late.
@@ -327,9 +327,9 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
     )
 
 
-def spent(info: RunInfo) -> Spent:
+def spent(info: RunInfo) -> RunCost:
     """What a tally needs to know of a run."""
-    return Spent(**{name: getattr(info, name) for name in Spent.__struct_fields__})
+    return RunCost(**{name: getattr(info, name) for name in RunCost.__struct_fields__})
 
 
 def unfinished(run_id: str) -> AgentError:

@@ -1,6 +1,6 @@
 """Runs that wait for a worker: the run's own row says so, and is the outbox from which an engine is told.
 
-Who delivers them is engine.py's, who drives them a worker's business. Entry: `RunQueue`, `Place`, `Ticket`.
+Who delivers them is engine.py's, who drives them a worker's business. Entry: `RunQueue`, `QueuePlace`, `Ticket`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEGINNINGS: Final = frozenset({"run.resumed", "model.requested", "model.switched
 """Types of entries that say only that something begins: with these alone a run has not got any further."""
 
 
-class Place(Value, frozen=True, kw_only=True):
+class QueuePlace(Value, frozen=True, kw_only=True):
     """Where a run waits."""
 
     queue: str = DEFAULT_QUEUE
@@ -111,7 +111,7 @@ class RunQueue(Protocol):
     that is with no living worker and with no engine.
     """
 
-    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
+    async def add(self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None) -> None:
         """Makes a run that nobody drives: run.started and what belongs to its beginning, in one transaction. `found`, and errors: as `Journal.begin`."""
         ...
 
@@ -131,7 +131,7 @@ class RunQueue(Protocol):
         """Runs that the engine has and nobody drives, by run id, above `after`: what it is asked about, in case it has forgotten some."""
         ...
 
-    async def put_back(self, run_id: str, *, at: Time | None = None, place: Place | None = None) -> bool:
+    async def put_back(self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None) -> bool:
         """Makes a run ready again, now or at a time; also one that waited, is parked (it then begins anew to count), or was in no queue (`place`).
 
         False where it is finished, or a living process drives it. Raises AgentError(invalid) for an unknown run, and one without a place.
@@ -142,7 +142,7 @@ class RunQueue(Protocol):
         """Until `put_back`. Nothing where it is finished, or in no queue. Raises AgentError(invalid) for an unknown run."""
         ...
 
-    async def place(self, run_id: str) -> Place | None:
+    async def place(self, run_id: str) -> QueuePlace | None:
         """Where it waits, or waited; None: in no queue. Raises AgentError(invalid) for an unknown run."""
         ...
 

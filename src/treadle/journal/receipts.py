@@ -13,7 +13,7 @@ import msgspec
 
 from treadle._internal.json_text import JsonText, decode_json
 from treadle.errors import AgentError
-from treadle.journal.window import Kept, Window, kept_of
+from treadle.journal.window import KeptMessages, WindowReceipt, kept_of
 from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
 from treadle.messages.size import BYTES_PER_TOKEN, result_size, size_of
 from treadle.types import Reserved, Usage, Value, new_id, now
@@ -38,7 +38,7 @@ REFUSED = "[The provider refused to go on with a request here. The request, and 
 # ---------------------------------------------------------------- receipts
 
 
-class Spent(Value, frozen=True, kw_only=True):
+class SummaryCost(Value, frozen=True, kw_only=True):
     """What a summary took, also one that was of no use."""
 
     model: str
@@ -82,7 +82,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     """Of the next request, as far as can be told beforehand."""
     failed: str = ""
     """Why there is no summary, where one was tried."""
-    spent: Spent | None = None
+    spent: SummaryCost | None = None
     """By what was tried."""
     unseen: tuple[str, ...] = ()
     """Ids of messages whose images a line replaces, because the provider refused one of them."""
@@ -98,7 +98,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         """True if it is of an attempt at a summary only: the conversation stays as it is."""
         return self.reserved is not None or self.ended != ""
 
-    def kept(self, messages: Sequence[Message]) -> Kept | None:
+    def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """All of them."""
         return None
 
@@ -139,11 +139,11 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
     dropped: int
     """How many left."""
     message: Message
-    spent: Spent
+    spent: SummaryCost
     tokens_before: int = 0
     tokens_after: int = 0
 
-    def kept(self, messages: Sequence[Message]) -> Kept | None:
+    def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """None: they are others than those it was made for, and all stay."""
         return kept_of(messages, self.pinned, self.kept_from, self.message)
 
@@ -160,23 +160,23 @@ class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdra
     message: Message
     """Stands in place of those that left."""
 
-    def kept(self, messages: Sequence[Message]) -> Kept | None:
+    def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """None: they are others than those it was made for, and all stay."""
         at = next((i for i, message in enumerate(messages) if message.id == self.since), None)
-        return None if at is None else Kept(range(at), at + self.dropped, self.message)
+        return None if at is None else KeptMessages(range(at), at + self.dropped, self.message)
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
         return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
 
 
-Receipt: TypeAlias = Window | Cleared | Summary | Withdrawn
+Receipt: TypeAlias = WindowReceipt | Cleared | Summary | Withdrawn
 
 
 class _Kind(Value, frozen=True, kw_only=True):
     kind: str = "window"
 
 
-_KINDS: Mapping[str, type[Receipt]] = {"window": Window, "cleared": Cleared, "summary": Summary, "withdrawn": Withdrawn}
+_KINDS: Mapping[str, type[Receipt]] = {"window": WindowReceipt, "cleared": Cleared, "summary": Summary, "withdrawn": Withdrawn}
 
 
 def read_receipt(text: JsonText) -> Receipt:

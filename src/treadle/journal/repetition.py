@@ -14,7 +14,7 @@ PACED_MS = 5_000.0
 _ERROR_WEIGHT = 2
 
 
-class Done(NamedTuple):
+class FinishedCall(NamedTuple):
     """A call that has its result."""
 
     call: ToolCall
@@ -44,7 +44,7 @@ class Repetition:
         self._recent.clear()
         self._warned.clear()
 
-    def found(self, calls: Iterable[Done], limit: int) -> Repeated | None:
+    def found(self, calls: Iterable[FinishedCall], limit: int) -> Repeated | None:
         """Record the calls of a response. Return the one of which the model should be warned, at half of `limit`, or with which the run should end.
 
         Looks at the last 2 * `limit` calls. Equal calls of one response count once, and calls that wait not at all. Errors weigh double. A call that

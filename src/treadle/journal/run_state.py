@@ -28,8 +28,8 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.receipts import Cleared, Said, Spent, Summary, Withdrawn, read_receipt
-from treadle.journal.repetition import DEFAULT_REPEATS, PACED_MS, Done, Repeated, Repetition
+from treadle.journal.receipts import Cleared, Said, Summary, SummaryCost, Withdrawn, read_receipt
+from treadle.journal.repetition import DEFAULT_REPEATS, PACED_MS, FinishedCall, Repeated, Repetition
 from treadle.journal.run_messages import late_message, tool_message
 from treadle.messages.history import History
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
@@ -317,11 +317,11 @@ class RunState:
                 self._add(message)
             self.unread |= bool(later)
 
-    def _done(self, call: ToolCall) -> Done:
+    def _done(self, call: ToolCall) -> FinishedCall:
         finished, started = self.results[call.id], self.starts.get(call.id)
         changed = started is not None and started.effect != "pure" and finished.status in ("ok", "unknown")
         waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
-        return Done(call, finished.result, changed, waited)
+        return FinishedCall(call, finished.result, changed, waited)
 
     def _tool_late(self, entry: ToolLate) -> None:
         self._later = (*self._later, late_message(entry))
@@ -385,7 +385,7 @@ class RunState:
         """Reservations of attempts without an end."""
         return [self.reserved if self.attempt else None, self.summary]
 
-    def _summed_up(self, at: Time, spent: Spent) -> None:
+    def _summed_up(self, at: Time, spent: SummaryCost) -> None:
         """Another model than its own may have been asked; a script has one entry fewer."""
         self.ledger.spend(spent.usage, spent.cost_usd)
         self._spend(at, spent.usage, spent.cost_usd, responses=1, model=spent.model)

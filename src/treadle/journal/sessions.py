@@ -90,7 +90,7 @@ class _Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchHit:
     """A message that a search found."""
 
     session_id: str
@@ -150,7 +150,7 @@ class Sessions(Protocol):
         """A run of it ended, and had said this. A store that reads its journal knows already."""
         ...
 
-    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+    def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
         """Messages of people and models that hold all the words, also what has left the view; the newest first."""
         ...
 
@@ -266,17 +266,17 @@ class SessionStore:
                 found.packed, found.count, messages = [_packed(view)], len(view), []
             self.add_messages(session_id, messages)
 
-    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+    def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
         """Reads every message: meant for thousands, not for millions."""
         wanted = words.casefold().split()
-        found: dict[str, Found] = {}
+        found: dict[str, SearchHit] = {}
         with self._lock:
             sessions = [(s.info(), [*s.left, *s.packed]) for s in self._sessions.values()] if wanted else []
         for info, packed in sessions:
             for message in _unpacked(packed):
                 if message.role in ("user", "assistant") and all(word in message.text.casefold() for word in wanted):
                     excerpt = excerpt_of(message.text, wanted[0])
-                    found[message.id] = Found(session_id=info.id, title=info.title, role=message.role, at=message.created_at, excerpt=excerpt)
+                    found[message.id] = SearchHit(session_id=info.id, title=info.title, role=message.role, at=message.created_at, excerpt=excerpt)
         return sorted(found.values(), key=lambda hit: hit.at, reverse=True)[:limit]
 
     def clear_messages(self, session_id: str) -> bool:

@@ -1,6 +1,6 @@
 """What of a long conversation is in view of its next run: decided between runs only, at a closed turn, and written down.
 
-Making room inside a run, and summaries, are receipts.py's. Entry: `window`, `Window`.
+Making room inside a run, and summaries, are receipts.py's. Entry: `window`, `WindowReceipt`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_SESSION_MESSAGES = 100
 """Messages that a session keeps in view; above it, the view shrinks to half, so that it stays the same for many runs."""
 
 
-class Kept(NamedTuple):
+class KeptMessages(NamedTuple):
     """What stays of a list of messages: some at its front, one more in place of those that leave, and its end."""
 
     front: Sequence[int]
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
         return len(self.front) + (self.added is not None) + boundary - self.start
 
 
-class Window(Value, frozen=True, kw_only=True):
+class WindowReceipt(Value, frozen=True, kw_only=True):
     """The receipt: which messages stayed in view. What left it is stored all the same."""
 
     pinned: str
@@ -50,7 +50,7 @@ class Window(Value, frozen=True, kw_only=True):
     kind: Literal["window"] = msgspec.field(default_factory=lambda: "window")
     """Always written; where it is missing, it is this."""
 
-    def kept(self, messages: Sequence[Message]) -> Kept | None:
+    def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """None: they are others than those it was made for, and all stay."""
         return kept_of(messages, (self.pinned, *self.also), self.kept_from)
 
@@ -59,7 +59,7 @@ class Window(Value, frozen=True, kw_only=True):
         return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
 
 
-def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None) -> Kept | None:
+def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None) -> KeptMessages | None:
     """`pinned`: ids, of which the first must be there. None: these are other messages."""
     start = next((i for i, message in enumerate(messages) if message.id == kept_from), None)
     wanted = {*pinned}
@@ -68,10 +68,10 @@ def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, 
         if message.id in wanted:
             wanted.discard(message.id)
             front.append(i)
-    return None if start is None or (pinned and pinned[0] in wanted) else Kept(front, start, added)
+    return None if start is None or (pinned and pinned[0] in wanted) else KeptMessages(front, start, added)
 
 
-def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Window | None:
+def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> WindowReceipt | None:
     """None: all of them stay. Only whole exchanges leave: what stays begins with words of a person."""
     if len(messages) <= most:
         return None
@@ -85,7 +85,7 @@ def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Win
     also = tuple(message.id for message in messages[:start] if message.is_summary and message is not pinned)
     if start - 1 - len(also) < 1:
         return None
-    return Window(pinned=pinned.id, also=also, kept_from=messages[start].id, dropped=start - 1 - len(also))
+    return WindowReceipt(pinned=pinned.id, also=also, kept_from=messages[start].id, dropped=start - 1 - len(also))
 
 
 def _is_asking(message: Message) -> bool:

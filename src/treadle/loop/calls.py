@@ -48,7 +48,7 @@ class Ready(Struct, frozen=True, kw_only=True):
     """A rule is about some of what it reads, and only the sandbox can hide that: a person's approval does not take it outside."""
 
 
-class Refused(Struct, frozen=True, kw_only=True):
+class RefusedCall(Struct, frozen=True, kw_only=True):
     """A call that never starts, and the result that says why."""
 
     call: ToolCall
@@ -57,7 +57,7 @@ class Refused(Struct, frozen=True, kw_only=True):
     """For want of a person who could have said yes."""
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HeldCall(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, and the run with it."""
 
     call: ToolCall
@@ -75,13 +75,13 @@ class Deferred(Struct, frozen=True):
 
 def refused(
     call: ToolCall, text: str, *, status: Literal["ok", "error", "denied"] = "error", unapproved: bool = False, cut_by: Outcome | None = None
-) -> Refused:
+) -> RefusedCall:
     result = ToolResult(call_id=call.id, name=call.name, content=text) if status == "ok" else failure(call.id, call.name, text)
     finished = ToolFinished(at=now(), status=status, result=result, started=False, cut_by=cut_by)
-    return Refused(call=call, finished=finished, unapproved=unapproved)
+    return RefusedCall(call=call, finished=finished, unapproved=unapproved)
 
 
-class Runner(Protocol):
+class CallRunner(Protocol):
     """What runs a single call (toolbox.py)."""
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
@@ -94,7 +94,7 @@ Verify: TypeAlias = Callable[[], Awaitable[None]]
 class OpenCalls:
     """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
 
-    def __init__(self, state: RunState, prepared: Sequence[Ready | Refused | Held] = (), *, on_unknown: OnUnknown = "tell") -> None:
+    def __init__(self, state: RunState, prepared: Sequence[Ready | RefusedCall | HeldCall] = (), *, on_unknown: OnUnknown = "tell") -> None:
         """`on_unknown`: what becomes of a call whose own timeout leaves its outcome unknown."""
         self._state = state
         self._on_unknown = on_unknown
@@ -113,9 +113,9 @@ class OpenCalls:
         """What is appended first: the refusals, the questions, and the starts of the calls that start now."""
         entries: list[Entry] = []
         for p in self._prepared:
-            if isinstance(p, Refused):
+            if isinstance(p, RefusedCall):
                 entries.extend(_refusal(p))
-            elif isinstance(p, Held) and not p.asked:
+            elif isinstance(p, HeldCall) and not p.asked:
                 entries.append(_question(p.call, p.reason))
         first = next(self._stages(), ())
         return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
@@ -126,11 +126,11 @@ class OpenCalls:
         What stands behind a call that is held, and may not run beside it, waits with it.
         """
         stage: list[Ready] = []
-        held: Held | None = None
+        held: HeldCall | None = None
         for p in self._prepared:
-            if isinstance(p, Refused):
+            if isinstance(p, RefusedCall):
                 continue
-            if isinstance(p, Held):
+            if isinstance(p, HeldCall):
                 held = held or p
                 if not p.parallel:
                     break
@@ -162,7 +162,7 @@ class OpenCalls:
             polls=getattr(ready.tool, "polls", False) is True,
         )
 
-    async def execute(self, runner: Runner, append: Append, verify: Verify) -> None:
+    async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
         """Runs what is ready. Each result is appended as it comes; the last of each stage rides with what follows.
 
         `verify` is awaited before a `once` call runs again under a start that it already has.
@@ -180,7 +180,7 @@ class OpenCalls:
             if self._failed is not None:
                 raise self._failed
 
-    async def _run_limited(self, ready: Ready, runner: Runner, append: Append, verify: Verify, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
+    async def _run_limited(self, ready: Ready, runner: CallRunner, append: Append, verify: Verify, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
         async with limiter:
             try:
                 await self._run(ready, runner, append, verify)
@@ -188,7 +188,7 @@ class OpenCalls:
                 self._failed = e
                 scope.cancel()
 
-    async def _run(self, ready: Ready, runner: Runner, append: Append, verify: Verify) -> None:
+    async def _run(self, ready: Ready, runner: CallRunner, append: Append, verify: Verify) -> None:
         call_id = ready.call.id
         if call_id not in self._open:
             await append(self._start(ready), hold=True)
@@ -241,15 +241,15 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
     return changed_by(PERSON, state.edited[call.id], why) if call.id in state.edited else why
 
 
-def changed(prepared: Ready | Refused | Held, whom: str) -> Ready | Refused | Held:
+def changed(prepared: Ready | RefusedCall | HeldCall, whom: str) -> Ready | RefusedCall | HeldCall:
     """Somebody changed its arguments: the model is told so, whatever comes of it."""
     match prepared:
         case Ready():
             return structs.replace(prepared, changed=whom)
-        case Refused(call=call, finished=finished):
+        case RefusedCall(call=call, finished=finished):
             result = structs.replace(finished.result, content=changed_by(whom, call.arguments_json, finished.result.text))
             return structs.replace(prepared, finished=structs.replace(finished, result=result))
-        case Held():
+        case HeldCall():
             return prepared
 
 
@@ -262,7 +262,7 @@ def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> Approva
     return ApprovalAsked(at=now(), call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason, deferred=deferred)
 
 
-def _refusal(refusal: Refused) -> list[Entry]:
+def _refusal(refusal: RefusedCall) -> list[Entry]:
     call, finished = refusal.call, refusal.finished
     if not refusal.unapproved:
         return [finished]

@@ -22,7 +22,7 @@ from treadle.journal.entries import CancelAsked, Entry, RunFinished, RunStarted,
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.sessions import ViewMark
 from treadle.loop.approvals import ask_people
-from treadle.loop.calls import Held, OpenCalls, Ready, Refused, refused
+from treadle.loop.calls import HeldCall, OpenCalls, Ready, RefusedCall, refused
 from treadle.loop.deadline import RunTime
 from treadle.loop.inbox import NO_ANSWER, Inbox
 from treadle.loop.model_turn import ModelTurn
@@ -252,7 +252,7 @@ class Run:
         asks = bool(calls) and self.plan.hooks.has("before_tool")
         return asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
 
-    async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
+    async def _execute(self, prepared: Sequence[Ready | RefusedCall | HeldCall], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
         self.pen.keep(*before)
@@ -262,7 +262,7 @@ class Run:
             await self._calls.execute(self._toolbox, self.pen.append, self.pen.writer.verify)
             self._ledger.forget_calls()
 
-    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> Sequence[Ready | Refused | Held]:
+    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> Sequence[Ready | RefusedCall | HeldCall]:
         """Each call is ready, held, or has the result that says why it is not run."""
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
@@ -276,7 +276,7 @@ class Run:
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         return self._within_limits(prepared)
 
-    def _within_limits(self, prepared: Sequence[Ready | Refused | Held]) -> Sequence[Ready | Refused | Held]:
+    def _within_limits(self, prepared: Sequence[Ready | RefusedCall | HeldCall]) -> Sequence[Ready | RefusedCall | HeldCall]:
         """Each that may start has its place among the calls that the limits allow; what is beyond them is refused, in the order of the calls."""
         if not self._ledger.counts_calls:
             return prepared
@@ -284,9 +284,9 @@ class Run:
         text = "Not run: the limit of tool calls is reached." if limit is None else f"Not run: the run's limit of {limit} tool calls is reached."
         return [p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT) for p in prepared]
 
-    def _may_start(self, p: Ready | Refused | Held) -> bool:
+    def _may_start(self, p: Ready | RefusedCall | HeldCall) -> bool:
         """And keeps a place for it; one that is refused, or has started before, needs none."""
-        return isinstance(p, Refused) or p.call.id in self.state.starts or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
+        return isinstance(p, RefusedCall) or p.call.id in self.state.starts or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
 
     # ------------------------------------------------------------ the end
 

@@ -11,7 +11,7 @@ import msgspec
 
 from treadle._internal.clock import Clock
 from treadle._internal.json_text import encode_json
-from treadle.budget.ledger import LIMIT_NAMES, Left
+from treadle.budget.ledger import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
@@ -41,7 +41,7 @@ from treadle.models.model import (
     ToolDefinition,
     WholePart,
 )
-from treadle.models.retry import Attempt, RetryPolicy, ask, at_first, names_image, offending, without
+from treadle.models.retry import ModelAttempt, RetryPolicy, ask, at_first, names_image, offending, without
 from treadle.types import Outcome, Usage, new_id, now
 
 
@@ -57,7 +57,7 @@ class ModelTurn:
         """Attempts of the run that reached the provider."""
         self._message_id = ""
         self._asked: ModelRequested
-        self._attempt: Attempt | None = None
+        self._attempt: ModelAttempt | None = None
         """Set while a response is being asked for, and until it is an entry."""
         self.room = RunRoom(plan, tools, append, clock=clock, retries=retries, traced=traced)
         self._traced, self._span = traced, NO_SPAN
@@ -65,9 +65,9 @@ class ModelTurn:
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
         if self._hooks.has("before_model") and (said := await self._hooked(last)).answered is not None:
-            response = self._given(said.answered, await self._begin(Left(self._plan.output_tokens, None), last))
+            response = self._given(said.answered, await self._begin(ReservedResponse(self._plan.output_tokens, None), last))
             return response, self._entry(response.parts, response, hook=said.hook)
-        left = Left(self._plan.output_tokens, None)
+        left = ReservedResponse(self._plan.output_tokens, None)
         if self._ledger.estimates:
             left = self._ledger.output_left(left.tokens, self._state.new_bytes(), self._plan.dearest)
         if left.tokens <= 0:
@@ -117,12 +117,12 @@ class ModelTurn:
             await self._append(InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True)
         return said
 
-    def _given(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+    def _given(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
         """What a hook said in the model's place, as if it had just come; it used nothing."""
         self._feed.begin_message(self._message_id, attempt)
         return self._heard(msgspec.structs.replace(response, usage=Usage()), attempt)
 
-    def _replaced(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+    def _replaced(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
         """What a hook said instead of what the model said: who listens begins anew."""
         self._feed.cut()
         self._feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})
@@ -130,7 +130,7 @@ class ModelTurn:
         attempt.fold = Fold(self._state.call_ids)
         return self._heard(response, attempt)
 
-    def _heard(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+    def _heard(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
         listener = self._feed.listener
         for delta in _deltas(response):
             attempt.fold.add(delta)
@@ -138,11 +138,11 @@ class ModelTurn:
                 listener(delta)
         return attempt.fold.response()
 
-    async def _begin(self, left: Left, last: Outcome | None) -> Attempt:
+    async def _begin(self, left: ReservedResponse, last: Outcome | None) -> ModelAttempt:
         told = 0.0 if last is None else self._ledger.left(last)  # what this turn may take is among it
         self._ledger.ask(left)
         self._message_id = new_id("msg")
-        self._attempt = attempt = Attempt(self._state.call_ids, number=self._state.attempt + 1)
+        self._attempt = attempt = ModelAttempt(self._state.call_ids, number=self._state.attempt + 1)
         asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, reserved=left.reserved, last=last)
         self._asked = asked if left.limit is None else msgspec.structs.replace(asked, max_tokens=left.tokens, clamped_by=left.limit)
         await self._append(self._asked)
@@ -150,7 +150,7 @@ class ModelTurn:
             self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": told})
         return attempt
 
-    async def _ask(self, request: ModelRequest, attempt: Attempt) -> ModelResponse:
+    async def _ask(self, request: ModelRequest, attempt: ModelAttempt) -> ModelResponse:
         self._feed.begin_message(self._message_id, attempt)
         listen = self._pricing.listening(self._feed.listener)
         try:
@@ -188,7 +188,7 @@ class ModelTurn:
         self._asked = msgspec.structs.replace(self._asked, without=None)
         return msgspec.structs.replace(request, settings=without(request.settings, {name}), model=self._state.asked_model)
 
-    async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
+    async def _whole(self, request: ModelRequest, attempt: ModelAttempt, listen: Listen | None) -> ModelResponse:
         """One that is too long for the provider is asked once more, where room can be made for it."""
         shortened = False
         while True:

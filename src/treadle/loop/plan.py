@@ -207,7 +207,7 @@ def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[st
     return joined
 
 
-class Caller(NamedTuple):
+class ParentCall(NamedTuple):
     """The call that starts a run, and the run that it belongs to."""
 
     plan: Plan

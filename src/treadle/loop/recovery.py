@@ -15,7 +15,7 @@ from msgspec import structs
 from treadle.errors import AgentError
 from treadle.journal.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.journal.run_state import RunState
-from treadle.loop.calls import ASK, HOOK, PERSON, Held, Ready, Refused, changed, why_unknown
+from treadle.loop.calls import ASK, HOOK, PERSON, HeldCall, Ready, RefusedCall, changed, why_unknown
 from treadle.messages.message import JsonText, ToolCall, ToolResult
 from treadle.tools.tool import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
@@ -62,7 +62,7 @@ class Answers:
 class Preparer(Protocol):
     """What looks up, validates and decides a call (toolbox.py)."""
 
-    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held: ...
+    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | RefusedCall | HeldCall: ...
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that had started, for its probe; `prepare` decides whether it may run again."""
@@ -73,13 +73,13 @@ class Preparer(Protocol):
 
 async def recover(
     state: RunState, toolbox: Preparer, answers: Answers, default: OnUnknown, *, driven: bool = False
-) -> tuple[list[Entry], list[Ready | Refused | Held]]:
+) -> tuple[list[Entry], list[Ready | RefusedCall | HeldCall]]:
     """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail.
 
     `driven`: its driver is alive and has had answers; what nobody spoke of goes on waiting.
     """
     entries: list[Entry] = []
-    still_open: list[Ready | Refused | Held] = []
+    still_open: list[Ready | RefusedCall | HeldCall] = []
     for call in state.open_calls:
         started = state.starts.get(call.id)
         said = _answer(call, started, answers, _why(call, state, answers))
@@ -88,7 +88,7 @@ async def recover(
             continue
         allowed = bool(said) or call.id in state.allowed
         if driven and not allowed and started is not None:
-            still_open.append(Held(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
+            still_open.append(HeldCall(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
             continue
         said_by_model, call = call.arguments_json, as_run(call, state, answers)
         if started is None:
@@ -144,16 +144,16 @@ def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
     return f"{why} A person says: {reason}" if reason and asked is not None and asked.deferred else why
 
 
-def _held_still(prepared: Ready | Refused | Held, state: RunState) -> Ready | Refused | Held:
+def _held_still(prepared: Ready | RefusedCall | HeldCall, state: RunState) -> Ready | RefusedCall | HeldCall:
     """A question that stands in the journal is not asked again."""
-    if isinstance(prepared, Held) and prepared.call.id in state.asked:
-        return Held(call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True)
+    if isinstance(prepared, HeldCall) and prepared.call.id in state.asked:
+        return HeldCall(call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True)
     return prepared
 
 
 async def _go_on(
     call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
-) -> Ready | Held | ToolFinished:
+) -> Ready | HeldCall | ToolFinished:
     """With a call that had started, and may have happened."""
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
     if allowed or started.effect != "once":
@@ -172,16 +172,16 @@ async def _go_on(
     if on_unknown == "fail":
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
     if on_unknown == "wait":
-        return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None)
+        return HeldCall(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None)
     return _unknown(call, why_unknown(call, state))
 
 
-def _run_again(again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False) -> Ready | Held | ToolFinished:
+def _run_again(again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False) -> Ready | HeldCall | ToolFinished:
     """As the rules and the disk are now: what its paths meant may have changed since it started. With a person's yes it gets a start of its own."""
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):
         return structs.replace(prepared, attempt=again.attempt, started=not allowed)
-    if isinstance(prepared, Held):
+    if isinstance(prepared, HeldCall):
         return prepared
     call, harmless = again.call, again.tool.effect == "pure"
     text = f"It had started when the process stopped, and was not run again. {prepared.finished.result.text}"

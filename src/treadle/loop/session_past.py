@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import SessionChanged, SessionView, ViewMark
-from treadle.journal.window import Window, window
+from treadle.journal.window import WindowReceipt, window
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class SessionPast:
         self._read = read
         self.state = RunState()
         """State of the run before its first entry."""
-        self.window: Window | None = None
+        self.window: WindowReceipt | None = None
         """Receipt for what left the view; None: all of it stays."""
         self.view = view
         self._stand()

@@ -24,14 +24,14 @@ from treadle.events.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
 from treadle.events.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
-from treadle.loop.calls import HOOK, NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
+from treadle.loop.calls import HOOK, NOT_KNOWN, Deferred, HeldCall, Ready, RefusedCall, changed, changed_by, refused
 from treadle.messages.images import fitted_parts
 from treadle.messages.message import JsonText, MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.models.model import ToolDefinition
 from treadle.policy.approvals import for_session
 from treadle.policy.policy import NO_PERMISSIONS, Decision, Permissions, decide, headless_denial, without_sandbox
 from treadle.tools.approval import Deny, Offer
-from treadle.tools.confinement import Sandbox, Standing
+from treadle.tools.confinement import Sandbox, SandboxStatus
 from treadle.tools.failures import words_of
 from treadle.tools.tool import (
     DidNotHappen,
@@ -76,9 +76,9 @@ class Toolbox:
     """Told, in the event loop, what a call gave after its result was `unknown`."""
     sandbox: Sandbox | None = None
     """Confines the commands of tools. None: nobody wants it, or no tool of this run has any."""
-    standing: Standing | None = None
+    standing: SandboxStatus | None = None
     """Whether it works; known after `get_ready`."""
-    learned: Callable[[Standing], None] = lambda standing: None
+    learned: Callable[[SandboxStatus], None] = lambda standing: None
     """Told once whether it works, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a person changes the mode while the run is under way."""
@@ -154,7 +154,7 @@ class Toolbox:
             said = await self.hooks.before_tool(self.hooked, call)
             self._said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
-    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
+    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | RefusedCall | HeldCall:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
         said = self._said.pop(call.id, UNSAID)
         match said.verdict:
@@ -168,7 +168,7 @@ class Toolbox:
             return self._decided(call, said, allowed=allowed)
         return changed(self._decided(structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed), HOOK)
 
-    def _decided(self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool) -> Ready | Refused | Held:
+    def _decided(self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool) -> Ready | RefusedCall | HeldCall:
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -185,7 +185,7 @@ class Toolbox:
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask" and not allowed:
             if self.on_ask == "wait":
-                return Held(call=call, reason=decision.reason, parallel=tool.parallel)
+                return HeldCall(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
         approved = allowed and decision.verdict == "ask"
         return _ready(Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved), decision)

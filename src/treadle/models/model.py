@@ -110,7 +110,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="
     """What the one before said it had used."""
 
 
-class Notice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
+class ModelNotice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
     """A word for the person, not part of the response: becomes a `warning` event."""
 
     text: str
@@ -137,7 +137,18 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
 
 
 Delta: TypeAlias = (
-    TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Restart | Switch | Notice | ResponseEnd
+    TextStart
+    | TextDelta
+    | ReasoningStart
+    | ReasoningDelta
+    | ToolCallStart
+    | ArgumentsDelta
+    | PartEnd
+    | WholePart
+    | Restart
+    | Switch
+    | ModelNotice
+    | ResponseEnd
 )
 
 
@@ -251,7 +262,7 @@ class Fold:
                 self._own.clear()
                 self._parts.clear()
                 self.end = None
-            case Notice():
+            case ModelNotice():
                 pass  # not part of the response
             case _:
                 raise AgentError("invalid", f"the model yielded {type(delta).__name__}, which is no delta: yield TextDelta(text), and a ResponseEnd last")

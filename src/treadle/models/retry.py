@@ -99,7 +99,7 @@ def without(settings: Settings, names: Collection[str]) -> Settings:
     return msgspec.structs.replace(settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}) if names else settings
 
 
-class Attempt:
+class ModelAttempt:
     """The attempt that is under way: its number, from 1, and what has come of it so far."""
 
     __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
@@ -136,7 +136,7 @@ class Attempt:
             return ()
 
 
-def at_first(attempt: Attempt, told: Callable[[], None], listen: Callable[[Delta], None] | None) -> Callable[[Delta], None]:
+def at_first(attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None) -> Callable[[Delta], None]:
     """`listen`, with `told` called before the first delta of each attempt."""
     heard = 0
 
@@ -154,7 +154,7 @@ def at_first(attempt: Attempt, told: Callable[[], None], listen: Callable[[Delta
 async def ask(
     model: Model,
     request: ModelRequest,
-    attempt: Attempt,
+    attempt: ModelAttempt,
     *,
     listen: Callable[[Delta], None] | None,
     failed: Failed,
@@ -182,7 +182,7 @@ async def ask(
             await clock.sleep(wait_s)
 
 
-async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None] | None, failed: Failed) -> ModelResponse:
+async def _whole(model: Model, request: ModelRequest, attempt: ModelAttempt, listen: Callable[[Delta], None] | None, failed: Failed) -> ModelResponse:
     reached = False
     try:
         async with aclosing(model.stream(request)) as deltas:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from treadle.config.rules import BadRule, Rule, parse_rule
+from treadle.config.rules import BadRule, PermissionRule, parse_rule
 from treadle.errors import AgentError
 from treadle.policy.policy import Permissions
 
@@ -51,7 +51,7 @@ def _offered(pattern: Sequence[str]) -> list[str]:
 
     for text in pattern:
         try:
-            rule: Rule = parse_rule(text)
+            rule: PermissionRule = parse_rule(text)
         except BadRule as e:
             raise AgentError("invalid", f"{text!r} is no rule; a rule is one {e}") from e
         if rule.about == "tool" and "*" not in rule.pattern:

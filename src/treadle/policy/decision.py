@@ -1,6 +1,6 @@
 """What the policy answers, and how what was found about a call becomes that answer in each mode.
 
-Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry: `Finding`, `settle`.
+Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry: `CallFinding`, `settle`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Verdict: TypeAlias = Literal["allow", "contained", "ask", "deny"]
 STRICTNESS: tuple[Verdict, ...] = ("allow", "contained", "ask", "deny")
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What one part of a call is, before anybody has said in which mode it runs."""
 
     READS = "reads"
@@ -48,34 +48,34 @@ class Kind(StrEnum):
     """By a rule, or by what no rule and no mode can allow."""
 
 
-VERDICTS: dict[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
+VERDICTS: dict[FindingKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     # plan, ask, accept-edits, full
-    Kind.READS: ("allow", "allow", "allow", "allow"),
-    Kind.HELD: ("contained", "contained", "contained", "allow"),
-    Kind.PERMITTED: ("deny", "contained", "contained", "allow"),
-    Kind.GRANTED: ("deny", "allow", "allow", "allow"),
-    Kind.EDITS: ("deny", "ask", "allow", "allow"),
-    Kind.SHELL_EDITS: ("deny", "ask", "contained", "allow"),
-    Kind.READS_BEYOND: ("ask", "ask", "ask", "allow"),
-    Kind.PARTLY_ASKED: ("contained", "contained", "contained", "contained"),
-    Kind.PARTLY_DENIED: ("contained", "contained", "contained", "contained"),
-    Kind.CONNECTS: ("ask", "ask", "ask", "allow"),
-    Kind.UNSURE: ("deny", "ask", "ask", "allow"),
-    Kind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
-    Kind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
+    FindingKind.READS: ("allow", "allow", "allow", "allow"),
+    FindingKind.HELD: ("contained", "contained", "contained", "allow"),
+    FindingKind.PERMITTED: ("deny", "contained", "contained", "allow"),
+    FindingKind.GRANTED: ("deny", "allow", "allow", "allow"),
+    FindingKind.EDITS: ("deny", "ask", "allow", "allow"),
+    FindingKind.SHELL_EDITS: ("deny", "ask", "contained", "allow"),
+    FindingKind.READS_BEYOND: ("ask", "ask", "ask", "allow"),
+    FindingKind.PARTLY_ASKED: ("contained", "contained", "contained", "contained"),
+    FindingKind.PARTLY_DENIED: ("contained", "contained", "contained", "contained"),
+    FindingKind.CONNECTS: ("ask", "ask", "ask", "allow"),
+    FindingKind.UNSURE: ("deny", "ask", "ask", "allow"),
+    FindingKind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
+    FindingKind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
 }
-LOOKING = frozenset({Kind.READS, Kind.HELD, Kind.READS_BEYOND, Kind.PARTLY_ASKED, Kind.PARTLY_DENIED})
+LOOKING = frozenset({FindingKind.READS, FindingKind.HELD, FindingKind.READS_BEYOND, FindingKind.PARTLY_ASKED, FindingKind.PARTLY_DENIED})
 """Kinds of findings that change nothing: a command with no other finding needs no write access and no network."""
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
 
-class Finding(NamedTuple):
-    kind: Kind
+class CallFinding(NamedTuple):
+    kind: FindingKind
     why: str = ""
     """For the model and a person, as the rest of a sentence that begins with "Not run: "."""
 
 
-def verdict_of(kind: Kind, mode: Mode) -> Verdict:
+def verdict_of(kind: FindingKind, mode: Mode) -> Verdict:
     return VERDICTS[kind][MODES.index(mode)]
 
 
@@ -84,12 +84,12 @@ class Settled(NamedTuple):
     why: str
 
 
-def reasons(findings: Iterable[Finding], verdict: Verdict, mode: Mode) -> list[str]:
+def reasons(findings: Iterable[CallFinding], verdict: Verdict, mode: Mode) -> list[str]:
     """Every reason for a verdict, each once, in order."""
     return list(dict.fromkeys(finding.why for finding in findings if finding.why and verdict_of(finding.kind, mode) == verdict))
 
 
-def settle(findings: Iterable[Finding], mode: Mode) -> Settled:
+def settle(findings: Iterable[CallFinding], mode: Mode) -> Settled:
     """The strictest of what was found, and the first reason for it. Nothing found is nothing done."""
     verdict: Verdict = "allow"
     why = ""

@@ -16,7 +16,7 @@ from treadle.policy.guarded_tools import INSTRUCTS, REVIEWED, SEALED, patterns_o
 from treadle.policy.secret_places import PLACES, names_a_place
 
 
-class Guard(StrEnum):
+class PathGuard(StrEnum):
     """From loose to strict."""
 
     REVIEWED = "reviewed"
@@ -162,16 +162,16 @@ template.env
 """
 """Looks like a secret and is none: only the last name counts, and only against patterns of last names."""
 
-_ORDER = ((Guard.SEALED, SEALED), (Guard.INSTRUCTS, INSTRUCTS), (Guard.REVIEWED, REVIEWED))
+_ORDER = ((PathGuard.SEALED, SEALED), (PathGuard.INSTRUCTS, INSTRUCTS), (PathGuard.REVIEWED, REVIEWED))
 
 
-def guard_of(path: str) -> Guard | None:
+def guard_of(path: str) -> PathGuard | None:
     """Of an absolute, normalised path. The strictest class counts."""
     return _guard_of(_folded(path))
 
 
 @lru_cache(maxsize=4096)
-def _guard_of(folded: str) -> Guard | None:
+def _guard_of(folded: str) -> PathGuard | None:
     return next((guard for guard, pattern in _compiled_guards() if pattern.search(folded)), None)
 
 
@@ -246,7 +246,7 @@ def guard_patterns() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _compiled_guards() -> tuple[tuple[Guard, re.Pattern[str]], ...]:
+def _compiled_guards() -> tuple[tuple[PathGuard, re.Pattern[str]], ...]:
     return tuple((guard, _compiled(table)) for guard, table in _ORDER)
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from treadle.config.rules import NO_RULES, Rule, Rules
-from treadle.policy.decision import Finding, Kind
-from treadle.policy.guarded_paths import Guard, guard_of, is_secret
+from treadle.config.rules import NO_RULES, PermissionRule, Rules
+from treadle.policy.decision import CallFinding, FindingKind
+from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
 """Where writing changes nothing, by their letters: where they lead is another matter for each process."""
@@ -26,7 +26,7 @@ MAX_FOLLOWED = 1_000
 MAX_LOOKED_AT = 2_000
 """Entries of folders that one decision looks at for secrets."""
 
-READS = Finding(Kind.READS)
+READS = CallFinding(FindingKind.READS)
 
 
 @dataclass(frozen=True)
@@ -68,106 +68,110 @@ class Reach:
 
     # ------------------------------------------------------------ judgements
 
-    def read(self, path: str, cwd: str = "", *, names_only: bool = False) -> Finding:
+    def read(self, path: str, cwd: str = "", *, names_only: bool = False) -> CallFinding:
         """`names_only`: only what lies there is told, not what is in it."""
         try:
             places = self.places(path, cwd)
         except (ValueError, OSError):
-            return Finding(Kind.READS_BEYOND, f"{_shown(path)} is no path")
+            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is no path")
         if denied := self._rule("deny", "read", places):
-            return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}")
+            return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}")
         if asked := self._rule("ask", "read", places):
-            return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is read")
+            return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is read")
         if set(places) == {"/dev/null"} or self._rule("allow", "read", places[:1]):
             return READS
         if not self.is_inside(places[0]):
             if any(places[0] == r or places[0].startswith(r + "/") for r in self.readable):
                 return READS
-            return Finding(Kind.READS_BEYOND, f"{_shown(path)} is outside the workspace")
+            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is outside the workspace")
         if not names_only and any(map(is_secret, self._below_root(places))):
-            return Finding(Kind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
-        return Finding(Kind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere") if looks_expanded(path) else READS
+            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
+        return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere") if looks_expanded(path) else READS
 
-    def read_below(self, path: str, cwd: str = "") -> Finding:
+    def read_below(self, path: str, cwd: str = "") -> CallFinding:
         """Of everything below a folder: what is in its files is told too."""
         top = self.read(path, cwd)
         ruled = self.ruled_below(path, cwd)
-        if ruled is not None and top.kind is Kind.READS_BEYOND:
+        if ruled is not None and top.kind is FindingKind.READS_BEYOND:
             return beyond_too(ruled)
-        if top.kind is not Kind.READS:
+        if top.kind is not FindingKind.READS:
             return top
         if ruled is not None:
             return ruled
         real = self.places(path, cwd)[0]
         if (why := self._secret_below(real)) is not None:
-            return Finding(Kind.HELD, why)
+            return CallFinding(FindingKind.HELD, why)
         return READS
 
-    def ruled_below(self, path: str, cwd: str = "") -> Finding | None:
+    def ruled_below(self, path: str, cwd: str = "") -> CallFinding | None:
         """What a rule for reading says about files below a folder; None if no rule is about them."""
         try:
             real = self.places(path, cwd)[0]
         except (ValueError, OSError):
             return None
-        for kind, rules in ((Kind.PARTLY_DENIED, self.rules.deny), (Kind.PARTLY_ASKED, self.rules.ask)):
+        for kind, rules in ((FindingKind.PARTLY_DENIED, self.rules.deny), (FindingKind.PARTLY_ASKED, self.rules.ask)):
             if (rule := next((rule for rule in rules if self._is_below(rule, real)), None)) is not None:
-                what = "denies reading" if kind is Kind.PARTLY_DENIED else "asks before"
-                return Finding(kind, f"the rule {rule.text!r} {what} files below {_shown(path)}")
+                what = "denies reading" if kind is FindingKind.PARTLY_DENIED else "asks before"
+                return CallFinding(kind, f"the rule {rule.text!r} {what} files below {_shown(path)}")
         return None
 
-    def write(self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True) -> Finding:
+    def write(self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True) -> CallFinding:
         """`follow`: False takes the path by its letters."""
         try:
             places = self.places(path, cwd, follow=follow)
         except (ValueError, OSError):
-            return Finding(Kind.UNSURE, f"{_shown(path)} is no path")
+            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is no path")
         if denied := self._rule("deny", "write", places):
-            return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}")
+            return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}")
         if by_shell and places[-1] in DISCARDED:
             return READS
         guard = self._guard(places)
-        if guard is Guard.SEALED or (guard is not None and by_shell):
-            how = "; use the write or edit tool, which shows a person what it writes" if guard is not Guard.SEALED else ""
-            return Finding(Kind.FORBIDDEN, f"{_shown(path)} decides what runs here later, and is not changed by {'a command' if how else 'an agent'}{how}")
+        if guard is PathGuard.SEALED or (guard is not None and by_shell):
+            how = "; use the write or edit tool, which shows a person what it writes" if guard is not PathGuard.SEALED else ""
+            return CallFinding(
+                FindingKind.FORBIDDEN, f"{_shown(path)} decides what runs here later, and is not changed by {'a command' if how else 'an agent'}{how}"
+            )
         if asked := self._rule("ask", "write", places):
-            return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is written")
+            return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is written")
         if follow and os.path.islink(places[0]):
-            return Finding(Kind.UNSURE, f"{_shown(path)} is a link that leads to itself")
+            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is a link that leads to itself")
         if self._rule("allow", "write", places[:1]):
-            return Finding(Kind.PERMITTED if by_shell else Kind.GRANTED, "a rule allows it")
-        if guard is Guard.INSTRUCTS:
-            return Finding(Kind.NEEDS_A_PERSON, f"{_shown(path)} instructs agents, or runs on this machine later: a person looks at each change first")
-        if guard is Guard.REVIEWED:
-            return Finding(Kind.UNSURE, f"{_shown(path)} runs elsewhere later")
+            return CallFinding(FindingKind.PERMITTED if by_shell else FindingKind.GRANTED, "a rule allows it")
+        if guard is PathGuard.INSTRUCTS:
+            return CallFinding(
+                FindingKind.NEEDS_A_PERSON, f"{_shown(path)} instructs agents, or runs on this machine later: a person looks at each change first"
+            )
+        if guard is PathGuard.REVIEWED:
+            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} runs elsewhere later")
         if not self.is_inside(places[0]):
-            return Finding(Kind.UNSURE, f"{_shown(path)} is outside the workspace")
+            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is outside the workspace")
         if looks_expanded(path):
-            return Finding(Kind.UNSURE, f"{_shown(path)} looks like a path elsewhere, and would be one here")
-        return Finding(Kind.SHELL_EDITS, f"{_shown(path)} is written") if by_shell else Finding(Kind.EDITS)
+            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} looks like a path elsewhere, and would be one here")
+        return CallFinding(FindingKind.SHELL_EDITS, f"{_shown(path)} is written") if by_shell else CallFinding(FindingKind.EDITS)
 
     @cached_property
     def denies_paths(self) -> bool:
         return any(rule.about in ("read", "write") for rule in self.rules.deny)
 
-    def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> Finding:
+    def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> CallFinding:
         """By a rule for reading, or also by one for writing; by its letters and by where it leads."""
         try:
             places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
         except (ValueError, OSError):
             return READS
         rule = self._rule("deny", "read", places) or (self._rule("deny", "write", places) if writes else None)
-        return READS if rule is None else Finding(Kind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
+        return READS if rule is None else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
 
     # ------------------------------------------------------------ inside
 
-    def _rule(self, what: Literal["allow", "ask", "deny"], about: Literal["read", "write"], places: tuple[str, ...]) -> Rule | None:
-        rules: tuple[Rule, ...] = getattr(self.rules, what)
+    def _rule(self, what: Literal["allow", "ask", "deny"], about: Literal["read", "write"], places: tuple[str, ...]) -> PermissionRule | None:
+        rules: tuple[PermissionRule, ...] = getattr(self.rules, what)
         return self.rules.of_path(rules, about, places, self.root, self.home) if rules else None
 
-    def _guard(self, places: tuple[str, ...]) -> Guard | None:
+    def _guard(self, places: tuple[str, ...]) -> PathGuard | None:
         if any(place == own or place.startswith(own + "/") for own in self.sealed() for place in places):
-            return Guard.SEALED
-        order = [Guard.REVIEWED, Guard.INSTRUCTS, Guard.SEALED]
+            return PathGuard.SEALED
+        order = [PathGuard.REVIEWED, PathGuard.INSTRUCTS, PathGuard.SEALED]
         found = [guard for place in self._below_root(places) if (guard := guard_of(place)) is not None]
         return max(found, key=order.index, default=None)
 
@@ -182,7 +186,7 @@ class Reach:
                 else "/"
             )
 
-    def _is_below(self, rule: Rule, folder: str) -> bool:
+    def _is_below(self, rule: PermissionRule, folder: str) -> bool:
         """Whether what `rule` denies to read may lie below `folder`, as far as the fixed beginning of its pattern says."""
         if rule.about != "read":
             return False
@@ -216,13 +220,13 @@ class Reach:
         return None
 
 
-def beyond_too(finding: Finding) -> Finding:
+def beyond_too(finding: CallFinding) -> CallFinding:
     """The same, for a read that also leaves the workspace or is not known in full: hiding the ruled files is then not enough."""
     match finding.kind:
-        case Kind.PARTLY_DENIED:
-            return Finding(Kind.FORBIDDEN, finding.why)
-        case Kind.PARTLY_ASKED:
-            return Finding(Kind.NEEDS_A_PERSON, finding.why)
+        case FindingKind.PARTLY_DENIED:
+            return CallFinding(FindingKind.FORBIDDEN, finding.why)
+        case FindingKind.PARTLY_ASKED:
+            return CallFinding(FindingKind.NEEDS_A_PERSON, finding.why)
         case _:
             return finding
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from treadle.config.rules import NO_RULES, BadRule, Rule, Rules
+from treadle.config.rules import NO_RULES, BadRule, PermissionRule, Rules
 from treadle.errors import AgentError
-from treadle.policy.decision import LOOKING, Finding, Kind, Verdict, reasons, settle
+from treadle.policy.decision import LOOKING, CallFinding, FindingKind, Verdict, reasons, settle
 from treadle.policy.paths import Reach
 from treadle.tools.tool import Tool, Touched
 from treadle.types import Mode
 
 MAX_REASONS = 8
 """That a person is given for one command line."""
-_ANYTHING = Finding(Kind.UNSURE)
+_ANYTHING = CallFinding(FindingKind.UNSURE)
 """What a tool does that does not say what it touches."""
 
 
@@ -84,7 +84,7 @@ def permissions_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCommand:
     """One of the commands in a command line."""
 
     argv: tuple[str, ...]
@@ -101,7 +101,7 @@ class Decision:
     """Rules that would allow this call and its like, for a session or for always, to be shown before they are. None: only this one call can be."""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """Paths as the call names them -> where they led when they were judged: these are the places to open."""
-    commands: tuple[Judged, ...] = ()
+    commands: tuple[JudgedCommand, ...] = ()
     looks_only: bool = False
     """A command that, as far as anyone can see, changes nothing: it runs without write access and without network, in every mode."""
     partly: Verdict = "allow"
@@ -127,7 +127,7 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
     if mode == "plan" and tool.effect != "pure" and not delegates(tool):
         return Decision("deny", f"{tool.name} can change things, and this run only plans (mode plan): describe the change instead")
     places: dict[str, str] = {}
-    found: list[Finding] = []
+    found: list[CallFinding] = []
     if touched is not None and not touched.is_nothing:
         reach = reach_of(cwd, permissions)
         found = [*_of_paths(touched, reach), *(_of_host(host, permissions.rules) for host in touched.hosts)]
@@ -135,14 +135,17 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
     elif tool.effect != "pure":
         found = [_ANYTHING]
     if _first(permissions.rules.allow, tool.name) is not None:
-        found = [Finding(Kind.GRANTED) if finding.kind in (Kind.EDITS, Kind.CONNECTS) or finding is _ANYTHING else finding for finding in found]
+        found = [
+            CallFinding(FindingKind.GRANTED) if finding.kind in (FindingKind.EDITS, FindingKind.CONNECTS) or finding is _ANYTHING else finding
+            for finding in found
+        ]
     if not findings and not found:
         return ALLOW
     settled = settle([*findings, *found], mode)
     if settled.verdict == "allow":
         return Decision("allow", places=places) if places else ALLOW
     pattern = _tool_pattern(tool, found) if settled.verdict == "ask" and not findings else None
-    is_edit = any(finding.kind is Kind.EDITS for finding in found)
+    is_edit = any(finding.kind is FindingKind.EDITS for finding in found)
     why = settled.why or f"{'edits need' if is_edit else f'{tool.name} can change things, and needs'} approval in mode {mode}"
     return Decision(settled.verdict, why, pattern, places)
 
@@ -177,20 +180,20 @@ def reach_of(cwd: Path, permissions: Permissions) -> Reach:
 # ---------------------------------------------------------------- by name
 
 
-def _by_name(tool: Tool[Any], rules: Rules) -> list[Finding]:
+def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
     """What does not depend on what the call would do."""
-    findings: list[Finding] = []
+    findings: list[CallFinding] = []
     names = (tool.name, *acts_as(tool))
     if (denied := next(filter(None, (_first(rules.deny, name) for name in names)), None)) is not None:
-        findings.append(Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}"))
+        findings.append(CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}"))
     if (asked := next(filter(None, (_first(rules.ask, name) for name in names)), None)) is not None:
-        findings.append(Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"))
+        findings.append(CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"))
     if tool.needs_approval:
-        findings.append(Finding(Kind.NEEDS_A_PERSON, f"{tool.name} asks for a person's approval in every mode"))
+        findings.append(CallFinding(FindingKind.NEEDS_A_PERSON, f"{tool.name} asks for a person's approval in every mode"))
     return findings
 
 
-def _first(rules: Iterable[Rule], name: str) -> Rule | None:
+def _first(rules: Iterable[PermissionRule], name: str) -> PermissionRule | None:
     for rule in rules:
         if rule.is_of_tool(name):
             return rule
@@ -200,7 +203,7 @@ def _first(rules: Iterable[Rule], name: str) -> Rule | None:
 # ---------------------------------------------------------------- by what it touches
 
 
-def _of_paths(touched: Touched, reach: Reach) -> list[Finding]:
+def _of_paths(touched: Touched, reach: Reach) -> list[CallFinding]:
     return [
         *(reach.read(path) for path in touched.reads),
         *(reach.read(path, names_only=True) for path in touched.lists),
@@ -219,20 +222,24 @@ def _places(touched: Touched, reach: Reach) -> dict[str, str]:
     return found
 
 
-def _of_host(host: str, rules: Rules) -> Finding:
-    def said(among: Iterable[Rule]) -> Rule | None:
+def _of_host(host: str, rules: Rules) -> CallFinding:
+    def said(among: Iterable[PermissionRule]) -> PermissionRule | None:
         return next((rule for rule in among if rule.about == "host" and rule.names.fullmatch(host.casefold().removesuffix("."))), None)
 
     if (denied := said(rules.deny)) is not None:
-        return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {host}")
+        return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {host}")
     if (asked := said(rules.ask)) is not None:
-        return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {host}")
-    return Finding(Kind.READS) if said(rules.allow) is not None else Finding(Kind.CONNECTS, f"it connects to {host}, which can carry data there")
+        return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {host}")
+    return (
+        CallFinding(FindingKind.READS)
+        if said(rules.allow) is not None
+        else CallFinding(FindingKind.CONNECTS, f"it connects to {host}, which can carry data there")
+    )
 
 
-def _tool_pattern(tool: Tool[Any], found: Sequence[Finding]) -> tuple[str, ...] | None:
+def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, ...] | None:
     """A rule for this tool, where nothing but its name is in question."""
-    return (f"tool({tool.name})",) if all(finding.kind is Kind.READS or finding is _ANYTHING for finding in found) else None
+    return (f"tool({tool.name})",) if all(finding.kind is FindingKind.READS or finding is _ANYTHING for finding in found) else None
 
 
 # ---------------------------------------------------------------- commands
@@ -243,7 +250,7 @@ def decide_command(mode: Mode, command: str, cwd: Path, permissions: Permissions
     return _of_command(mode, command, [], cwd, permissions)
 
 
-def _of_command(mode: Mode, command: str, findings: list[Finding], cwd: Path, permissions: Permissions) -> Decision:
+def _of_command(mode: Mode, command: str, findings: list[CallFinding], cwd: Path, permissions: Permissions) -> Decision:
     from treadle.policy.shell.judge import judge  # noqa: PLC0415  its tables are read where there is a command
 
     judgement = judge(command, reach_of(cwd, permissions))
@@ -260,17 +267,17 @@ def _of_command(mode: Mode, command: str, findings: list[Finding], cwd: Path, pe
     return Decision(settled.verdict, why, None if offered is None else tuple(offered), {}, commands, looks_only, partly)
 
 
-def _partly(found: Iterable[Finding]) -> Verdict:
+def _partly(found: Iterable[CallFinding]) -> Verdict:
     kinds = {finding.kind for finding in found}
-    return "deny" if Kind.PARTLY_DENIED in kinds else "ask" if Kind.PARTLY_ASKED in kinds else "allow"
+    return "deny" if FindingKind.PARTLY_DENIED in kinds else "ask" if FindingKind.PARTLY_ASKED in kinds else "allow"
 
 
-def _judged(argv: tuple[str, ...], findings: Sequence[Finding], mode: Mode) -> Judged:
+def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) -> JudgedCommand:
     settled = settle(findings, mode)
-    return Judged(argv, settled.verdict, settled.why)
+    return JudgedCommand(argv, settled.verdict, settled.why)
 
 
-def _asking_words(found: Sequence[Finding], mode: Mode) -> str:
+def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
     """Every reason for which a person is asked about a line: the second half of a line may be the dangerous one."""
     why = reasons(found, "ask", mode)
     more = [f"{len(why) - MAX_REASONS} more reasons"] if len(why) > MAX_REASONS else []

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from treadle._internal.stamps import Stamp, stamp_of
 from treadle._internal.wildcards import wildcards
-from treadle.config.rules import Rule, Rules
+from treadle.config.rules import PermissionRule, Rules
 from treadle.errors import AgentError
 from treadle.policy.policy import Permissions
 from treadle.tools.confinement import Ruled
@@ -74,7 +74,7 @@ class RuledFiles:
             excess.append(f"the rules for reading and writing cover more than {MAX_FOUND} separate files; name their folders in the rules instead")
         return Ruled(tuple(hidden), tuple(_topmost(fixed)), tuple(denied), excess[0] if excess else "")
 
-    def _found(self, rules: Iterable[Rule], about: Literal["read", "write"], excess: list[str], *, is_bounded: bool = True) -> list[str]:
+    def _found(self, rules: Iterable[PermissionRule], about: Literal["read", "write"], excess: list[str], *, is_bounded: bool = True) -> list[str]:
         found: set[str] = set()
         for rule in rules:
             if rule.about == about:
@@ -85,11 +85,11 @@ class RuledFiles:
     # ------------------------------------------------------------ one rule
 
     @cached_property
-    def _patterns(self) -> dict[Rule, _Pattern]:
+    def _patterns(self) -> dict[PermissionRule, _Pattern]:
         rules = (*self._rules.deny, *self._rules.ask)
         return {rule: _pattern(rule.pattern, self._root, self._home) for rule in rules if rule.about in ("read", "write")}
 
-    def _matches(self, rule: Rule, excess: list[str], *, is_bounded: bool) -> Iterator[str]:
+    def _matches(self, rule: PermissionRule, excess: list[str], *, is_bounded: bool) -> Iterator[str]:
         """Paths that the rule matches, without what lies below a match. Links are followed, each folder once."""
         pattern = self._patterns[rule]
         left, seen = MAX_LOOKED_AT, set[str]()

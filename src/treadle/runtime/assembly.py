@@ -24,15 +24,15 @@ from treadle.journal.entries import Fork, RunStarted
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.run_state import RunState
-from treadle.loop.plan import Caller, Plan, Resumption
+from treadle.loop.plan import ParentCall, Plan, Resumption
 from treadle.loop.recovery import Answers, missing_tool
 from treadle.loop.session_past import SessionPast
 from treadle.messages.images import fitted_message
 from treadle.messages.message import MediaPart, Message, encode_json
 from treadle.models.model import Model
 from treadle.models.registry import Models
-from treadle.runtime.mcp_servers import Served
-from treadle.runtime.model_choice import Asker, Chosen, ModelChoice, missed_small
+from treadle.runtime.mcp_servers import RuntimeServers
+from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, missed_small
 from treadle.runtime.prompt import as_begun, earlier_of, run_id_of, with_passing
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.runtime.toolbox_factory import Toolboxes
@@ -66,7 +66,7 @@ class Assembly:
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
-        self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
+        self.served = RuntimeServers(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
         self._choice = ModelChoice(config, self.models, journal)
         self._settings = config.defaults.settings
         self.hooks: tuple[Hook, ...] = ()
@@ -109,7 +109,7 @@ class Assembly:
         session_id: str | None,
         options: RunOptions,
         *,
-        caller: Caller | None = None,
+        caller: ParentCall | None = None,
         submits: bool = False,
     ) -> Plan:
         """Of a new run. `caller`: what starts it, where that is a call of another run. `submits`: another process will drive it, and has what that needs."""
@@ -126,7 +126,7 @@ class Assembly:
         state = await self.journal.load_fork(fork)
         return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
 
-    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: Caller | None = None) -> Plan:
+    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: ParentCall | None = None) -> Plan:
         """Of a run whose driver is gone; without its resumption. What was said of its calls was checked before."""
         started = _started(state)
         _check_words(options)
@@ -172,7 +172,7 @@ class Assembly:
             warnings=(*warnings, *dropped, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode") or state.mode))),
         )
 
-    def _shared(self, agent: Agent[Any, Any], chosen: Chosen, asker: Asker, more: _More, caller: Caller | None) -> dict[str, Any]:
+    def _shared(self, agent: Agent[Any, Any], chosen: ChosenModel, asker: Asker, more: _More, caller: ParentCall | None) -> dict[str, Any]:
         """What any plan is made of, whichever way its run begins."""
         return {
             "agent": agent.name,
@@ -222,7 +222,7 @@ class Assembly:
         *,
         state: RunState,
         fork: Fork | None = None,
-        caller: Caller | None = None,
+        caller: ParentCall | None = None,
         submits: bool = False,
     ) -> Plan:
         _check_words(options)
@@ -265,7 +265,7 @@ class Assembly:
             warnings=(*warnings, *scaled, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
         )
 
-    async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:
+    async def _summarisers(self, own: ChosenModel, asker: Asker) -> AsyncGenerator[Summariser, None]:
         """The small model; where it cannot be had, or fails, the run's own."""
         missed = ""
         try:
@@ -288,7 +288,7 @@ def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
     return encode_json(cast("object", output)).decode() if isinstance(output, Mapping) and settings.output_schema != output else None
 
 
-def _below(caller: Caller | None) -> dict[str, Any]:
+def _below(caller: ParentCall | None) -> dict[str, Any]:
     return {} if caller is None else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
 
 
@@ -332,7 +332,7 @@ def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, 
     return settings, (*(f"{model.name} does not take {name}: it was left out" for name in dropped), *(f"{model.name}: {note}" for note in changed))
 
 
-def _check_images(prompt: Message, chosen: Chosen) -> None:
+def _check_images(prompt: Message, chosen: ChosenModel) -> None:
     if "images" in chosen.model.refuses and (image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)):
         raise AgentError("invalid", f"{chosen.name} takes no images: leave out {image.name or 'the image'} ({image.media_type}), or choose another model")
 

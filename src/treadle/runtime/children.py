@@ -20,12 +20,12 @@ from treadle.journal.entries import CancelAsked
 from treadle.journal.journal import Journal, RunInfo
 from treadle.journal.run_state import RunState
 from treadle.loop.calls import OpenCalls
-from treadle.loop.plan import Caller, Plan, unfinished
+from treadle.loop.plan import ParentCall, Plan, unfinished
 from treadle.loop.recovery import Answers
 from treadle.messages.events import ChildEnd, ChildStart
 from treadle.messages.message import Message, Part
 from treadle.messages.result import Out, RunResult
-from treadle.runtime.run_stream import Job
+from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.tools.tool import ToolFailed
 from treadle.types import Limits, Outcome, now
@@ -39,10 +39,10 @@ LOOK_S = 0.2
 """How often a run that another process drives is looked at by those that wait for it."""
 
 
-class Parent(NamedTuple):
+class ParentRun(NamedTuple):
     """The call that starts a run, and where the run that it belongs to says what happens."""
 
-    caller: Caller
+    caller: ParentCall
     feed: Feed
 
 
@@ -61,14 +61,14 @@ class Starter(Protocol):
     """What puts runs together (runs.py)."""
 
     async def start(
-        self, agent: Agent[Any, Out], text: str | Sequence[Part], deps: Any, options: RunOptions, stream: EventStream | None, *, parent: Parent | None = None
-    ) -> Job[Out]: ...
+        self, agent: Agent[Any, Out], text: str | Sequence[Part], deps: Any, options: RunOptions, stream: EventStream | None, *, parent: ParentRun | None = None
+    ) -> RunHandle[Out]: ...
 
     async def resume(
-        self, run_id: str, agent: Agent[Any, Out] | None, deps: Any, options: ResumeOptions, stream: EventStream | None, *, parent: Parent | None = None
-    ) -> Job[Out]: ...
+        self, run_id: str, agent: Agent[Any, Out] | None, deps: Any, options: ResumeOptions, stream: EventStream | None, *, parent: ParentRun | None = None
+    ) -> RunHandle[Out]: ...
 
-    async def drop(self, job: Job[Any]) -> None:
+    async def drop(self, job: RunHandle[Any]) -> None:
         """Lets go of one that is not driven after all."""
         ...
 
@@ -109,7 +109,7 @@ class Children:
         parent = call.plan
         if parent.depth + 1 >= MAX_DEPTH:
             raise ToolFailed(f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself.")
-        above = Parent(Caller(parent, call.call_id), call.feed)
+        above = ParentRun(ParentCall(parent, call.call_id), call.feed)
         before = await self._take_before(parent.run_id, call.call_id, agent.name, text) if call.repeated else None
         if before is None:
             job = await self._starter.start(agent, text, deps, _inherited(parent, inputs, limits), None, parent=above)
@@ -128,7 +128,7 @@ class Children:
             parent.state.ledger.take_back(cut)
         return await self._driven(job, parent.run_id, call.feed, agent.name)
 
-    async def _driven(self, job: Job[Out], run_id: str, feed: Feed, agent: str) -> RunResult[Out]:
+    async def _driven(self, job: RunHandle[Out], run_id: str, feed: Feed, agent: str) -> RunResult[Out]:
         child = job.run.plan.run_id
         feed.say(ChildStart, {"child_run_id": child, "agent": agent})
         try:

@@ -1,6 +1,6 @@
 """The tools of MCP servers that the runs of a runtime have: asked for before a run begins, and ended with the runtime.
 
-What a server is and how it is kept going is tools/mcp; nothing of it is imported before a run wants one. Entry: `Served`.
+What a server is and how it is kept going is tools/mcp; nothing of it is imported before a run wants one. Entry: `RuntimeServers`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from treadle.tools.approval import ApprovalRequest, Approve, Approver
 from treadle.tools.tool import LateTools
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp import McpServer, McpServers, Question, Standing
+    from treadle.tools.mcp import McpServer, McpServers, ServerQuestion, ServerStatus
 
 
-class Served:
+class RuntimeServers:
     """One for each runtime; its servers live inside `enter` and `leave`."""
 
     def __init__(self, home: Callable[[], Path], environment: Callable[[], Mapping[str, str]], learn: Callable[[frozenset[str]], None]) -> None:
@@ -62,7 +62,7 @@ class Served:
         wait_s = math.inf if to_the_end else max(server.wait_s for server in servers)
         return await self._opened().join(servers, taken=taken, within_s=min(wait_s, math.inf if within_s is None else within_s))
 
-    def standing(self, agent: Agent[Any, Any]) -> list[Standing]:
+    def standing(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
         """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""
         if not agent.mcp_servers:
             return []
@@ -81,7 +81,7 @@ class Served:
             self._context.run(self._servers.open, self._group)
         return self._servers
 
-    async def _ask(self, question: Question) -> Mapping[str, Any] | None:
+    async def _ask(self, question: ServerQuestion) -> Mapping[str, Any] | None:
         """Through the run's own approvals: what is approved is the answer."""
         approver = None if question.run_id is None else self.approver_of(question.run_id)
         if approver is None or question.run_id is None:

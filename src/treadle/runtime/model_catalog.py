@@ -27,7 +27,7 @@ ANSWER_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CatalogModel:
     """A model, as far as anybody knows. USD for a million tokens."""
 
     name: str
@@ -38,7 +38,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Answer:
+class ProviderAnswer:
     """Of one provider."""
 
     name: str
@@ -49,15 +49,15 @@ class Answer:
     asked: bool = False
     error: AgentError | None = None
     note: str = ""
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: list[CatalogModel] = field(default_factory=list[CatalogModel])
 
 
-async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[Answer]:
+async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[ProviderAnswer]:
     """All of them at once, in the order of their names. `only`: this one.
 
     Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would be asked.
     """
-    answers = [Answer(name) for name in (providers(config) if only is None else [ALIASES.get(only, only)])]
+    answers = [ProviderAnswer(name) for name in (providers(config) if only is None else [ALIASES.get(only, only)])]
     if only is not None:
         config.endpoint(only, to_ask=not offline)
     async with anyio.create_task_group() as group:
@@ -83,7 +83,7 @@ def _is_meant(config: Config, name: str) -> bool:
     return provider is not None and (provider.api_key is not None or provider.auth_token is not None)
 
 
-async def look_up(config: Config, answer: Answer, offline: bool) -> None:
+async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None:
     """Fills it in: its rows, or the error that there is instead. Raises nothing."""
     try:
         endpoint = config.endpoint(answer.name, to_ask=not offline)
@@ -124,17 +124,17 @@ async def _asked(endpoint: Endpoint) -> list[Listed]:
         raise AgentError("timeout", f"no answer within {ANSWER_WITHIN_S:.0f} s") from None
 
 
-async def _rows(config: Config, endpoint: Endpoint, found: list[Listed], heard: Mapping[str, Abilities]) -> list[Row]:
-    prices, now, rows = Prices(config), datetime.now(UTC), list[Row]()
+async def _rows(config: Config, endpoint: Endpoint, found: list[Listed], heard: Mapping[str, Abilities]) -> list[CatalogModel]:
+    prices, now, rows = Prices(config), datetime.now(UTC), list[CatalogModel]()
     for model in sorted(found, key=lambda model: model.id):
         name = f"{endpoint.name}:{model.id}"
         abilities = abilities_of(config, endpoint, model.id, heard)
         configured = name in config.prices or f"{endpoint.name}:*" in config.prices
         if model.input_usd is not None and not configured:
-            rows.append(Row(name, abilities, model.input_usd, model.output_usd))
+            rows.append(CatalogModel(name, abilities, model.input_usd, model.output_usd))
         elif (tariff := await prices.of(name).load()) is not None:
             rates = tariff(now)
-            rows.append(Row(name, abilities, float(rates.input[-1].usd), float(rates.output[-1].usd)))
+            rows.append(CatalogModel(name, abilities, float(rates.input[-1].usd), float(rates.output[-1].usd)))
         else:
-            rows.append(Row(name, abilities, None, None))
+            rows.append(CatalogModel(name, abilities, None, None))
     return rows

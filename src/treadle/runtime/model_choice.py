@@ -25,7 +25,7 @@ from treadle.models.registry import Models
 from treadle.types import Limits
 
 
-class Chosen(NamedTuple):
+class ChosenModel(NamedTuple):
     model: Model
     name: str
     """By which another process finds it."""
@@ -60,21 +60,21 @@ class ModelChoice:
         self._journal = journal
         self._prices = Prices(config)
 
-    async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> Chosen:
+    async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> ChosenModel:
         """Raises AgentError: invalid for a name that means nothing, or where money is limited and nobody knows a price; auth where there is no key."""
         if isinstance(asked, str) and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
         if isinstance(asked, FallbackModel):
             model = await self._found(asked, asker)
-            chosen = Chosen(
+            chosen = ChosenModel(
                 model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names), _outputs(model.models[0])
             )
         elif isinstance(asked, str):
             name, found = await self._named(asked, asker)
-            chosen = Chosen(found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found))
+            chosen = ChosenModel(found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found))
         else:
             _place(asked, asker.state)
-            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)), _outputs(asked))
+            chosen = ChosenModel(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)), _outputs(asked))
         if limits.cost_usd is not None:
             for name in chosen.names:
                 await chosen.prices(name).load()

@@ -19,11 +19,11 @@ from treadle.messages.result import Out, RunResult
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Job(Generic[Out]):
+class RunHandle(Generic[Out]):
     """A run that is ready to be driven, and what came of it."""
 
     run: Run
-    drive: Callable[[Job[Out]], Awaitable[None]]
+    drive: Callable[[RunHandle[Out]], Awaitable[None]]
     """Sets `result`; raises nothing but what cancels the task."""
     over: anyio.Event
     result: RunResult[Out] | AgentError | None = None
@@ -45,15 +45,15 @@ class RunStream(Generic[Out]):
     once, to one reader. Callbacks are told of each as it is read, and of what nobody read when the block is left.
     """
 
-    def __init__(self, start: Callable[[EventStream], Awaitable[Job[Out]]], listeners: Listeners) -> None:
+    def __init__(self, start: Callable[[EventStream], Awaitable[RunHandle[Out]]], listeners: Listeners) -> None:
         self._start = start
         self._listeners = listeners
         self._events = EventStream()
         self._group = anyio.create_task_group()
-        self._job: Job[Out] | None = None
+        self._job: RunHandle[Out] | None = None
 
     @property
-    def _begun(self) -> Job[Out]:
+    def _begun(self) -> RunHandle[Out]:
         if self._job is None:
             raise AgentError("invalid", "this run has not begun: enter it with `async with` first")
         return self._job
@@ -129,7 +129,7 @@ class RunStream(Generic[Out]):
                 await self._listeners.end(self._begun.result)
         return None
 
-    async def _main(self, job: Job[Out]) -> None:
+    async def _main(self, job: RunHandle[Out]) -> None:
         try:
             await job.drive(job)
         finally:

@@ -22,7 +22,7 @@ from treadle.agents.registry import AgentRegistry
 from treadle.errors import AgentError
 from treadle.events.feed import EventStream, Feed
 from treadle.events.hub import Hub
-from treadle.events.live_deltas import Place, Relay
+from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.journal.fork import check_results, fork_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark, check_session_id
@@ -33,9 +33,9 @@ from treadle.messages.message import Part
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, answers_of, resumed
-from treadle.runtime.children import Children, Parent, Spawning, divided, typed, until_idle
+from treadle.runtime.children import Children, ParentRun, Spawning, divided, typed, until_idle
 from treadle.runtime.prompt import prompt_of
-from treadle.runtime.run_stream import Job
+from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
 from treadle.runtime.toolbox_factory import close_kept, into_this_loop
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
@@ -72,7 +72,7 @@ class Runs:
         """Sessions in which somebody asked for room, and no request has come since."""
         self._active: dict[str, _Active] = {}
         """By session id."""
-        self._jobs: dict[str, Job[Any]] = {}
+        self._jobs: dict[str, RunHandle[Any]] = {}
         """Under way, by run id."""
         self._children = Children(assembly.journal, self)
         self._relay = Relay(hub, assembly.journal.notifier)
@@ -178,8 +178,8 @@ class Runs:
         options: RunOptions,
         stream: EventStream | None,
         *,
-        parent: Parent | None = None,
-    ) -> Job[Out]:
+        parent: ParentRun | None = None,
+    ) -> RunHandle[Out]:
         """Everything that can be wrong before a run starts is said here."""
         self._check(options, RunOptions)
         _check_agent(agent)
@@ -216,7 +216,7 @@ class Runs:
         deps: Deps,
         options: ForkOptions,
         stream: EventStream | None,
-    ) -> Job[Out]:
+    ) -> RunHandle[Out]:
         self._check(options, ForkOptions)
         await self._store_late()
         state = await self._journal.load(run_id)
@@ -259,9 +259,9 @@ class Runs:
         options: ResumeOptions,
         stream: EventStream | None,
         *,
-        parent: Parent | None = None,
+        parent: ParentRun | None = None,
         read: RunState | None = None,
-    ) -> Job[Out]:
+    ) -> RunHandle[Out]:
         """What is wrong is said before the run is taken over. `read`: the run as it was read just now, which is this one's from here on."""
         self._check(options, ResumeOptions)
         if options.get("wait") and read is None:
@@ -309,8 +309,8 @@ class Runs:
         options: RunOptions | ResumeOptions,
         stream: EventStream | None,
         *,
-        parent: Parent | None = None,
-    ) -> Job[Out]:
+        parent: ParentRun | None = None,
+    ) -> RunHandle[Out]:
         """The session is claimed before its history is read."""
         inside = None if session_id is None else self._claim(session_id)
         self._preparing.add(prepared := anyio.Event())
@@ -332,8 +332,8 @@ class Runs:
         return job
 
     def _job(
-        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Parent | None
-    ) -> Job[Out]:
+        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: ParentRun | None
+    ) -> RunHandle[Out]:
         feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent and parent.feed, hooks=plan.hooks)
         if plan.hooks:
             plan.hooks.warn = feed.warn
@@ -343,7 +343,7 @@ class Runs:
             run.time.above = above.run.time
         if (before := self._late.pop(plan.run_id, None)) is not None:
             before.inbox.late.go_on_in(run.inbox.late)
-        job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
+        job = RunHandle[Out](run=run, drive=self._drive, over=anyio.Event())
         self.ran = True
         self._agents[agent.name] = agent
         self._jobs[plan.run_id] = job
@@ -364,13 +364,13 @@ class Runs:
         """That of a finished run, out of its journal."""
         return typed(result_of(state, ending_of(state)), agent)
 
-    async def drop(self, job: Job[Any]) -> None:
+    async def drop(self, job: RunHandle[Any]) -> None:
         """Lets go of one that is not driven after all."""
         if (resumption := job.run.plan.resumption) is not None:
             await resumption.writer.release(waiting=bool(job.run.state.asked))
         self._release(job)
 
-    async def _drive(self, job: Job[Out]) -> None:
+    async def _drive(self, job: RunHandle[Out]) -> None:
         try:
             await job.run.drive()
         except AgentError as e:
@@ -400,7 +400,7 @@ class Runs:
             await checkpoint()  # a call that has just ended tells its result in the next round of the event loop
             await self._store_late()
 
-    def _release(self, job: Job[Any]) -> None:
+    def _release(self, job: RunHandle[Any]) -> None:
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
         self._relay.end(plan.run_id)
@@ -432,9 +432,9 @@ class Runs:
                 self._long.add(session_id)
 
 
-def _place_of(run: Run) -> Place:
+def _place_of(run: Run) -> DeltaPlace:
     writer = getattr(run.pen, "writer", None)  # not set before the run is in the journal
-    return Place(0 if writer is None else writer.fence, run.state.seq)
+    return DeltaPlace(0 if writer is None else writer.fence, run.state.seq)
 
 
 async def _after_run(plan: Plan, result: RunResult[Any]) -> None:

@@ -25,7 +25,7 @@ from treadle.events.feed import EventStream
 from treadle.events.follow import Follow, Projection
 from treadle.events.hooks import Hook, checked_hooks
 from treadle.events.hub import Hub
-from treadle.events.telemetry.configured import Telemetry
+from treadle.events.telemetry.configured import ConfiguredTelemetry
 from treadle.events.tracing import Tracer
 from treadle.journal import LEASE_S, open_journal
 from treadle.journal.diff import RunDiff, compare
@@ -33,7 +33,7 @@ from treadle.journal.engine import Engine
 from treadle.journal.entries import Record, RunStarted
 from treadle.journal.journal import Journal, RunInfo
 from treadle.journal.memory.journal import MemoryJournal
-from treadle.journal.queue import DEFAULT_QUEUE, Place
+from treadle.journal.queue import DEFAULT_QUEUE, QueuePlace
 from treadle.journal.sessions import Sessions, ViewMark
 from treadle.loop.loop import Run
 from treadle.loop.plan import Plan, ending_of, unfinished
@@ -45,7 +45,7 @@ from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, answers_of, checked_mode
 from treadle.runtime.children import close_run, until_idle
-from treadle.runtime.run_stream import Job, RunStream, check_steering
+from treadle.runtime.run_stream import RunHandle, RunStream, check_steering
 from treadle.runtime.runs import Runs, result_of
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.runtime.submit import changed, check_queue, place_of, refuse_what_lives_here, wake
@@ -53,7 +53,7 @@ from treadle.tools.subagent import Subagent
 from treadle.types import Mode, Time, now
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp import Standing
+    from treadle.tools.mcp import ServerStatus
 
 logger = logging.getLogger("treadle")
 
@@ -93,7 +93,7 @@ class Runtime:
         clock = clock or Clock()
         self._assembly = Assembly(load(files=False) if config is None else completed(config), self.journal, clock)
         self._assembly.hooks = checked_hooks(hooks)
-        self._telemetry = Telemetry(self.config.telemetry, self.hub, tracer)
+        self._telemetry = ConfiguredTelemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
         self._runs = Runs(self._assembly, self.hub, self.agents, clock, retries or RetryPolicy())
 
@@ -373,7 +373,7 @@ class Runtime:
         results: Mapping[str, str] | None = None,
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
         at: Time | None = None,
-        place: Place | None = None,
+        place: QueuePlace | None = None,
     ) -> RunInfo:
         """Puts a run into its queue again (`place`: into another, or the first one), now or at a time: one that waits for a person, is parked, or was stopped.
 
@@ -449,7 +449,7 @@ class Runtime:
         """Whether a sandbox that works here confines what its commands do unasked; True where it has none."""
         return await self._assembly.toolboxes.confining.works_for(agent)
 
-    def mcp_servers(self, agent: Agent[Any, Any]) -> list[Standing]:
+    def mcp_servers(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
         """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
         return self._assembly.served.standing(agent)
 
@@ -461,7 +461,7 @@ class Runtime:
         self._runs.while_idle(session_id, self.sessions.clear_messages)
         self._assembly.toolboxes.forget(session_id)
 
-    async def _collect(self, start: Callable[[EventStream | None], Awaitable[Job[Out]]], listeners: Listeners) -> RunResult[Out]:
+    async def _collect(self, start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners) -> RunResult[Out]:
         """Where nobody listens, the run is driven in the caller's own task and makes no events."""
         if not listeners:
             job = await start(None)

@@ -19,7 +19,7 @@ from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox, has_commands
 from treadle.policy.policy import Permissions, granted
 from treadle.policy.ruled_files import RuledFiles
-from treadle.tools.confinement import Confinement, Room, Sandbox, Standing
+from treadle.tools.confinement import CommandRoom, Confinement, Sandbox, SandboxStatus
 from treadle.tools.spill import Spill
 from treadle.types import Mode, new_id
 
@@ -89,7 +89,7 @@ class Confining:
             return None
         is_read_only = toolbox.mode == "plan" or (ready.looks_only and not ready.approved)
         is_allowed = toolbox.mode == "full" or ready.approved
-        room = Room(
+        room = CommandRoom(
             workspace=plan.cwd,
             scratch=partial(spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
             shown=(*spill.directories, *own_python(plan.cwd)),
@@ -147,10 +147,10 @@ class Confining:
 
         return changed
 
-    def warner(self, mode: Mode, feed: Feed) -> Callable[[Standing], None]:
+    def warner(self, mode: Mode, feed: Feed) -> Callable[[SandboxStatus], None]:
         """What a run is to call with what was found out: says loudly, once, that nothing is confined."""
 
-        def warn(standing: Standing) -> None:
+        def warn(standing: SandboxStatus) -> None:
             if not standing.works and not self._warned:
                 self._warned = True
                 instead = "in mode full they may do whatever you may" if mode == "full" else "what a sandbox would let run unasked needs approval instead"

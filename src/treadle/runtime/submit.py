@@ -17,7 +17,7 @@ from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
 from treadle.journal.entries import RunResumed
 from treadle.journal.journal import Journal, RunInfo
-from treadle.journal.queue import Place, no_place
+from treadle.journal.queue import QueuePlace, no_place
 from treadle.journal.run_state import RunState
 from treadle.loop.recovery import Answers, answered
 from treadle.runtime.children import divided, open_below
@@ -28,12 +28,12 @@ PRIORITY_MOST: Final = 1000
 _LIVES_HERE: Final = ("deps", "callbacks", "on_event", "on_approval")
 
 
-def place_of(known: Collection[str], queue: str, *, priority: int, tenant: str | None, at: Time | None) -> Place:
+def place_of(known: Collection[str], queue: str, *, priority: int, tenant: str | None, at: Time | None) -> QueuePlace:
     """`known`: the queues that there are. Raises AgentError(invalid)."""
     check_queue(known, queue)
     if wrong := _wrong(priority, tenant, at):
         raise AgentError("invalid", wrong)
-    return Place(queue=queue, priority=priority, tenant=tenant, ready_at=at)
+    return QueuePlace(queue=queue, priority=priority, tenant=tenant, ready_at=at)
 
 
 def _wrong(priority: object, tenant: object, at: object) -> str | None:
@@ -71,7 +71,7 @@ def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Ans
     return replace(answers, arguments=texts)
 
 
-async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: Place | None) -> RunInfo:
+async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: QueuePlace | None) -> RunInfo:
     """Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to a call that is not open; busy where it is driven."""
     state = await journal.load(run_id)
     if state.finished is not None:
@@ -94,7 +94,7 @@ async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | No
     return await journal.info(run_id)
 
 
-async def _keep(journal: Journal, state: RunState, answers: Answers, place: Place | None = None) -> None:
+async def _keep(journal: Journal, state: RunState, answers: Answers, place: QueuePlace | None = None) -> None:
     """Append answers to a run for its next driver; with a place, queue the run there in the same transaction."""
     started = state.started
     assert started is not None, "a run begins with run.started"

@@ -23,7 +23,7 @@ from treadle.journal.journal import Journal, RunInfo
 from treadle.journal.projection import shown_arguments
 from treadle.tools.builtin.restore import ChangedFile, Restored, compare, restore
 from treadle.tools.builtin.traces import changed_at
-from treadle.tools.file_history import UNDO_FOLDER, Change, Undo
+from treadle.tools.file_history import UNDO_FOLDER, FileChange, Undo
 from treadle.types import Time, Value
 
 KEPT = ("write", "edit", "apply_patch")
@@ -32,7 +32,7 @@ _CRASHED_AFTER = timedelta(minutes=10)
 """How long a call may have run of which nobody knows the end."""
 
 
-class Left(Value, frozen=True, kw_only=True, omit_defaults=False):
+class IrreversibleCall(Value, frozen=True, kw_only=True, omit_defaults=False):
     """A call that cannot be undone."""
 
     run_id: str
@@ -43,14 +43,14 @@ class Left(Value, frozen=True, kw_only=True, omit_defaults=False):
     why: str
 
 
-class Undone(Value, frozen=True, kw_only=True, omit_defaults=False):
+class UndoneRun(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What became of what one run changed, or one turn of it."""
 
     run_id: str
     turn: int | None
     applied: bool
     files: tuple[Restored, ...]
-    not_undoable: tuple[Left, ...]
+    not_undoable: tuple[IrreversibleCall, ...]
     changed_meanwhile: tuple[str, ...]
     """Files that bear a time at which one of these calls ran."""
     other_runs: tuple[str, ...]
@@ -65,7 +65,7 @@ class Rewound(Value, frozen=True, kw_only=True, omit_defaults=False):
     applied: bool
     files: tuple[Restored, ...]
     """`calls` are named with their runs: `run_id/call_id`."""
-    not_undoable: tuple[Left, ...]
+    not_undoable: tuple[IrreversibleCall, ...]
     changed_meanwhile: tuple[str, ...]
 
 
@@ -87,15 +87,15 @@ class _Told(NamedTuple):
 class _Kept(NamedTuple):
     """What was kept of several runs. Calls of different runs may have the same id, so each is named with its run."""
 
-    changes: list[Change]
+    changes: list[FileChange]
     """In the order in which they were made."""
     failed: frozenset[str]
     where: dict[str, str]
     """The run of which a content was kept, by its hash."""
-    left: tuple[Left, ...]
+    left: tuple[IrreversibleCall, ...]
 
 
-async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool) -> Undone:
+async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool) -> UndoneRun:
     """Puts back what `write` and `edit` changed in one run, or in one `turn` of it; with `apply` false it only says what it would do.
 
     A file that something else has changed since is refused, and stays as it is; what commands did stays too, and is listed. Runs that
@@ -109,7 +109,7 @@ async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, ap
     others = tuple(each.run_id for each in await journal.children(info.run_id))
     back = await to_thread.run_sync(partial(_put_back, [told], apply=apply))
     files = tuple(structs.replace(file, calls=tuple(call.removeprefix(f"{info.run_id}/") for call in file.calls)) for file in back.files)
-    return Undone(
+    return UndoneRun(
         run_id=info.run_id,
         turn=turn,
         applied=apply,
@@ -219,7 +219,7 @@ def _store() -> Undo:
 
 def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
     """Raises AgentError(agent)."""
-    changes, failed, where, left = list[Change](), set[str](), dict[str, str](), list[Left]()
+    changes, failed, where, left = list[FileChange](), set[str](), dict[str, str](), list[IrreversibleCall]()
     for info, calls in told:
         try:
             kept = store.changes(info.run_id)
@@ -238,7 +238,7 @@ def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
     return _Kept(changes, frozenset(failed), where, tuple(left))
 
 
-def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> Left | None:
+def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> IrreversibleCall | None:
     """Of a call that may have changed something of which nothing is kept."""
     started, finished = call.started, call.finished
     if started.effect == "pure" or started.call_id in kept:
@@ -250,7 +250,7 @@ def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> Left | None:
     else:
         why = "what the file was before was not kept"
     arguments = shown_arguments(started.arguments_json)
-    return Left(run_id=info.run_id, turn=call.turn, call_id=started.call_id, name=started.name, arguments=arguments, why=why)
+    return IrreversibleCall(run_id=info.run_id, turn=call.turn, call_id=started.call_id, name=started.name, arguments=arguments, why=why)
 
 
 def _meanwhile(told: Iterable[_Told], left: Collection[tuple[str, str]]) -> list[str]:

@@ -22,11 +22,11 @@ from treadle.apps.assistant.replies import UNCLEAR
 from treadle.apps.assistant.runner import TimedOut
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
-from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Scope
-from treadle.service.limits import Spending, measurable
-from treadle.service.live import LiveRun, Reply
-from treadle.service.problems import TROUBLE, Problem, not_found
+from treadle.service.limits import RunSpending, measurable
+from treadle.service.live import LiveRun, StoredReply
+from treadle.service.problems import TROUBLE, HttpProblem, not_found
 from treadle.service.running import is_elsewhere
 from treadle.service.sse import said
 from treadle.service.state import Service
@@ -39,14 +39,14 @@ STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Before a reply that the database would not take is offered again."""
 
 
-def ask(service: Service, conversation_id: str | None, message: str, scope: Scope, spending: Spending) -> Callable[[Session], Asked]:
+def ask(service: Service, conversation_id: str | None, message: str, scope: Scope, spending: RunSpending) -> Callable[[Session], StoredMessage]:
     """Stores a message and its run, in a transaction.
 
     Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the limits of a day; and Unsettled.
     """
     run_id = new_id("run")
 
-    def work(session: Session) -> Asked:
+    def work(session: Session) -> StoredMessage:
         service.limits.afford(session, scope, spending, run_id, None)
         asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME, journal=service.journal)
         if asked is None:
@@ -56,21 +56,21 @@ def ask(service: Service, conversation_id: str | None, message: str, scope: Scop
     return work
 
 
-def busy() -> Problem:
-    return Problem(409, "The message before this one is being answered just now: wait for its reply.", headers={"Retry-After": "1"})
+def busy() -> HttpProblem:
+    return HttpProblem(409, "The message before this one is being answered just now: wait for its reply.", headers={"Retry-After": "1"})
 
 
-def start(service: Service, scope: Scope, asked: Asked, held: AsyncExitStack, spending: Spending, *, again: bool = False) -> LiveRun:
+def start(service: Service, scope: Scope, asked: StoredMessage, held: AsyncExitStack, spending: RunSpending, *, again: bool = False) -> LiveRun:
     """In a task of the service. `held`: closed when it is over. `again`: its run began in a process that died."""
     return service.live.start(asked.run_id, scope, partial(_held, service, asked, held, spending, again))
 
 
-async def _held(service: Service, asked: Asked, held: AsyncExitStack, spending: Spending, again: bool, live: LiveRun) -> None:
+async def _held(service: Service, asked: StoredMessage, held: AsyncExitStack, spending: RunSpending, again: bool, live: LiveRun) -> None:
     async with held:
         await answer(service, live, asked, spending, again=again)
 
 
-async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool = False) -> None:
+async def answer(service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool = False) -> None:
     """Drives the run, stores its reply, and tells whoever follows it.
 
     Raises AgentError: network where the database does not answer, cancelled where the run was let go, busy where another process drives it. Then, and
@@ -82,13 +82,13 @@ async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spendi
         if e.kind in (ErrorKind.CANCELLED, ErrorKind.BUSY):
             raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
-        reply = Reply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
+        reply = StoredReply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
     await store(service, live.scope, asked, reply, spending)
     live.reply = reply
     live.tell_frame(said("reply", reply.shown, last=True))
 
 
-async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool) -> Reply:
+async def _driven(service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool) -> StoredReply:
     context, runner = AgentContext(live.scope.user_id, asked.conversation_id, asked.history), service.runner
     if again:
         stream = runner.resume_stream(asked.run_id, context)
@@ -112,10 +112,10 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
         result, late = stream.result, False
     except TimedOut as e:
         result, late = e.result, True
-    return Reply(result.response, asked.conversation_id, tuple(asdict(record) for record in result.tool_calls), late=late)
+    return StoredReply(result.response, asked.conversation_id, tuple(asdict(record) for record in result.tool_calls), late=late)
 
 
-async def store(service: Service, scope: Scope, asked: Asked, reply: Reply, spending: Spending) -> None:
+async def store(service: Service, scope: Scope, asked: StoredMessage, reply: StoredReply, spending: RunSpending) -> None:
     """With what the run has taken. Tries again for a while.
 
     Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is stored at the next start.

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from treadle.service.problems import too_many
-from treadle.service.windows import Window, network_of, wider_network_of
+from treadle.service.windows import SlidingWindow, network_of, wider_network_of
 
-Count: TypeAlias = tuple[Window, str]
+Count: TypeAlias = tuple[SlidingWindow, str]
 """A window, and the key that an attempt has in it."""
 MINUTE_S: Final = 60.0
 ATTEMPTS_PER_MINUTE = 20
@@ -35,7 +35,7 @@ TRUSTED_MOST: Final = 10_000
 """Pairs of address and account that are remembered for having signed in."""
 
 
-class Attempt:
+class PasswordAttempt:
     """One attempt under way. Set `succeeded` before it ends if the password was right."""
 
     def __init__(self, *, trusted: bool) -> None:
@@ -50,11 +50,11 @@ class Attempts:
     def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
         """`refused` counts a refusal for the metrics. `accounts_per_hour`: those of all, of which one address takes a part."""
         self._refused = refused
-        self._of_address = Window(ATTEMPTS_PER_MINUTE, MINUTE_S)
-        self._new_accounts = Window(max(ACCOUNTS_LEAST, accounts_per_hour // ACCOUNTS_PART), HOUR_S)
-        self._of_pair = Window(WRONG_OF_ACCOUNT, ACCOUNT_S)
-        self._of_wide = Window(WIDE_TIMES * ATTEMPTS_PER_MINUTE, MINUTE_S)
-        self._of_wide_pair = Window(WIDE_TIMES * WRONG_OF_ACCOUNT, ACCOUNT_S)
+        self._of_address = SlidingWindow(ATTEMPTS_PER_MINUTE, MINUTE_S)
+        self._new_accounts = SlidingWindow(max(ACCOUNTS_LEAST, accounts_per_hour // ACCOUNTS_PART), HOUR_S)
+        self._of_pair = SlidingWindow(WRONG_OF_ACCOUNT, ACCOUNT_S)
+        self._of_wide = SlidingWindow(WIDE_TIMES * ATTEMPTS_PER_MINUTE, MINUTE_S)
+        self._of_wide_pair = SlidingWindow(WIDE_TIMES * WRONG_OF_ACCOUNT, ACCOUNT_S)
         self._under_way: Counter[str] = Counter()
         self._trusted: OrderedDict[str, None] = OrderedDict()
         """Least recently used first."""
@@ -66,7 +66,7 @@ class Attempts:
         _take([*attempts, (self._new_accounts, wide)])
 
     @contextmanager
-    def password(self, address: str, account: str) -> Generator[Attempt]:
+    def password(self, address: str, account: str) -> Generator[PasswordAttempt]:
         """Count an attempt with a password. `account`: the name typed, or the account's id.
 
         Both counts are taken before the password is checked, so that concurrent guesses cannot pass the limit. The pair's is given back if
@@ -82,7 +82,7 @@ class Attempts:
             self._check(1)
         _take([*attempts, *wrong])
         self._under_way[network] += 1
-        attempt = Attempt(trusted=pair in self._trusted)
+        attempt = PasswordAttempt(trusted=pair in self._trusted)
         try:
             yield attempt
         except BaseException:  # the password was not checked

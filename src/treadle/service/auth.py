@@ -12,8 +12,8 @@ from fastapi.security import APIKeyCookie
 from pydantic import BaseModel, StringConstraints
 
 from treadle.service.accounts import HIDDEN, Signed, account_name
-from treadle.service.bodies import NO_NUL, Body
-from treadle.service.problems import Problem, unauthorized
+from treadle.service.bodies import NO_NUL, RequestModel
+from treadle.service.problems import HttpProblem, unauthorized
 from treadle.service.signed_in import BEARER, TheService, Visitor, verified, visitor
 from treadle.service.state import Service
 from treadle.service.tokens import ACCESS_S, REFRESH_DAYS
@@ -27,12 +27,12 @@ Username = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern
 Password = Annotated[str, StringConstraints(min_length=8, max_length=256, pattern=NO_NUL)]
 
 
-class Credentials(Body):
+class Credentials(RequestModel):
     username: Username
     password: Password
 
 
-class NewPassword(Body):
+class NewPassword(RequestModel):
     old: Password
     new: Password
 
@@ -53,12 +53,12 @@ async def register(credentials: Credentials, request: Request, response: Respons
     """Makes an account, and signs in."""
     service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
-        raise Problem(403, "New accounts are not made here: ask whoever runs this service.")
+        raise HttpProblem(403, "New accounts are not made here: ask whoever runs this service.")
     if (name := account_name(credentials.username)) is None:
-        raise Problem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
+        raise HttpProblem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
     signed = await service.accounts.register(name, credentials.password, network=_network(request))
     if signed is None:
-        raise Problem(409, "This name is taken: choose another one.")
+        raise HttpProblem(409, "This name is taken: choose another one.")
     return _answer(signed, response, service, request)
 
 
@@ -105,7 +105,7 @@ async def change_password(passwords: NewPassword, request: Request, found: Annot
         account_id, login_id = found.scope.user_id, found.login_id
         attempt.succeeded = await service.accounts.change_password(account_id, login_id, passwords.old, passwords.new, network=_network(request))
     if not attempt.succeeded:
-        raise Problem(403, "The old password is wrong.")
+        raise HttpProblem(403, "The old password is wrong.")
     await service.open_streams.look()
 
 

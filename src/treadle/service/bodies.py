@@ -1,4 +1,4 @@
-"""What a body may be: JSON, small, flat, and of text that every database takes. Checked before any route sees it. Entry: `read_body`, `Text`, `Body`."""
+"""What a body may be: JSON, small, flat, and of text that every database takes. Checked before any route sees it. Entry: `read_body`, `Text`, `RequestModel`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.types import Receive
 
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 
 DEPTH_MOST: Final = 32
 BODY_S: Final = 30.0
@@ -21,7 +21,7 @@ Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
 """Any text but one with NUL, and the schema says so; lone surrogates are refused with the body."""
 
 
-class Body(BaseModel):
+class RequestModel(BaseModel):
     """What a request's body inherits from: closed, and never guessed at."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -37,15 +37,15 @@ async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: in
             _check_json(body)
         return body
     assert late.cancelled_caught, "it came, or it did not"
-    raise Problem(408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"})
+    raise HttpProblem(408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"})
 
 
 def _check_headers(headers: Mapping[str, list[str]], most: int) -> None:
     if any(one.strip().lower() != "identity" for one in headers.get("content-encoding", [])):
-        raise Problem(415, "Bodies are taken as they are, without a Content-Encoding.", headers={"Connection": "close"})
+        raise HttpProblem(415, "Bodies are taken as they are, without a Content-Encoding.", headers={"Connection": "close"})
     for length in headers.get("content-length", []):
         if not length.isdigit():
-            raise Problem(400, "The Content-Length is no number.", headers={"Connection": "close"})
+            raise HttpProblem(400, "The Content-Length is no number.", headers={"Connection": "close"})
         if len(length) > 18 or int(length) > most:
             raise _too_large(most)
 
@@ -55,7 +55,7 @@ def _check_type(headers: Mapping[str, list[str]]) -> None:
     kind, _, parameter = (kinds[0] if len(kinds) == 1 else "").partition(";")
     charset = parameter.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise Problem(415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`.")
+        raise HttpProblem(415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`.")
 
 
 async def _received(receive: Receive, most: int) -> bytes:
@@ -74,8 +74,8 @@ async def _received(receive: Receive, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _too_large(most: int) -> Problem:
-    return Problem(413, f"The body is larger than {most} bytes.", headers={"Connection": "close"})
+def _too_large(most: int) -> HttpProblem:
+    return HttpProblem(413, f"The body is larger than {most} bytes.", headers={"Connection": "close"})
 
 
 def _check_json(body: bytes) -> None:
@@ -84,7 +84,7 @@ def _check_json(body: bytes) -> None:
     except RecursionError as e:
         raise _too_deep() from e
     except (msgspec.DecodeError, ValueError) as e:  # of bytes that are no UTF-8, too
-        raise Problem(422, "The body is no JSON in UTF-8, or has half of a pair of surrogates.") from e
+        raise HttpProblem(422, "The body is no JSON in UTF-8, or has half of a pair of surrogates.") from e
     if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:  # hardly ever, and then it is looked at whole
         _check_inside(value)
 
@@ -94,7 +94,7 @@ def _check_inside(value: Any) -> None:
     for _ in range(DEPTH_MOST):
         inside = [one for outer in level for one in _inside(outer)]
         if any(isinstance(one, str) and "\0" in one for one in inside):
-            raise Problem(422, "The body holds a NUL, which no text here may.")
+            raise HttpProblem(422, "The body holds a NUL, which no text here may.")
         level = [one for one in inside if isinstance(one, dict | list)]
         if not level:
             return
@@ -108,5 +108,5 @@ def _inside(value: Any) -> Iterable[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else (value,)
 
 
-def _too_deep() -> Problem:
-    return Problem(422, f"The body is nested deeper than {DEPTH_MOST} levels.")
+def _too_deep() -> HttpProblem:
+    return HttpProblem(422, f"The body is nested deeper than {DEPTH_MOST} levels.")

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts
 from treadle.service.page import PATHS
-from treadle.service.problems import OUR_FAULT, Problem, problem_response
+from treadle.service.problems import OUR_FAULT, HttpProblem, problem_response
 
 if TYPE_CHECKING:
     from treadle.service.state import Service
@@ -40,7 +40,7 @@ _HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 ANSWER: Final = "treadle.answer"
-"""In a request's scope, set by us alone: its `Answer`."""
+"""In a request's scope, set by us alone: its `AnswerSender`."""
 EVENTS: Final = b"text/event-stream"
 SIGNED_OUT: Final = b": this login has ended; sign in again\n\n"
 ENDING_S: Final = 1.0
@@ -68,11 +68,11 @@ class Border:
                 return
             await self._app(scope, receive, send)
             return
-        answer = Answer(send, self._more, self._service)
+        answer = AnswerSender(send, self._more, self._service)
         begun = time.perf_counter()
         try:
             await self._pass(scope, receive, answer)
-        except Problem as e:
+        except HttpProblem as e:
             await problem_response(e, Request(scope))(scope, receive, answer)
         except EOFError:  # the client has left before it had said everything
             answer.status = answer.status or 499
@@ -80,12 +80,12 @@ class Border:
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
                 raise  # what was begun cannot be taken back: the server cuts it
-            await problem_response(Problem(500, OUR_FAULT), Request(scope))(scope, receive, answer)
+            await problem_response(HttpProblem(500, OUR_FAULT), Request(scope))(scope, receive, answer)
         finally:
             answer.close()
             self._note(scope, answer, time.perf_counter() - begun)
 
-    async def _pass(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, answer: AnswerSender) -> None:
         scope["headers"] = [
             (name, value.strip(b" \t")) for name, value in scope["headers"]
         ]  # httptools leaves them, and RFC 9110 5.5 has them be no part of it
@@ -95,7 +95,7 @@ class Border:
         self._believe(scope, headers)
         self._hosts.check(scope["method"], headers)
         if len(headers.get("authorization", ())) > 1:
-            raise Problem(400, "A request says once who makes it.")
+            raise HttpProblem(400, "A request says once who makes it.")
         if "authorization" not in headers and scope["path"] not in UNCOUNTED:
             client = scope["client"]
             self._service.limits.stranger(client[0] if client else "")
@@ -119,7 +119,7 @@ class Border:
         if "https" in headers.get("x-forwarded-proto", []):
             scope["scheme"] = "https"
 
-    def _note(self, scope: Scope, answer: Answer, seconds: float) -> None:
+    def _note(self, scope: Scope, answer: AnswerSender, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "none"
         status, method = answer.status or 500, scope["method"] if scope["method"] in _METHODS else "other"
         metrics = self._service.metrics
@@ -132,7 +132,7 @@ class Border:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Answer:
+class AnswerSender:
     """A `send` that adds the headers and keeps the status. A stream of events ends with the login that opened it."""
 
     __slots__ = ("_held", "_more", "_send", "_service", "cut", "login_id", "request_id", "status")

@@ -18,18 +18,18 @@ from starlette.responses import Response
 
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import LATE, ask, busy, start
-from treadle.service.bodies import Body
-from treadle.service.conversation_store import Asked, ConversationStore, Unsettled
+from treadle.service.bodies import RequestModel
+from treadle.service.conversation_store import ConversationStore, StoredMessage, Unsettled
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.following import follow
 from treadle.service.forms import Id, Words, problems
-from treadle.service.limits import Spending
+from treadle.service.limits import RunSpending
 from treadle.service.live import LiveRun
-from treadle.service.problems import Problem, not_found, unavailable
+from treadle.service.problems import HttpProblem, not_found, unavailable
 from treadle.service.resuming import settle
 from treadle.service.signed_in import SignedIn, TheService
-from treadle.service.sse import MEDIA_TYPE, EventStream, position_of
+from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
 
 PATIENCE_S: Final = 45.0
@@ -38,7 +38,7 @@ PATIENCE_S: Final = 45.0
 router = APIRouter(tags=["chat"])
 
 
-class ChatRequest(Body):
+class ChatRequest(RequestModel):
     message: Words
     conversation_id: Id | None = None
     """None begins one. What was said before is known here: nothing else may be sent."""
@@ -87,7 +87,7 @@ async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: Th
     return await replied(live)
 
 
-async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventStream:
+async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> SseResponse:
     async with AsyncExitStack() as held, AsyncExitStack() as open_stream:
         spending = await held.enter_async_context(service.limits.place(scope))
         await open_stream.enter_async_context(service.limits.stream(scope))
@@ -96,10 +96,10 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventS
         reader = channels.open(asked.run_id)
         open_stream.callback(channels.leave, asked.run_id, reader)
         start(service, scope, asked, held.pop_all(), spending)
-        return EventStream(reader, over=open_stream.pop_all().aclose)
+        return SseResponse(reader, over=open_stream.pop_all().aclose)
 
 
-async def _asked(service: Service, scope: Scope, body: ChatRequest, spending: Spending) -> Asked:
+async def _asked(service: Service, scope: Scope, body: ChatRequest, spending: RunSpending) -> StoredMessage:
     """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is worked on."""
     try:
         return await service.database.run(scope, ask(service, body.conversation_id, body.message, scope, spending))
@@ -111,14 +111,14 @@ async def _asked(service: Service, scope: Scope, body: ChatRequest, spending: Sp
 async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> Response:
     """The stream of the newest message, from where it was left."""
     if (after := position_of(last)) is None:
-        raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")
+        raise HttpProblem(422, "Last-Event-ID is the id of an event that was sent here.")
     run, asked = await service.database.read(scope, partial(_newest, scope, body.conversation_id))
     if asked.message != body.message:
-        raise Problem(409, "Last-Event-ID goes on with the newest message of a conversation, and that is another one: leave the header out to say this.")
+        raise HttpProblem(409, "Last-Event-ID goes on with the newest message of a conversation, and that is another one: leave the header out to say this.")
     return await follow(service, scope, run, after)
 
 
-def _newest(scope: Scope, conversation_id: str | None, session: Session) -> tuple[ServedRun, Asked]:
+def _newest(scope: Scope, conversation_id: str | None, session: Session) -> tuple[ServedRun, StoredMessage]:
     store = ConversationStore(session, scope)
     run = store.newest_run(conversation_id) if conversation_id is not None else None
     asked = store.asked(run.run_id) if run is not None else None
@@ -138,5 +138,5 @@ async def replied(live: LiveRun) -> Response:
     if live.error is not None:
         raise live.error
     if live.reply is None or live.reply.late:
-        raise Problem(504, LATE, conversation_id=None if live.reply is None else live.reply.conversation_id)
+        raise HttpProblem(504, LATE, conversation_id=None if live.reply is None else live.reply.conversation_id)
     return Response(msgspec.json.encode(live.reply.shown), media_type="application/json")

@@ -1,7 +1,7 @@
 """One answer of an agent, in the shape of OpenAI's chat completions. Not here: what a request may say (openai_api.py).
 
 The run is the service's, as all are; where the client leaves it is ended, as nobody would read the answer. What an agent says may be taken back until
-its run is over, and this protocol takes nothing back: a stream gives signs of life, and then the answer. Entry: `Completion`, `completed`,
+its run is over, and this protocol takes nothing back: a stream gives signs of life, and then the answer. Entry: `CompletionOptions`, `completed`,
 `completed_stream`.
 """
 
@@ -32,11 +32,11 @@ from treadle.service.answering import LATE
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.fan_out import BEAT, HEARTBEAT_S
-from treadle.service.limits import Spending, measurable
+from treadle.service.limits import RunSpending, measurable
 from treadle.service.live import LiveRun
-from treadle.service.problems import Problem, unavailable
+from treadle.service.problems import HttpProblem, unavailable
 from treadle.service.running import CANNOT_RUN, finish, info_of, served_agent
-from treadle.service.sse import EventStream, until_gone
+from treadle.service.sse import SseResponse, until_gone
 from treadle.service.state import Service
 from treadle.types import Limits, Outcome, new_id
 
@@ -47,7 +47,7 @@ _GONE: Final = 499
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class CompletionOptions:
     """What is asked."""
 
     agent: str
@@ -61,7 +61,7 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
 
 
-async def completed(service: Service, scope: Scope, asked: Completion, receive: Receive) -> Response:
+async def completed(service: Service, scope: Scope, asked: CompletionOptions, receive: Receive) -> Response:
     """Raises Problem: 504 where the run was out of time, 503 where it failed."""
     answering = await _started(service, scope, asked)
     try:
@@ -79,7 +79,7 @@ async def completed(service: Service, scope: Scope, asked: Completion, receive: 
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
-async def completed_stream(service: Service, scope: Scope, asked: Completion) -> Response:
+async def completed_stream(service: Service, scope: Scope, asked: CompletionOptions) -> Response:
     """What is wrong before the run begins is an answer of its own; afterwards the stream says it."""
     async with AsyncExitStack() as held:
         await held.enter_async_context(service.limits.stream(scope))
@@ -88,10 +88,10 @@ async def completed_stream(service: Service, scope: Scope, asked: Completion) ->
         await answering.live.begun.wait()
         if answering.live.error is not None:
             answering.ended()
-        return EventStream(Chunks(answering), over=held.pop_all().aclose)
+        return SseResponse(Chunks(answering), over=held.pop_all().aclose)
 
 
-async def _started(service: Service, scope: Scope, asked: Completion) -> Answering:
+async def _started(service: Service, scope: Scope, asked: CompletionOptions) -> Answering:
     """Raises Problem where it may not begin."""
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope, asked.run_id, _agent(service, asked)))
@@ -102,7 +102,7 @@ async def _started(service: Service, scope: Scope, asked: Completion) -> Answeri
 class Answering:
     """The run of one completion."""
 
-    def __init__(self, service: Service, scope: Scope, asked: Completion, held: AsyncExitStack, spending: Spending) -> None:
+    def __init__(self, service: Service, scope: Scope, asked: CompletionOptions, held: AsyncExitStack, spending: RunSpending) -> None:
         """Begins it, in a task of the service. `held` is closed when it is over."""
         self.asked = asked
         self._service = service
@@ -123,7 +123,7 @@ class Answering:
         if error is not None or end is None:
             raise unavailable()
         if end.outcome is Outcome.TIMEOUT:
-            raise Problem(504, LATE)
+            raise HttpProblem(504, LATE)
         if end.outcome is Outcome.ERROR and self.asked.agent != NAME:
             raise unavailable()
         return end
@@ -133,7 +133,7 @@ class Answering:
         asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
 
-    async def _drive(self, held: AsyncExitStack, spending: Spending, live: LiveRun) -> None:
+    async def _drive(self, held: AsyncExitStack, spending: RunSpending, live: LiveRun) -> None:
         async with held:
             agent = _agent(self._service, self.asked) or self._service.runner.agent
             limits = await measurable(self._service.runtime, agent, spending.limits)
@@ -187,7 +187,7 @@ class Chunks:
         asked = self._answering.asked
         try:
             end = self._answering.ended()
-        except Problem as e:
+        except HttpProblem as e:
             return _framed({"error": {"message": e.detail, "type": "server_error", "code": None}})
         said = self._chunk({"content": end.text}) if end.text else b""
         usage = _framed({**self._head(), "choices": [], "usage": self._answering.used()}) if asked.with_usage else b""
@@ -205,7 +205,7 @@ def _framed(value: dict[str, Any]) -> bytes:
     return b"data: %s\n\n" % msgspec.json.encode(value)
 
 
-def _head(asked: Completion, kind: str) -> dict[str, Any]:
+def _head(asked: CompletionOptions, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{asked.run_id}", "object": kind, "created": asked.created, "model": asked.agent}
 
 
@@ -213,12 +213,12 @@ def _reason(end: RunEnd) -> str:
     return "length" if end.outcome in _CUT else "content_filter" if end.outcome is Outcome.REFUSED else "stop"
 
 
-def _agent(service: Service, asked: Completion) -> Agent[Any, Any] | None:
+def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any] | None:
     """None: the task assistant."""
     return None if asked.agent == NAME else served_agent(service, asked.agent)
 
 
-def _stream(service: Service, scope: Scope, asked: Completion, limits: Limits) -> Running:
+def _stream(service: Service, scope: Scope, asked: CompletionOptions, limits: Limits) -> Running:
     if (agent := _agent(service, asked)) is None:
         messages = [{"role": role, "content": text} for role, text in asked.earlier]
         context = AgentContext.from_request(scope.user_id, asked.conversation_id, messages)

@@ -14,7 +14,7 @@ from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
 from treadle.apps.assistant import confirmations
-from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.confirmations import AnsweredConfirmations
 from treadle.apps.assistant.context import MessageHistory
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
@@ -58,7 +58,7 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StoredMessage:
     """A message of a person that was stored, with the run that is to answer it."""
 
     conversation_id: str
@@ -70,7 +70,7 @@ class Asked:
     """What was said before it, oldest first."""
     answer: ChatMessage | None = None
     """Where there is one already."""
-    answered: Answered | None = None
+    answered: AnsweredConfirmations | None = None
     """What the message made of what was pending."""
 
 
@@ -110,7 +110,7 @@ class ConversationStore:
 
     # ------------------------------------------------------------ a message, and its answer
 
-    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str, *, journal: str = "") -> Asked | None:
+    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str, *, journal: str = "") -> StoredMessage | None:
         """Stores a person's message and the run that is to answer it, in that journal; None begins a conversation.
 
         None for a conversation that is not there. Raises Unsettled.
@@ -125,7 +125,7 @@ class ConversationStore:
             before = self._last_said(conversation_id)
             self._check_settled(before)
         answered = confirmations.answered(self._session, self._scope, conversation_id, message, run_id)
-        asked = Asked(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before), answered=answered)
+        asked = StoredMessage(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before), answered=answered)
         self._say(asked, asked.number, "user", message, (), at)
         insert_row(
             self._session,
@@ -134,7 +134,7 @@ class ConversationStore:
         )
         return asked
 
-    def asked(self, run_id: str) -> Asked | None:
+    def asked(self, run_id: str) -> StoredMessage | None:
         """What a run of a conversation was started for; None where its message is not there any more."""
         rows = [*self._session.exec(select(ChatMessage).where(col(ChatMessage.user_id) == self._user_id, col(ChatMessage.run_id) == run_id))]
         said, answer = (next((row for row in rows if row.role == role), None) for role in ("user", "assistant"))
@@ -142,9 +142,9 @@ class ConversationStore:
             return None
         before = self._last_said(said.conversation_id, before=said.number)
         answered = None if answer is not None else confirmations.granted(self._session, self._scope, run_id)
-        return Asked(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer, answered)
+        return StoredMessage(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer, answered)
 
-    def answer(self, asked: Asked, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
+    def answer(self, asked: StoredMessage, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
         """Stores the reply of a run, once, and that the run is over. Nothing happens where the conversation is gone."""
         at = now()
         if self.finish(asked.run_id, at) and self._touch(asked.conversation_id, at):
@@ -163,7 +163,7 @@ class ConversationStore:
         if before and before[0].role == "user" and (run := self.run(before[0].run_id)) is not None and run.finished_at is None:
             raise Unsettled(run.run_id)
 
-    def _say(self, asked: Asked, number: int, role: str, content: str, tool_calls: Sequence[dict[str, Any]], at: datetime) -> None:
+    def _say(self, asked: StoredMessage, number: int, role: str, content: str, tool_calls: Sequence[dict[str, Any]], at: datetime) -> None:
         said = {"number": number, "role": role, "content": content, "tool_calls": [*tool_calls], "created_at": at}
         insert_row(self._session, ChatMessage, {"id": new_row_id(), "conversation_id": asked.conversation_id, "run_id": asked.run_id, **said})
 

@@ -30,7 +30,7 @@ class ConversationHead(BaseModel):
     updated_at: datetime
 
 
-class Said(BaseModel):
+class MessageOut(BaseModel):
     id: str
     role: str
     content: str
@@ -40,7 +40,7 @@ class Said(BaseModel):
 
 
 class WholeConversation(ConversationHead):
-    messages: list[Said]
+    messages: list[MessageOut]
     """The last 200, oldest first."""
     run_id: str | None
     """Of the run that works on the newest message; None where that has its reply."""
@@ -89,6 +89,6 @@ def _head(row: Conversation) -> dict[str, Any]:
     return {"id": row.id, "title": row.title, "created_at": row.created_at, "updated_at": row.updated_at}
 
 
-def _said(row: ChatMessage) -> Said:
+def _said(row: ChatMessage) -> MessageOut:
     calls = [CallOfReply.model_validate(call) for call in row.tool_calls]
-    return Said(id=row.id, role=row.role, content=row.content, tool_calls=calls, run_id=row.run_id, created_at=row.created_at)
+    return MessageOut(id=row.id, role=row.role, content=row.content, tool_calls=calls, run_id=row.run_id, created_at=row.created_at)

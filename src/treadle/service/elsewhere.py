@@ -3,7 +3,7 @@
 A reader has read the journal up to somewhere before it watches, and passes over what it has: however followers and drivers of this process take turns,
 it is given everything once. A follower begins behind what its first reader has read; a reader that has read less reads again (`Reader.begins`).
 
-Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `Elsewhere`.
+Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `RemoteRuns`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from treadle.messages.events import ChildStart, Event, ToolCallEnd
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
-from treadle.service.fan_out import Frame, Position
-from treadle.service.live import LiveRun, Reply
+from treadle.service.fan_out import EncodedEvent, Position
+from treadle.service.live import LiveRun, StoredReply
 from treadle.service.sse import frame_of, position_of, said
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ AT_ONCE: Final = 32
 """Frames that are told before their readers may take them."""
 
 
-class Elsewhere:
+class RemoteRuns:
     """Of one service, while it is open."""
 
     def __init__(self, service: Service) -> None:
@@ -209,7 +209,7 @@ class _Watch:
                 return  # its conversation was deleted
             await anyio.sleep(AGAIN_S)
 
-    async def _tell(self, frame: Frame) -> None:
+    async def _tell(self, frame: EncodedEvent) -> None:
         if self._is_over:  # somebody drives it here, and tells
             await lowlevel.checkpoint()
             return
@@ -219,12 +219,12 @@ class _Watch:
             await lowlevel.checkpoint()
 
 
-def reply_of(scope: Scope, run_id: str, session: Session) -> Reply | None:
+def reply_of(scope: Scope, run_id: str, session: Session) -> StoredReply | None:
     """The stored one to the message that a run is to answer; None where there is none yet, or will be none."""
     asked = ConversationStore(session, scope).asked(run_id)
     if asked is None or asked.answer is None:
         return None
-    return Reply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
+    return StoredReply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
 
 
 def _row(scope: Scope, run_id: str, session: Session) -> ServedRun | None:

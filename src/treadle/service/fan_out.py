@@ -26,7 +26,7 @@ CLOSING: Final = b": the server is closing; connect again with the last id you h
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class EncodedEvent:
     """One event on its way out, encoded once for all readers."""
 
     data: bytes
@@ -51,7 +51,7 @@ class Reader:
         """In which second of fifteen it is looked after."""
         self.begins: Position = (0, -1)
         """Live events begin behind this one: what the reader has read in the journal must go up to it."""
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[EncodedEvent] = deque()
         self._seen: dict[str, Position] = {}
         self._news: anyio.Event | None = None
         """Set by whoever tells; None where nobody waits."""
@@ -62,7 +62,7 @@ class Reader:
         """Nothing was said since the last beat."""
         self._beats = 0
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frame: EncodedEvent) -> None:
         """Never waits."""
         if self._closed is not None:
             return
@@ -96,7 +96,7 @@ class Reader:
         if self._beats * HEARTBEAT_S >= AGE_MOST_S:
             self.close(OLD)
         elif self._quiet and not self._waiting:
-            self.put(Frame(BEAT, lossy=True))
+            self.put(EncodedEvent(BEAT, lossy=True))
         self._quiet = True
 
     def pass_over(self, run_id: str, until: Position) -> None:
@@ -116,11 +116,11 @@ class Reader:
             self._news = None
         return None
 
-    def _taken(self) -> list[Frame]:
+    def _taken(self) -> list[EncodedEvent]:
         taken, self._waiting = self._waiting, deque()
         return [frame for frame in taken if self._is_new(frame)]
 
-    def _is_new(self, frame: Frame) -> bool:
+    def _is_new(self, frame: EncodedEvent) -> bool:
         seen = self._seen.get(frame.run_id, (0, -1))
         if frame.position is None:
             return frame.before is None or seen < frame.before
@@ -166,7 +166,7 @@ class Channels:
             if not readers:
                 del self._readers[key]
 
-    def tell(self, key: str, frame: Frame) -> None:
+    def tell(self, key: str, frame: EncodedEvent) -> None:
         """Whoever reads this now. Never waits."""
         for reader in self._readers.get(key, ()):
             reader.put(frame)

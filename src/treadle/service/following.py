@@ -20,9 +20,9 @@ from treadle.messages.events import Event, RunEnd, ToolCallStart
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import DEPTH_MOST, reply_of
-from treadle.service.fan_out import Frame, Position, Reader
-from treadle.service.live import Reply
-from treadle.service.sse import EventStream, frame_of, position_of, said
+from treadle.service.fan_out import EncodedEvent, Position, Reader
+from treadle.service.live import StoredReply
+from treadle.service.sse import SseResponse, frame_of, position_of, said
 from treadle.service.state import Service
 
 
@@ -64,7 +64,7 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
                 return Response(status_code=204)
         else:
             service.elsewhere.watch(scope, run, _last(run.run_id, events))
-        return EventStream(reader, frames, over=held.aclose)
+        return SseResponse(reader, frames, over=held.aclose)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await held.aclose()
@@ -121,11 +121,11 @@ def _under(event: Event, parent_run_id: str) -> Event:
     return event if isinstance(event.parent_run_id, str) else msgspec.structs.replace(event, parent_run_id=parent_run_id)
 
 
-def _frames(events: list[Event], run_id: str, after: Position | None) -> list[Frame]:
+def _frames(events: list[Event], run_id: str, after: Position | None) -> list[EncodedEvent]:
     """Those behind `after`; what nobody can ask for again only where all is asked for, and what children did with their start."""
     if after is None:
         return [frame_of(event, run_id) for event in events]
-    wanted: list[Frame] = []
+    wanted: list[EncodedEvent] = []
     behind = False
     for event in events:
         frame = frame_of(event, run_id)
@@ -148,7 +148,7 @@ def _last(run_id: str, events: list[Event]) -> Position | None:
     return next(own, None)
 
 
-async def _reply(service: Service, scope: Scope, run: ServedRun) -> Reply | None:
+async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply | None:
     """To a message; it comes last."""
     return None if run.conversation_id is None else await service.database.read(scope, partial(reply_of, scope, run.run_id))
 

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -27,14 +27,14 @@ class Hosts:
         """Raises Problem: 400 without one Host, 421 for another's, 403 for a page of another's."""
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not hosts[0]:
-            raise Problem(400, "A request names the one host that it is for.")
+            raise HttpProblem(400, "A request names the one host that it is for.")
         host = hosts[0].lower()
         if _name(host) not in self._names:
-            raise Problem(421, "This service does not answer to that name. Whoever runs it can add it to service.hosts.")
+            raise HttpProblem(421, "This service does not answer to that name. Whoever runs it can add it to service.hosts.")
         if any(not self._is_ours(origin.lower(), host) for origin in headers.get("origin", [])):
-            raise Problem(403, "Pages of other sites may not speak to this service.")
+            raise HttpProblem(403, "Pages of other sites may not speak to this service.")
         if method not in SAFE and "cross-site" in headers.get("sec-fetch-site", []):
-            raise Problem(403, "Pages of other sites may not speak to this service.")
+            raise HttpProblem(403, "Pages of other sites may not speak to this service.")
 
     def _is_ours(self, origin: str, host: str) -> bool:
         return origin in (f"http://{host}", f"https://{host}") or (self._public is not None and origin == self._public)

@@ -1,7 +1,7 @@
 """What one person may use: requests a minute, runs and streams at once, tokens and money a day; and strangers, by their address.
 
 Counted in this process, in memory; tokens and money in the database, by UTC day. A library for this was tried: it started a
-thread for nearly every request. Entry: `Limits`.
+thread for nearly every request. Entry: `UserLimits`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
-from treadle.service.totals import Share, Totals, until_tomorrow_s
-from treadle.service.windows import Window, network_of
+from treadle.service.totals import Totals, TotalsShare, until_tomorrow_s
+from treadle.service.windows import SlidingWindow, network_of
 from treadle.types import Limits as RunLimits
 from treadle.types import now
 
 if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime
-    from treadle.service.metrics import Metrics
+    from treadle.service.metrics import ServiceMetrics
 
 MINUTE_S = 60.0
 STRANGERS_PER_MINUTE = 240
@@ -53,7 +53,7 @@ _SPEND: Final = (
 )
 
 
-class Spending:
+class RunSpending:
     """What a run has taken, told by whoever drives it before its place is given back."""
 
     def __init__(self) -> None:
@@ -79,15 +79,15 @@ class Spending:
             self.count(metrics.total.usage.total_tokens, metrics.total.cost_usd)
 
 
-class Limits:
+class UserLimits:
     """Everything here raises Problem: 429 with Retry-After for what is too much for one, 503 for what is too much for all."""
 
-    def __init__(self, settings: ServiceSettings, database: Database, metrics: Metrics) -> None:
+    def __init__(self, settings: ServiceSettings, database: Database, metrics: ServiceMetrics) -> None:
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
         self.totals = Totals(settings.totals, self.refused)
-        self._requests = Window(limits.requests_per_minute, MINUTE_S)
-        self._strangers = Window(STRANGERS_PER_MINUTE, MINUTE_S)
+        self._requests = SlidingWindow(limits.requests_per_minute, MINUTE_S)
+        self._strangers = SlidingWindow(STRANGERS_PER_MINUTE, MINUTE_S)
         self._runs: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
 
@@ -108,14 +108,14 @@ class Limits:
     # ------------------------------------------------------------ runs and streams
 
     @asynccontextmanager
-    async def run(self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None) -> AsyncGenerator[Spending]:
+    async def run(self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None) -> AsyncGenerator[RunSpending]:
         """A place for one run of somebody who can afford it. `agent`: None for the task assistant."""
         async with self.place(scope) as spending:
             await self._database.run(scope, partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent))
             yield spending
 
     @asynccontextmanager
-    async def place(self, scope: Scope) -> AsyncGenerator[Spending]:
+    async def place(self, scope: Scope) -> AsyncGenerator[RunSpending]:
         """For one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another.
 
         A run that another process goes on with keeps what is reserved for it.
@@ -127,7 +127,7 @@ class Limits:
             self.refused("runs")
             raise too_many(f"{_several(self._limits.runs, 'run')} of yours are under way, and more may not be: wait for the end of one.", 1)
         self._runs[scope.user_id] += 1
-        spending = Spending()
+        spending = RunSpending()
         try:
             yield spending
         except AgentError as e:
@@ -160,7 +160,7 @@ class Limits:
 
     # ------------------------------------------------------------ tokens and money
 
-    def count(self, session: Session, scope: Scope, spending: Spending, run_id: str | None) -> None:
+    def count(self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None) -> None:
         """Count for today, and settle what was reserved for the run, in a transaction of its own or the reply's; once, whichever process is first."""
         if not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd) or not spending:
             return
@@ -174,12 +174,12 @@ class Limits:
         except IntegrityError:  # two at once were the first of the day
             session.exec(_SPEND, params=values)
 
-    def counted(self, spending: Spending) -> None:
+    def counted(self, spending: RunSpending) -> None:
         """Once it stands in the database."""
         self._metrics.tokens.inc(spending.tokens)
         spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
-    def afford(self, session: Session, scope: Scope, spending: Spending, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False) -> None:
+    def afford(self, session: Session, scope: Scope, spending: RunSpending, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False) -> None:
         """Check what this person has used today, and reserve a share of what all may use, in a transaction that writes."""
         tokens, cost_usd = session.exec(_SPENT, params={"mine": scope.user_id, "today": now().date()}).first() or (0, 0.0)
         if tokens >= self._limits.tokens_per_day:
@@ -196,17 +196,17 @@ class Limits:
         self._metrics.refusals.labels(limit).inc()
 
 
-async def taken(journal: Journal, run_id: str) -> Share:
+async def taken(journal: Journal, run_id: str) -> TotalsShare:
     """What a run and those that it started have taken. Where a provider reported nothing, as for a request that was cancelled: the estimate of it."""
     ledger = (await journal.load(run_id)).ledger
     tokens, cost_usd = ledger.usage.total_tokens + ledger.unreported_tokens, (ledger.cost_usd or 0.0) + ledger.unreported_usd
     for child in await journal.children(run_id):
         below = await taken(journal, child.run_id)
         tokens, cost_usd = tokens + below.tokens, cost_usd + below.cost_usd
-    return Share(tokens, cost_usd)
+    return TotalsShare(tokens, cost_usd)
 
 
-def beyond(first: RunLimits, before: Share, share: RunLimits) -> RunLimits:
+def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits:
     """Limits of a run that goes on: beside what it had taken `before` it may use its new share, and never more than it might at `first`."""
     tokens = None if share.tokens is None else min(before.tokens + share.tokens, first.tokens or before.tokens + share.tokens)
     cost_usd = None if share.cost_usd is None else min(before.cost_usd + share.cost_usd, first.cost_usd or before.cost_usd + share.cost_usd)

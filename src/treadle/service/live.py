@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import ErrorRaised, Event, OutputReady, RunEnd, ToolCallEnd, TurnEnd
 from treadle.service.database.scope import Scope
-from treadle.service.fan_out import Channels, Frame, Position, Reader
+from treadle.service.fan_out import Channels, EncodedEvent, Position, Reader
 from treadle.service.problems import TROUBLE
 from treadle.service.sse import frame_of, said
 from treadle.tools.approval import ApprovalRequest, Approve, Deny, Unanswered
@@ -64,7 +64,7 @@ class Approvals:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class StoredReply:
     """What a message of a person got, stored."""
 
     response: str
@@ -89,7 +89,7 @@ class LiveRun:
         self.over = anyio.Event()
         self.error: Exception | None = None
         """What it ended with, where that is not an end of a run."""
-        self.reply: Reply | None = None
+        self.reply: StoredReply | None = None
         """Of a message, once it is over."""
         self.goes_on = False
         """It is let go before its end: it waits for a person, or another process drives it."""
@@ -121,7 +121,7 @@ class LiveRun:
             self.told = frame.position
         self._channels.tell(self.run_id, frame)
 
-    def tell_frame(self, frame: Frame) -> None:
+    def tell_frame(self, frame: EncodedEvent) -> None:
         self._channels.tell(self.run_id, frame)
 
 

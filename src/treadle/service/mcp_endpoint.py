@@ -20,10 +20,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from treadle.errors import AgentError
 from treadle.service.database.scope import Identity
-from treadle.service.problems import Problem, problem_response, too_many, unauthorized, unavailable
+from treadle.service.problems import HttpProblem, problem_response, too_many, unauthorized, unavailable
 from treadle.service.signed_in import Visitor, opened_by, verified
 from treadle.service.state import Service
-from treadle.service.windows import Window
+from treadle.service.windows import SlidingWindow
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -46,7 +46,7 @@ class McpEndpoint:
         self._service = service
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open: anyio.Event | None = None
-        self._begun = Window(SESSIONS_OF_PERSON, IDLE_S)
+        self._begun = SlidingWindow(SESSIONS_OF_PERSON, IDLE_S)
         self._held = _Held()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +64,7 @@ class McpEndpoint:
                     session_id = ""
                 with self._held.request(user_id, session_id, ends=request.method == "DELETE") as seen:
                     await sessions.handle_request(_of(scope, visitor), receive, seen(send))
-        except Problem as e:
+        except HttpProblem as e:
             await problem_response(e)(scope, receive, send)
 
     async def _visitor(self, request: Request) -> Visitor:

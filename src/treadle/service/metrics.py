@@ -1,4 +1,4 @@
-"""What is counted for Prometheus. No label says anything of a person: routes are templates, outcomes are words. Entry: `Metrics`."""
+"""What is counted for Prometheus. No label says anything of a person: routes are templates, outcomes are words. Entry: `ServiceMetrics`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-class Metrics:
+class ServiceMetrics:
     """Those of one service, and of the queues of its journal."""
 
     def __init__(self, depths: QueueDepths) -> None:

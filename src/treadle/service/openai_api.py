@@ -15,10 +15,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.responses import Response
 
 from treadle.apps.assistant.agent import NAME
-from treadle.service.bodies import Body
-from treadle.service.completing import Completion, completed, completed_stream
+from treadle.service.bodies import RequestModel
+from treadle.service.completing import CompletionOptions, completed, completed_stream
 from treadle.service.forms import Line, Words, problems
-from treadle.service.problems import Problem, unavailable
+from treadle.service.problems import HttpProblem, unavailable
 from treadle.service.running import served_agent
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE
@@ -42,28 +42,28 @@ Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
 Count: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
-class TextPart(Body):
+class TextContent(RequestModel):
     type: Literal["text"]
     text: Words
 
 
-Content: TypeAlias = Words | Annotated[list[TextPart], Field(min_length=1)]
+Content: TypeAlias = Words | Annotated[list[TextContent], Field(min_length=1)]
 
 
-class UserMessage(Body):
+class UserMessage(RequestModel):
     role: Literal["user"]
     content: Content
     name: Line | None = None
 
 
-class AssistantMessage(Body):
+class AssistantMessage(RequestModel):
     role: Literal["assistant"]
     content: Content
     name: Line | None = None
     refusal: None = None
 
 
-class SystemMessage(Body):
+class SystemMessage(RequestModel):
     """Taken for the sake of clients that always send one, and not followed: an agent has instructions of its own."""
 
     role: Literal["system", "developer"]
@@ -74,16 +74,16 @@ class SystemMessage(Body):
 ChatMessage: TypeAlias = Annotated[UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")]
 
 
-class StreamOptions(Body):
+class StreamOptions(RequestModel):
     include_usage: bool = False
     include_obfuscation: bool | None = None
 
 
-class TextFormat(Body):
+class TextFormat(RequestModel):
     type: Literal["text"]
 
 
-class CompletionRequest(Body):
+class CompletionRequest(RequestModel):
     """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let be."""
 
     model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$", examples=[NAME])]
@@ -109,14 +109,14 @@ class CompletionRequest(Body):
     metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None = None
 
 
-class ModelOfList(Body):
+class ModelOfList(RequestModel):
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "treadle"
 
 
-class ModelList(Body):
+class ModelList(RequestModel):
     object: Literal["list"] = "list"
     data: list[ModelOfList]
 
@@ -153,8 +153,8 @@ async def completions(body: CompletionRequest, request: Request, scope: SignedIn
     while said and not isinstance(said[-1], UserMessage):
         said.pop()
     if not said:
-        raise Problem(422, "One of the messages must be the person's: one with the role user.")
-    asked = Completion(
+        raise HttpProblem(422, "One of the messages must be the person's: one with the role user.")
+    asked = CompletionOptions(
         agent=body.model,
         text=_text(said[-1]),
         earlier=tuple((one.role, _text(one)) for one in said[:-1]),
@@ -168,8 +168,8 @@ def _served(service: Service) -> list[str]:
     return [NAME, *(name for name in service.agents if served_agent(service, name) is not None)]
 
 
-def _unknown(name: str, service: Service) -> Problem:
-    return Problem(404, f"There is no model of this name here; there is: {', '.join(_served(service))}.")
+def _unknown(name: str, service: Service) -> HttpProblem:
+    return HttpProblem(404, f"There is no model of this name here; there is: {', '.join(_served(service))}.")
 
 
 def _text(message: UserMessage | AssistantMessage) -> str:

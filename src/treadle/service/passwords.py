@@ -19,7 +19,7 @@ from anyio import to_thread
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from treadle.service.problems import Problem, unavailable
+from treadle.service.problems import HttpProblem, unavailable
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class _Lane:
         place.turn.set()
 
 
-def _too_many() -> Problem:
+def _too_many() -> HttpProblem:
     return unavailable("Too many people are signing in at the moment. Please try again.", 2)
 
 

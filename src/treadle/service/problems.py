@@ -1,6 +1,6 @@
 """Every error of the service: problem+json (RFC 9457), in words for whoever called. Nothing of ours stands in it: no name, no trace.
 
-Entry: `Problem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
+Entry: `HttpProblem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAID = {
 }
 
 
-class Problem(HTTPException):
+class HttpProblem(HTTPException):
     """An answer that is an error."""
 
     def __init__(self, status: int, detail: str, *, title: str | None = None, headers: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -45,25 +45,25 @@ class Problem(HTTPException):
         self.more = more
 
 
-def not_found() -> Problem:
+def not_found() -> HttpProblem:
     """What is not there, and what is somebody else's: the same to the last byte."""
-    return Problem(404, _SAID[404])
+    return HttpProblem(404, _SAID[404])
 
 
-def unauthorized(detail: str = _SAID[401]) -> Problem:
-    return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+def unauthorized(detail: str = _SAID[401]) -> HttpProblem:
+    return HttpProblem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def too_many(detail: str, retry_after_s: float) -> Problem:
+def too_many(detail: str, retry_after_s: float) -> HttpProblem:
     """`detail`: which limit it is, in one sentence."""
-    return Problem(429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+    return HttpProblem(429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
 
 
-def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> Problem:
-    return Problem(503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> HttpProblem:
+    return HttpProblem(503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
 
 
-def problem_response(problem: Problem, request: Request | None = None) -> Response:
+def problem_response(problem: HttpProblem, request: Request | None = None) -> Response:
     """`request`: under `/v1` clients of OpenAI's look for the words in a member of their own."""
     body = {"type": "about:blank", "title": problem.title, "status": problem.status_code, "detail": problem.detail, **problem.more}
     if request is not None and request.url.path.startswith("/v1/"):
@@ -72,12 +72,12 @@ def problem_response(problem: Problem, request: Request | None = None) -> Respon
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    if isinstance(error, Problem):
+    if isinstance(error, HttpProblem):
         return problem_response(error, request)
     assert isinstance(error, HTTPException)
     status = error.status_code
     headers = {"Allow": _methods_of(request)} if status == 405 else error.headers
-    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=headers), request)
+    return problem_response(HttpProblem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=headers), request)
 
 
 def _methods_of(request: Request) -> str:
@@ -93,7 +93,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     errors: Sequence[Any] = error.errors()
     found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"]).removeprefix("Value error, ")} for one in errors[:20]]
     said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
-    return problem_response(Problem(422, f"The request is not as it must be: {said}"[:500], errors=found), request)
+    return problem_response(HttpProblem(422, f"The request is not as it must be: {said}"[:500], errors=found), request)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
@@ -101,13 +101,13 @@ async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AgentError)
     match error.kind:
         case ErrorKind.BUSY:
-            return problem_response(Problem(409, "This is being worked on just now: wait for its end."), request)
+            return problem_response(HttpProblem(409, "This is being worked on just now: wait for its end."), request)
         case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
             logger.warning("a request failed for now: %s: %s", error.kind, one_line(error.message))
             return problem_response(unavailable(), request)
         case _:
             logger.error("a request failed", exc_info=error)
-            return problem_response(Problem(500, OUR_FAULT), request)
+            return problem_response(HttpProblem(500, OUR_FAULT), request)
 
 
 HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours}

@@ -18,9 +18,9 @@ from treadle.journal.journal import RunInfo
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
-from treadle.service.limits import Spending, measurable, taken
-from treadle.service.problems import Problem, too_many
-from treadle.service.totals import Share
+from treadle.service.limits import RunSpending, measurable, taken
+from treadle.service.problems import HttpProblem, too_many
+from treadle.service.totals import TotalsShare
 from treadle.tools.approval import Approve, Deny
 from treadle.types import now
 
@@ -36,7 +36,7 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
     """Its id, once it is in the queue. Raises Problem where it may not be, and AgentError where it cannot."""
     assert service.settings.queue is not None, "asked before"
     await account(service, scope)
-    spending = Spending()
+    spending = RunSpending()
     await service.database.run(scope, partial(_admit, service, scope, agent, run_id, spending))
     try:
         return await service.runtime.submit(
@@ -52,11 +52,11 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
             on_ask="wait",
         )
     except AgentError:
-        await service.database.run(scope, partial(_ended, service, scope, run_id, Spending()))
+        await service.database.run(scope, partial(_ended, service, scope, run_id, RunSpending()))
         raise
 
 
-def _admit(service: Service, scope: Scope, agent: Agent[Any, Any], run_id: str, spending: Spending, session: Session) -> None:
+def _admit(service: Service, scope: Scope, agent: Agent[Any, Any], run_id: str, spending: RunSpending, session: Session) -> None:
     """Raises Problem(429)."""
     service.limits.afford(session, scope, spending, run_id, agent, queued=True)
     store = ConversationStore(session, scope)
@@ -71,7 +71,7 @@ async def account(service: Service, scope: Scope) -> None:
     runs = await service.database.read(scope, partial(_open, scope))
     for run in runs:
         if service.live.get(run.run_id) is None and await settled(service, scope, run.run_id) is None and (now() - run.created_at).total_seconds() > BEGINS_S:
-            await service.database.run(scope, partial(_ended, service, scope, run.run_id, Spending()))
+            await service.database.run(scope, partial(_ended, service, scope, run.run_id, RunSpending()))
 
 
 async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None:
@@ -83,13 +83,13 @@ async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None
             return None
         raise
     if info.status == "finished":
-        spending = Spending()
+        spending = RunSpending()
         spending.count(*await taken(service.runtime.journal, run_id))
         await service.database.run(scope, partial(_ended, service, scope, run_id, spending))
     return info
 
 
-def _ended(service: Service, scope: Scope, run_id: str, spending: Spending, session: Session) -> None:
+def _ended(service: Service, scope: Scope, run_id: str, spending: RunSpending, session: Session) -> None:
     if ConversationStore(session, scope).finish(run_id):
         service.limits.count(session, scope, spending, run_id)
 
@@ -101,7 +101,7 @@ def _open(scope: Scope, session: Session) -> list[ServedRun]:
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
     """Reserve the share of a run again that waited for a person: a run that waits for long has none (shares.py). Raises Problem(503)."""
     limits = (await service.runtime.journal.load(run_id)).ledger.limits
-    wanted = Share(limits.tokens or 0, limits.cost_usd or 0.0)
+    wanted = TotalsShare(limits.tokens or 0, limits.cost_usd or 0.0)
     await service.database.run(scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted))
 
 
@@ -115,4 +115,4 @@ async def wake(service: Service, run_id: str, call_id: str, decision: Decision) 
     except AgentError as e:
         if e.kind is not ErrorKind.BUSY:
             raise
-        raise Problem(409, "This run is at work just now: say it again in a moment.", headers={"Retry-After": "1"}) from e
+        raise HttpProblem(409, "This run is at work just now: say it again in a moment.", headers={"Retry-After": "1"}) from e

@@ -17,12 +17,12 @@ from sqlmodel import Session, col, select
 from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import start, store
-from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Account, ServedRun
-from treadle.service.limits import Spending
-from treadle.service.live import LiveRun, Reply
-from treadle.service.problems import TROUBLE, Problem
+from treadle.service.limits import RunSpending
+from treadle.service.live import LiveRun, StoredReply
+from treadle.service.problems import TROUBLE, HttpProblem
 from treadle.service.queueing import BEGINS_S, settled
 from treadle.service.running import go_on, info_of
 from treadle.service.state import Service
@@ -102,7 +102,7 @@ async def _again(service: Service, scope: Scope, run: ServedRun, places: anyio.C
     try:
         if not service.stopping.is_set() and (live := await settle(service, scope, run.run_id)) is not None:
             await live.over.wait()
-    except (AgentError, Problem) as e:
+    except (AgentError, HttpProblem) as e:
         logger.warning("run %s does not go on now: %s", run.run_id, e)
     except Exception:  # the edge of a task: the others go on
         logger.exception("run %s does not go on", run.run_id)
@@ -118,7 +118,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
         return live
     if info is None:
         if asked is not None and service.journal and run.journal == service.journal and _is_late(service, run):
-            return start(service, scope, asked, AsyncExitStack(), Spending())  # its process died before it began: the journal begins no run twice
+            return start(service, scope, asked, AsyncExitStack(), RunSpending())  # its process died before it began: the journal begins no run twice
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
         return None
@@ -128,7 +128,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
         await settled(service, scope, run_id)
         return None
     if asked is not None:
-        return start(service, scope, asked, AsyncExitStack(), Spending(), again=True)
+        return start(service, scope, asked, AsyncExitStack(), RunSpending(), again=True)
     if run.agent == NAME and info.status != "finished":  # its client has gone with the process: nobody would get the answer
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
@@ -142,10 +142,10 @@ def _is_late(service: Service, run: ServedRun) -> bool:
     return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 
 
-async def _never_began(service: Service, scope: Scope, run_id: str, asked: Asked | None) -> None:
+async def _never_began(service: Service, scope: Scope, run_id: str, asked: StoredMessage | None) -> None:
     """Its person is told: nothing was done."""
     if asked is not None:
-        await store(service, scope, asked, Reply(TROUBLE, asked.conversation_id), Spending())
+        await store(service, scope, asked, StoredReply(TROUBLE, asked.conversation_id), RunSpending())
     else:
         await service.database.run(scope, partial(_finish, service, scope, run_id))
 
@@ -172,6 +172,6 @@ def _unfinished(scope: Scope, session: Session) -> list[ServedRun]:
     return ConversationStore(session, scope).unfinished()
 
 
-def _served(scope: Scope, run_id: str, session: Session) -> tuple[ServedRun | None, Asked | None]:
+def _served(scope: Scope, run_id: str, session: Session) -> tuple[ServedRun | None, StoredMessage | None]:
     rows = ConversationStore(session, scope)
     return rows.run(run_id), rows.asked(run_id)

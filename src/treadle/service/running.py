@@ -23,9 +23,9 @@ from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import AT_ONCE, DEPTH_MOST
 from treadle.service.following import of_tree
-from treadle.service.limits import Spending, beyond, measurable, taken
+from treadle.service.limits import RunSpending, beyond, measurable, taken
 from treadle.service.live import Decision, LiveRun
-from treadle.service.problems import Problem
+from treadle.service.problems import HttpProblem
 from treadle.service.queueing import queued, reserve_again, wake
 from treadle.service.state import Service
 from treadle.tools.approval import Approve, Deny
@@ -110,7 +110,7 @@ def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, De
     )
 
 
-async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Spending, work: Any, live: LiveRun) -> None:
+async def _held(service: Service, agent: str, held: AsyncExitStack, spending: RunSpending, work: Any, live: LiveRun) -> None:
     async with held:
         stream: RunStream[Any] = work(live)
         try:
@@ -205,10 +205,10 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
     """Raises Problem: 404 for a call that was never asked about, 409 for one that has its answer, or whose run is over."""
     waiting, answered = await open_calls(service, run.run_id)
     if call_id not in waiting:
-        raise Problem(409, "This call has its answer already.") if call_id in answered else Problem(404, "There is nothing here.")
+        raise HttpProblem(409, "This call has its answer already.") if call_id in answered else HttpProblem(404, "There is nothing here.")
     info = await info_of(service, run.run_id)
     if info is None or info.status == "finished":
-        raise Problem(409, "This run is over.")
+        raise HttpProblem(409, "This run is over.")
     if (live := service.live.get(run.run_id)) is not None:
         _answer(live, call_id, decision)
         return
@@ -218,7 +218,7 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
         await reserve_again(service, scope, run.run_id)
         await wake(service, run.run_id, call_id, decision)
     elif await go_on(service, scope, run, {call_id: decision}) is None:
-        raise Problem(409, "The agent of this run is not served here any more.")
+        raise HttpProblem(409, "The agent of this run is not served here any more.")
 
 
 async def _let_go_of(service: Service, run_id: str) -> None:
@@ -227,9 +227,9 @@ async def _let_go_of(service: Service, run_id: str) -> None:
         while (info := await info_of(service, run_id)) is not None and info.status == "running":  # noqa: ASYNC110  another process drives it
             await anyio.sleep(0.05)
         return
-    raise Problem(409, "This run is at work on something else, elsewhere: say it again in a while.", headers={"Retry-After": "5"})
+    raise HttpProblem(409, "This run is at work on something else, elsewhere: say it again in a while.", headers={"Retry-After": "5"})
 
 
 def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:
     if not live.approvals.answer(call_id, decision):
-        raise Problem(409, "This call has its answer already.")
+        raise HttpProblem(409, "This call has its answer already.")

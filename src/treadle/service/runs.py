@@ -21,13 +21,13 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
 from treadle.messages.metrics import RunTotals
 from treadle.service.answering import ask, start
-from treadle.service.bodies import Body
+from treadle.service.bodies import RequestModel
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.following import events_so_far, follow
 from treadle.service.forms import Data, Id, InPath, Line, Moment, Words, problems
-from treadle.service.problems import Problem, not_found, unavailable
+from treadle.service.problems import HttpProblem, not_found, unavailable
 from treadle.service.queueing import settled
 from treadle.service.resuming import settle
 from treadle.service.running import CANNOT_RUN, decide, info_of, open_calls, served_agent, start_run
@@ -42,7 +42,7 @@ EventId = Annotated[str, StringConstraints(pattern=POSITION_PATTERN)]
 router = APIRouter(prefix="/runs", tags=["runs"])
 
 
-class RunRequest(Body):
+class RunRequest(RequestModel):
     model_config = ConfigDict(
         # the task assistant takes no inputs; what another agent takes is its own to say
         json_schema_extra={"not": {"required": ["agent", "inputs"], "properties": {"agent": {"const": NAME}, "inputs": {"minProperties": 1}}}}
@@ -52,7 +52,7 @@ class RunRequest(Body):
     inputs: Data = Field(default_factory=dict)
 
 
-class RunStarted(BaseModel):
+class RunStartedOut(BaseModel):
     run_id: str
 
 
@@ -108,7 +108,7 @@ class WholeRun(RunHead):
     waiting: list[WaitingCall]
 
 
-class DecisionOnCall(Body):
+class DecisionOnCall(RequestModel):
     decision: Literal["approve", "deny"]
     reason: Line = ""
     """Of a no: the model is told."""
@@ -117,20 +117,20 @@ class DecisionOnCall(Body):
 
 
 @router.post("", status_code=201, responses=problems(404))
-async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStarted:
+async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStartedOut:
     """Starts a run of an agent that is served here. One of `tasks` begins a conversation, as `POST /chat` does."""
     if service.stopping.is_set():
         raise unavailable()
     if body.agent == NAME:
-        return RunStarted(run_id=await _say(service, scope, body))
+        return RunStartedOut(run_id=await _say(service, scope, body))
     if (agent := served_agent(service, body.agent)) is None:
-        raise Problem(404, "There is no agent of this name here.")
+        raise HttpProblem(404, "There is no agent of this name here.")
     try:
         agent.values(body.inputs)
     except AgentError as e:
-        raise Problem(422, f"{e.message}.") from e
+        raise HttpProblem(422, f"{e.message}.") from e
     try:
-        return RunStarted(run_id=await start_run(service, scope, agent, body.prompt, body.inputs))
+        return RunStartedOut(run_id=await start_run(service, scope, agent, body.prompt, body.inputs))
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
@@ -139,7 +139,7 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
 
 async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
     if body.inputs:
-        raise Problem(422, "The agent tasks takes no inputs.")
+        raise HttpProblem(422, "The agent tasks takes no inputs.")
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.place(scope))
         asked = await service.database.run(scope, ask(service, None, body.prompt, scope, spending))
@@ -200,11 +200,11 @@ async def run_events(
 
 
 @router.post("/{run_id}/cancel", status_code=202, responses=problems(404))
-async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStarted:
+async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStartedOut:
     """Asks it to end; what is over stays as it is."""
     await _own(service, scope, run_id)
     service.live.spawn(partial(_kill, service, scope, run_id))
-    return RunStarted(run_id=run_id)
+    return RunStartedOut(run_id=run_id)
 
 
 async def _kill(service: Service, scope: Scope, run_id: str) -> None:
@@ -219,12 +219,12 @@ async def _kill(service: Service, scope: Scope, run_id: str) -> None:
 
 
 @router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409))
-async def approve(run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService) -> RunStarted:
+async def approve(run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService) -> RunStartedOut:
     """Says yes or no to a call that waits for it; also where the service was started anew meanwhile."""
     row = await _own(service, scope, run_id)
     decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
     await decide(service, scope, row, call_id, decision)
-    return RunStarted(run_id=run_id)
+    return RunStartedOut(run_id=run_id)
 
 
 async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:

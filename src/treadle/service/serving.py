@@ -1,6 +1,6 @@
 """The application in a server of its own process: from an address that is bound to a shutdown that leaves no run half done. Entry: `bound`, `serve_app`.
 
-Slow and idle clients are shown out by `Connection`; what a request may be is the border's to check.
+Slow and idle clients are shown out by `BoundedConnection`; what a request may be is the border's to check.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def serve_app(app: FastAPI, listening: socket.socket, *, ready: Callable[[
     _allow_files()
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=BoundedConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -142,7 +142,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """With a limit on how long and how large the head of a request may be, and how many connections there are."""
 
     _timer: TimerHandle | None = None

@@ -14,7 +14,7 @@ import anyio
 
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.journal import RunInfo, RunStatus
-from treadle.service.limits import Spending, taken
+from treadle.service.limits import RunSpending, taken
 from treadle.service.resuming import of_whom, settle
 from treadle.service.totals import RESERVED_S
 from treadle.types import now
@@ -69,7 +69,7 @@ async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
         return
     if status == "finished" and await settle(service, scope, run_id) is not None:
         return  # its reply is being stored, and what it has taken with it
-    spending = Spending()
+    spending = RunSpending()
     spending.count(*await taken(service.runtime.journal, run_id))
     await service.database.run(scope, partial(service.limits.count, scope=scope, spending=spending, run_id=run_id))
 

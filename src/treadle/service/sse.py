@@ -1,6 +1,6 @@
 """Server-sent events: how an event looks on the wire, where a client goes on, and the response that is a stream.
 
-Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`, `position_of`, `EventStream`.
+Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`, `position_of`, `SseResponse`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from treadle.messages.events import DELTAS, Event, ToolProgress
-from treadle.service.fan_out import Frame, Position
+from treadle.service.fan_out import EncodedEvent, Position
 
 MEDIA_TYPE: Final = "text/event-stream"
 WRITE_TIMEOUT_S: Final = 10.0
@@ -40,18 +40,18 @@ def position_of(event_id: str) -> Position | None:
     return int(entry), int(place) if place else 1_000_000_000
 
 
-def frame_of(event: Event, run_id: str) -> Frame:
+def frame_of(event: Event, run_id: str) -> EncodedEvent:
     """An event of a run, or of one that this run started: only the run's own can be gone on from."""
     event_id = event.id if isinstance(event.id, str) else None
     own = event.run_id == run_id
     data = _written(_type_of(event), _ENCODER.encode(event), event_id if own else None)
     position = position_of(event_id) if event_id is not None else None
-    return Frame(data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None)
+    return EncodedEvent(data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None)
 
 
-def said(kind: str, value: Any, *, last: bool = False) -> Frame:
+def said(kind: str, value: Any, *, last: bool = False) -> EncodedEvent:
     """What is no event of a run."""
-    return Frame(_written(kind, _ENCODER.encode(value), None), last=last)
+    return EncodedEvent(_written(kind, _ENCODER.encode(value), None), last=last)
 
 
 def _type_of(event: Event) -> str:
@@ -74,7 +74,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class EventStream(Response):
+class SseResponse(Response):
     """Plain ASGI, two tasks for each stream, one of which only waits for the client to leave.
 
     `before` is sent first, then what the reader is told. `over` is called once, however the stream ends.
@@ -82,7 +82,7 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, reader: Source, before: Iterable[Frame] = (), *, over: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, reader: Source, before: Iterable[EncodedEvent] = (), *, over: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._reader, self._before, self._over = reader, before, over
 
@@ -123,7 +123,7 @@ async def until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _chunks(frames: Iterable[Frame]) -> Iterable[bytes]:
+def _chunks(frames: Iterable[EncodedEvent]) -> Iterable[bytes]:
     chunk = bytearray()
     for frame in frames:
         chunk += frame.data

@@ -15,10 +15,10 @@ from treadle.runtime.runtime import Runtime
 from treadle.service.accounts import Accounts
 from treadle.service.attempts import Attempts
 from treadle.service.database.database import Database
-from treadle.service.elsewhere import Elsewhere
-from treadle.service.limits import Limits
+from treadle.service.elsewhere import RemoteRuns
+from treadle.service.limits import UserLimits
 from treadle.service.live import LiveRuns
-from treadle.service.metrics import Metrics
+from treadle.service.metrics import ServiceMetrics
 from treadle.service.open_streams import OpenStreams
 from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
@@ -56,8 +56,8 @@ class Service:
         self.model = model
         self.agents = tuple(agents)
         self.tokens = Tokens(key)
-        self.metrics = Metrics(QueueDepths(runtime.journal.queue))
-        self.limits = Limits(self.settings, database, self.metrics)
+        self.metrics = ServiceMetrics(QueueDepths(runtime.journal.queue))
+        self.limits = UserLimits(self.settings, database, self.metrics)
         self.open_streams = OpenStreams(database)
         self.attempts = Attempts(self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour)
         self.accounts = Accounts(database, self.tokens, self.limits.totals)
@@ -70,7 +70,7 @@ class Service:
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
-        self.elsewhere = Elsewhere(self)
+        self.elsewhere = RemoteRuns(self)
         self.metrics.running.set_function(lambda: len(self.live))
         self.tools: MCPToolServer
         self.runner: AgentRunner

@@ -11,17 +11,17 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from treadle.apps.assistant.fields import Priority, as_data
-from treadle.apps.assistant.store import TaskStore, Wanted
+from treadle.apps.assistant.store import TaskFields, TaskStore
 from treadle.errors import AgentError, ErrorKind
-from treadle.service.bodies import Body
+from treadle.service.bodies import RequestModel
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import Task
 from treadle.service.following import subscribe
 from treadle.service.forms import Day, Description, InPath, Line, Title, problems
 from treadle.service.live import TASKS_CHANGED, tasks_of
-from treadle.service.problems import Problem, not_found
+from treadle.service.problems import HttpProblem, not_found
 from treadle.service.signed_in import SignedIn, TheService
-from treadle.service.sse import MEDIA_TYPE, EventStream
+from treadle.service.sse import MEDIA_TYPE, SseResponse
 from treadle.service.state import Service
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
 
-class NewTask(Body):
+class NewTask(RequestModel):
     title: Title
     description: Description | None = None
     priority: Priority = "Medium"
@@ -37,7 +37,7 @@ class NewTask(Body):
     completed: bool = False
 
 
-class ChangedTask(Body):
+class ChangedTask(RequestModel):
     """What is left out stays; null clears a description and a due date."""
 
     title: Title = Field(default="", validate_default=False)
@@ -93,7 +93,7 @@ async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskO
 async def task_events(scope: SignedIn, service: TheService) -> Response:
     """Server-sent events: each says that this person's tasks are to be read anew; the first comes at once."""
     reader, held = await subscribe(service, scope, tasks_of(scope))
-    return EventStream(reader, [TASKS_CHANGED], over=held.aclose)
+    return SseResponse(reader, [TASKS_CHANGED], over=held.aclose)
 
 
 @router.post("/undo", responses=problems(404))
@@ -117,7 +117,7 @@ async def task(task_id: InPath, scope: SignedIn, service: TheService) -> TaskOut
 async def change_task(task_id: InPath, body: ChangedTask, scope: SignedIn, service: TheService) -> TaskOut:
     def work(store: TaskStore) -> TaskOut:
         found = _there(store, task_id)
-        wanted: Wanted = body.model_dump(exclude_unset=True)  # pyright: ignore[reportAssignmentType]  the fields are its own
+        wanted: TaskFields = body.model_dump(exclude_unset=True)  # pyright: ignore[reportAssignmentType]  the fields are its own
         store.update(found, **wanted)
         return _out(found)
 
@@ -148,7 +148,7 @@ async def _fitting(transaction: Awaitable[T]) -> T:
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
-        raise Problem(422, f"{e.message[:1].upper()}{e.message[1:]}.") from e
+        raise HttpProblem(422, f"{e.message[:1].upper()}{e.message[1:]}.") from e
 
 
 def _there(store: TaskStore, task_id: str) -> Task:

@@ -18,7 +18,7 @@ from treadle.agents.agent import Agent
 from treadle.config.values import ServiceTotals
 from treadle.runtime.assembly import DEFAULT_LIMITS
 from treadle.service.database.tables import Account, Reserved, SpentByAll
-from treadle.service.problems import Problem, unavailable
+from treadle.service.problems import HttpProblem, unavailable
 from treadle.types import Limits, now
 
 HOUR: Final = timedelta(hours=1)
@@ -50,16 +50,16 @@ _RENEW: Final = (
 )
 
 
-class Share(NamedTuple):
+class TotalsShare(NamedTuple):
     """What a run reserves, or has taken."""
 
     tokens: int
     cost_usd: float
 
 
-ASSISTANT: Final = Share(150_000, 0.25)
+ASSISTANT: Final = TotalsShare(150_000, 0.25)
 """More than a run of the task assistant takes: its turns and the length of its answers are limited."""
-AGENT: Final = Share(1_000_000, 1.0)
+AGENT: Final = TotalsShare(1_000_000, 1.0)
 """For a run of another agent that has no such limits of its own."""
 
 
@@ -105,11 +105,11 @@ class Totals:
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)
 
-    def reserve_again(self, session: Session, run_id: str, wanted: Share) -> None:
+    def reserve_again(self, session: Session, run_id: str, wanted: TotalsShare) -> None:
         """Reserve all of a share for a run that goes on with the limits that it began with."""
         self._reserve(session, run_id, wanted, queued=True, whole=True)
 
-    def _reserve(self, session: Session, run_id: str, wanted: Share, *, queued: bool, whole: bool = False) -> Share:
+    def _reserve(self, session: Session, run_id: str, wanted: TotalsShare, *, queued: bool, whole: bool = False) -> TotalsShare:
         at = now()
         spent = self._locked(session, at.date())
         session.exec(_SETTLE, params={"run": run_id})
@@ -122,7 +122,7 @@ class Totals:
             self._check(min(tokens, wanted.tokens) >= min(least, wanted.tokens), "tokens", under_way)
             self._check(cost_usd > 0 and cost_usd >= min(LEAST_USD, wanted.cost_usd, self.totals.cost_usd_per_day), "cost", under_way)
             self._check(not under_way and not whole, "tokens" if tokens < wanted.tokens else "cost", under_way)
-        share = Share(min(tokens, wanted.tokens), min(cost_usd, wanted.cost_usd))
+        share = TotalsShare(min(tokens, wanted.tokens), min(cost_usd, wanted.cost_usd))
         row = {"run_id": run_id, "day": at.date(), "expires_at": at + timedelta(seconds=RESERVED_S), **share._asdict()}
         session.exec(_RESERVE, params=row)
         return share
@@ -181,19 +181,19 @@ def _reserved(session: Session) -> tuple[int, float, int]:
     return int(tokens), float(cost_usd), runs
 
 
-def share_of(agent: Agent[Any, Any] | None) -> Share:
+def share_of(agent: Agent[Any, Any] | None) -> TotalsShare:
     """What a run of this agent reserves, if it can; None: the task assistant."""
     if agent is None:
         return ASSISTANT
     own = agent.limits or Limits()
-    return Share(own.tokens or AGENT.tokens, own.cost_usd or AGENT.cost_usd)
+    return TotalsShare(own.tokens or AGENT.tokens, own.cost_usd or AGENT.cost_usd)
 
 
-def _soon() -> Problem:
+def _soon() -> HttpProblem:
     return unavailable("What this service may use today is reserved by runs under way. Please try again in a moment.", SOON_S)
 
 
-def _tomorrow() -> Problem:
+def _tomorrow() -> HttpProblem:
     return unavailable("What this service may use today is used up. Please go on tomorrow.", until_tomorrow_s())
 
 

@@ -1,4 +1,4 @@
-"""Moving windows that count events by key, and the network that an address stands for. Entry: `Window`, `network_of`, `wider_network_of`."""
+"""Moving windows that count events by key, and the network that an address stands for. Entry: `SlidingWindow`, `network_of`, `wider_network_of`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REMEMBERED_MOST = 100_000
 """Keys of one window; beyond that the least recently used are forgotten."""
 
 
-class Window:
+class SlidingWindow:
     """At most `most` events in `span_s` seconds, by key. Each event counts until it is `span_s` old."""
 
     def __init__(self, most: int, span_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import socket
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether commands can be confined here, as found out by trying."""
 
     works: bool
@@ -40,7 +40,7 @@ def _nothing_is(path: str) -> bool:
     return False
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkGate(msgspec.Struct, frozen=True, kw_only=True):
     """The one way from a network of its own to listed hosts: a proxy on its loopback."""
 
     port: int
@@ -61,7 +61,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 class Network(Protocol):
     """The hosts that confined commands reach, and the loopback that they share. Safe from many tasks of one event loop."""
 
-    async def open(self, listen: Callable[[], Opening]) -> Gate:
+    async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
         """Open it, unless it is open; `listen` may block. Raises OSError where it cannot be opened."""
         ...
 
@@ -74,7 +74,7 @@ class Network(Protocol):
         ...
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands of one run are given. Everything else they may read at most, and secrets not even that."""
 
     workspace: Path
@@ -96,11 +96,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     """True for a secret of the workspace, by its absolute path, that a rule of the user allows to be read."""
     ruled: Callable[[], Ruled] | None = None
     """Looks up the files that the user's rules are about, as they are now. Blocks. Raises AgentError(tool) where that cannot be told."""
-    network: Literal["none", "open"] | Network | Gate = "none"
-    """`open`: the network of the machine, with its loopback. A `Network` is open once it is a `Gate`."""
+    network: Literal["none", "open"] | Network | NetworkGate = "none"
+    """`open`: the network of the machine, with its loopback. A `Network` is open once it is a `NetworkGate`."""
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be told of a command after it has ended."""
 
     begun: bool = True
@@ -131,7 +131,7 @@ class Cage(Protocol):
         """Lets it begin, `pid` having been started. Gives the leader of its processes as seen from here; None: it is `pid`'s own group."""
         ...
 
-    async def leave(self) -> Left:
+    async def leave(self) -> CommandNotes:
         """Once nothing of it runs any more. Looks at what it left, and frees what it held. Idempotent."""
         ...
 
@@ -146,11 +146,11 @@ class Sandbox(Protocol):
         """Starts finding out whether it works, in the background, where that is not known yet."""
         ...
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         """Whether it works: tried, not assumed. Known at once after the first time."""
         ...
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> Cage:
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> Cage:
         """Raises AgentError(tool) for a workspace that cannot be confined."""
         ...
 
@@ -161,7 +161,7 @@ class Confinement(msgspec.Struct, frozen=True):
     """Where the command of one call runs."""
 
     sandbox: Sandbox
-    room: Room
+    room: CommandRoom
 
     async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Cage:
         return await self.sandbox.cage(argv, cwd, environment, self.room)

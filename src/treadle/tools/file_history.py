@@ -42,7 +42,7 @@ class Before(Value, frozen=True, kw_only=True):
     """The name beside it under which the new content is written first: a process that is killed may leave it there."""
 
 
-class Change(Value, frozen=True, kw_only=True):
+class FileChange(Value, frozen=True, kw_only=True):
     """One change of a file by a call, as it was announced: whether it came to be, the file tells."""
 
     call_id: str
@@ -92,11 +92,11 @@ class Undo:
         made, temporaries = before.made, (before.temporary,)
         if (cut := _read(place)) is not None:  # a call that is repeated: its process was killed
             made, temporaries = (*cut.made, *made), (*cut.temporaries, *temporaries)
-        _put(place, encode_json(Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=made, temporaries=temporaries, at=now())))
+        _put(place, encode_json(FileChange(call_id=call_id, path=before.path, before=kept, after=before.after, made=made, temporaries=temporaries, at=now())))
 
-    def changes(self, run_id: str) -> dict[str, list[Change]]:
+    def changes(self, run_id: str) -> dict[str, list[FileChange]]:
         """By call, those of one call in the order in which they were made. Raises OSError."""
-        found: dict[str, list[Change]] = {}
+        found: dict[str, list[FileChange]] = {}
         for path in self._of(run_id).glob("*.json"):
             if (change := _read(path)) is not None:
                 found.setdefault(change.call_id, []).append(change)
@@ -160,10 +160,10 @@ def _size(folder: Path) -> int:
         return 0
 
 
-def _read(path: Path) -> Change | None:
+def _read(path: Path) -> FileChange | None:
     """None where there is none, or it is another version's or not ours. Raises OSError."""
     with suppress(FileNotFoundError, ValueError):
-        return decode_json(path.read_bytes(), Change)
+        return decode_json(path.read_bytes(), FileChange)
     return None
 
 

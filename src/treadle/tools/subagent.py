@@ -12,7 +12,7 @@ from treadle._internal.json_text import JsonText, decode_json
 from treadle.errors import AgentError
 from treadle.messages.result import RunResult
 from treadle.models.model import ToolDefinition
-from treadle.tools.tool import MAX_OUTPUT_CHARS, Definition, InvalidArguments, ProbeAnswer, ToolContext, ToolDeferred, ToolFailed, Touched
+from treadle.tools.tool import MAX_OUTPUT_CHARS, InvalidArguments, ProbeAnswer, SpawnedAgent, ToolContext, ToolDeferred, ToolFailed, Touched
 from treadle.types import Effect, Outcome
 
 PROMPT = "What the agent should do, with all that it has to know: it sees nothing of this conversation."
@@ -29,7 +29,7 @@ class Subagent:
     delegates = True
     """What it comes to is judged call by call, in the run that it starts."""
 
-    def __init__(self, agent: Definition[Any, Any]) -> None:
+    def __init__(self, agent: SpawnedAgent[Any, Any]) -> None:
         self.agent = agent
         self.name = agent.name.replace(".", "_")  # which no provider takes in the name of a tool
         self.trace = {"agent": agent.name}
@@ -74,7 +74,7 @@ def prompt_in(arguments_json: JsonText, name: str) -> str:
     return prompt
 
 
-async def answer_of(name: str, agent: Definition[Any, Any], ctx: ToolContext[Any], prompt: str) -> str:
+async def answer_of(name: str, agent: SpawnedAgent[Any, Any], ctx: ToolContext[Any], prompt: str) -> str:
     """What the parent's model is told. Raises ToolFailed where the child came to no answer, ToolDeferred where it waits."""
     try:
         result = await ctx.spawn(agent, prompt, deps=ctx.deps)

@@ -160,7 +160,7 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
 
     async def spawn(
         self,
-        agent: Definition[ChildDeps, ChildOut],
+        agent: SpawnedAgent[ChildDeps, ChildOut],
         text: str | Sequence[Part],
         *,
         deps: ChildDeps = None,
@@ -235,7 +235,7 @@ class Tool(Protocol[DepsIn]):
         ...
 
 
-class Definition(Protocol[DepsIn, OutOf]):
+class SpawnedAgent(Protocol[DepsIn, OutOf]):
     """What `spawn` needs of an `Agent`, which stands on a floor above."""
 
     @property
@@ -251,7 +251,7 @@ class Definition(Protocol[DepsIn, OutOf]):
     def output(self) -> TypeForm[OutOf] | Mapping[str, object] | None: ...
 
 
-class ToolServer(Protocol):
+class ToolProvider(Protocol):
     """Something whose tools runs may have, once it was asked for them (tools/mcp)."""
 
     @property

@@ -26,8 +26,8 @@ from treadle._internal.units import count
 from treadle.tools.approval import ApprovalRequest
 from treadle.tui import differences
 from treadle.tui.drawing import Drawing
-from treadle.tui.preview import Difference, Patch, Preview, Words
-from treadle.tui.slot import Answered, Line
+from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
+from treadle.tui.slot import Line, SlotAnswer
 from treadle.tui.theme import Theme
 
 DEAF_S: Final = 0.5
@@ -41,7 +41,7 @@ Scope: TypeAlias = Literal["once", "edits", "session", "always", "no"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ApprovalReply:
     scope: Scope
     reason: str = ""
 
@@ -80,7 +80,7 @@ class Approval:
         self._hidden = 0
         """Lines of the preview that were left out when it was drawn last."""
         self._viewed = False
-        self._answered = Answered[Said]()
+        self._answered = SlotAnswer[ApprovalReply]()
         self._choices = _choices(request)
         self._at = 0
         self._rows = 20
@@ -108,7 +108,7 @@ class Approval:
         self._rows = rows
         self._deaf_until = self._clock() + DEAF_S
 
-    async def answer(self) -> Said:
+    async def answer(self) -> ApprovalReply:
         return await self._answered.wait()
 
     # ------------------------------------------------------------ how it looks
@@ -175,13 +175,13 @@ class Approval:
         """The path and the rest, long lines on several."""
         if isinstance(self._preview, Patch):
             return [], [line for file in self._preview.files for line in self._file(file, width)]
-        if isinstance(self._preview, Words):
+        if isinstance(self._preview, TextPreview):
             return [], self._words(wrapped(self._preview.text, width) or [""], "tool.target" if self._preview.is_command else "tool.body")
         path, *rest = self._file(self._preview, width)
         paths = len(wrapped(self._preview.path, width))
         return [path, *rest[: paths - 1]], rest[paths - 1 :]
 
-    def _file(self, file: Difference, width: int) -> list[Line]:
+    def _file(self, file: FileDifference, width: int) -> list[Line]:
         """Its path, and what changes in it."""
         drawing = Drawing(width, self._theme)
         drawn = drawing.lines(differences.drawn(file.path, file.before, file.after, drawing, whole=True))
@@ -230,7 +230,7 @@ class Approval:
         letter, _, rest = line.strip().partition(" ")
         for choice in self._choices:
             if choice.key == letter.lower() and (choice.scope == "no" or not rest):
-                self._answered.give(Said(choice.scope, rest.strip()))
+                self._answered.give(ApprovalReply(choice.scope, rest.strip()))
                 return True
         return False
 
@@ -263,7 +263,7 @@ class Approval:
         bind("d", choosing, self._show_all)
         bind("s-tab", choosing, self._change_mode)
         bind("enter", choosing, lambda: self._take(self._choices[self._at]))
-        bind("enter", saying, lambda: self._answered.give(Said("no", self._why.text.strip())))
+        bind("enter", saying, lambda: self._answered.give(ApprovalReply("no", self._why.text.strip())))
         for name in ("escape", "c-c"):
             bind(name, Condition(lambda: not self._says_why), partial(self._take, _NO), eager=True)
             bind(name, saying, self._back)
@@ -288,7 +288,7 @@ class Approval:
         if choice.scope != "no" and self._is_unseen:
             return  # the line of help says what is missing
         if not choice.asks_why:
-            self._answered.give(Said(choice.scope))
+            self._answered.give(ApprovalReply(choice.scope))
             return
         self._says_why = True
         get_app().layout.focus(self._reason)

@@ -17,7 +17,7 @@ from treadle.errors import AgentError
 from treadle.policy.approvals import for_always
 from treadle.tools.approval import ApprovalRequest, Approve, Deny
 from treadle.tui.approval import Approval, Around
-from treadle.tui.blocks import Asked
+from treadle.tui.blocks import ProposedCallBlock
 from treadle.tui.preview import preview_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Approving:
     async def _asked(self, request: ApprovalRequest) -> Approve | Deny:
         chat = self._chat
         preview = await to_thread.run_sync(partial(preview_of, request.name, request.arguments, chat.cwd, redact=chat.runtime.redact))
-        show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
+        show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [ProposedCallBlock(preview)], at_end=False)
         around = Around(view=show, typed=chat.line.paste, columns=lambda: chat.screen.columns, cycle_mode=chat.acting.cycle_mode)
         slot = Approval(request, preview, chat.theme, around)
         chat.transcript.asks_about(request)

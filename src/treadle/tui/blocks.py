@@ -18,7 +18,7 @@ from treadle._internal.units import count, lasting
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
-from treadle.tui.preview import Difference, Patch, Preview
+from treadle.tui.preview import FileDifference, Patch, Preview
 from treadle.tui.theme import Glyphs
 
 BODY_LINES: Final = 10
@@ -41,7 +41,7 @@ class Block(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PromptBlock:
     """What the person said."""
 
     text: str
@@ -64,7 +64,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerBlock:
     """A finished block of what the model says, as Markdown."""
 
     source: str
@@ -93,7 +93,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class CallBlock:
     """A tool call that is over: one line, and the beginning of what it gave."""
 
     call: Calling
@@ -162,7 +162,7 @@ def _difference_in(result: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NoticeBlock:
     """A line of our own: what happened, and what to do."""
 
     text: str
@@ -175,20 +175,20 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProposedCallBlock:
     """What a call would do, whole."""
 
     preview: Preview
     spaced = False
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
-        if isinstance(self.preview, Difference):
+        if isinstance(self.preview, FileDifference):
             return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, whole=True)
         if isinstance(self.preview, Patch):
             return Group(*(part for file in self.preview.files for part in self._file(file, drawing)))
         return Text(self.preview.text, drawing.style("tool.target" if self.preview.is_command else "tool.body"))
 
-    def _file(self, file: Difference, drawing: Drawing) -> Iterator[RenderableType]:
+    def _file(self, file: FileDifference, drawing: Drawing) -> Iterator[RenderableType]:
         yield Text(f"{file.path}{file.note}", drawing.style("tool.target"))
         yield differences.drawn(file.path, file.before, file.after, drawing, whole=True)
 

@@ -26,10 +26,10 @@ from treadle.runtime.model_choice import from_anywhere
 from treadle.runtime.runtime import Runtime
 from treadle.tui.acting import Acting
 from treadle.tui.approving import Approving
-from treadle.tui.blocks import Block, Drawn, Notice, Said
-from treadle.tui.commands.registry import Commands, Unknown, is_command
-from treadle.tui.conversation import Conversation, Setting
-from treadle.tui.input import Input
+from treadle.tui.blocks import Block, Drawn, NoticeBlock, PromptBlock
+from treadle.tui.commands.registry import SlashCommands, UnknownCommand, is_command
+from treadle.tui.conversation import ChatConversation, RunSetting
+from treadle.tui.input import InputLine
 from treadle.tui.mentions import parts_of
 from treadle.tui.notices import told
 from treadle.tui.reopening import Reopening
@@ -52,20 +52,20 @@ class Open:
     config: Config
     theme: Theme
     screen: Screen
-    line: Input
+    line: InputLine
     status: Status
     transcript: Transcript
-    commands: Commands
+    commands: SlashCommands
 
 
 class Chat:
     """Made when the first frame stands on the screen; `run` goes on until the person leaves."""
 
-    def __init__(self, opened: Open, runtime: Runtime, setting: Setting, session_id: str | None) -> None:
+    def __init__(self, opened: Open, runtime: Runtime, setting: RunSetting, session_id: str | None) -> None:
         self._opened, self.runtime = opened, runtime
         self.theme, self.screen, self.line, self.status, self.transcript = opened.theme, opened.screen, opened.line, opened.status, opened.transcript
         self._approving = Approving(self)
-        self.conversation = Conversation(runtime, setting, session_id=session_id, approver=self._approving, show=self._happened)
+        self.conversation = ChatConversation(runtime, setting, session_id=session_id, approver=self._approving, show=self._happened)
         self.acting = Acting(self)
         self.transcript.live.queued = self.conversation.queued
         self.commands = opened.commands
@@ -129,7 +129,7 @@ class Chat:
 
     async def _say(self, text: str) -> None:
         whole = self.line.whole(text)
-        self.print(Said(self.runtime.redact(self._shown.pop(text, text))))
+        self.print(PromptBlock(self.runtime.redact(self._shown.pop(text, text))))
         parts, notices = await to_thread.run_sync(parts_of, whole, self.cwd)
         for notice in notices:
             self.tell(notice)
@@ -209,7 +209,7 @@ class Chat:
         self.screen.print(*blocks)
 
     def tell(self, text: str, style: str = "dim") -> None:
-        self.print(Notice(self.runtime.redact(text), style))
+        self.print(NoticeBlock(self.runtime.redact(text), style))
 
     def show(self, renderable: RenderableType) -> None:
         self.print(Drawn(renderable))
@@ -241,7 +241,7 @@ class Chat:
 
     async def _command(self, said: str) -> None:
         found = self.commands.find(said)
-        if isinstance(found, Unknown):
+        if isinstance(found, UnknownCommand):
             self.line.give_back(said)
             self.tell(found.message, "warning")
             return

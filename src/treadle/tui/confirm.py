@@ -12,7 +12,7 @@ from prompt_toolkit.layout import Container, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
 from treadle._internal.terminal_text import plain, wrapped
-from treadle.tui.slot import Answered, Line
+from treadle.tui.slot import Line, SlotAnswer
 from treadle.tui.theme import Theme
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Confirm:
         """`words`: what stands for yes, and for no."""
         self._theme, self._words, self._danger, self._columns, self._clock = theme, words, danger, columns, clock
         self._question = plain(question)
-        self._answered = Answered[bool]()
+        self._answered = SlotAnswer[bool]()
         self._chosen = not danger
         self._rows = 4
         self._hears_at = 0.0

@@ -1,6 +1,6 @@
 """What the person and the agent say to each other: one run at a time, what is queued behind it, and from where it goes on.
 
-It draws nothing: what happens is handed to whoever draws. Entry: `Conversation`.
+It draws nothing: what happens is handed to whoever draws. Entry: `ChatConversation`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.types import Limits, Mode, Settings, new_id
 
 
 @dataclass(slots=True, kw_only=True)
-class Setting:
+class RunSetting:
     """With what the next run is begun."""
 
     agent: Agent[Any, Any]
@@ -38,10 +38,10 @@ class Setting:
     """Found by name while it runs."""
 
 
-class Conversation:
+class ChatConversation:
     """One session of a runtime, until another is opened in its place. For one event loop."""
 
-    def __init__(self, runtime: Runtime, setting: Setting, *, session_id: str | None, approver: Approver, show: Callable[[Event], None]) -> None:
+    def __init__(self, runtime: Runtime, setting: RunSetting, *, session_id: str | None, approver: Approver, show: Callable[[Event], None]) -> None:
         """`approver`: asks the person; `show`: is told of each event, in order. `session_id`: None begins a new one with the first run."""
         self.runtime, self.setting = runtime, setting
         self.session_id = session_id

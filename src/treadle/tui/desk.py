@@ -8,8 +8,8 @@ from typing import Protocol
 from rich.console import RenderableType
 
 from treadle.config import Config
-from treadle.tui.conversation import Conversation
-from treadle.tui.input import Input
+from treadle.tui.conversation import ChatConversation
+from treadle.tui.input import InputLine
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.theme import Theme
@@ -19,10 +19,10 @@ from treadle.tui.transcript import Transcript
 class Desk(Protocol):
     theme: Theme
     screen: Screen
-    line: Input
+    line: InputLine
     status: Status
     transcript: Transcript
-    conversation: Conversation
+    conversation: ChatConversation
 
     @property
     def config(self) -> Config:

@@ -60,19 +60,19 @@ class Changed:
 Pair: TypeAlias = tuple[Changed | None, Changed | None]
 
 
-def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None, whole: bool = False) -> Difference:
+def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None, whole: bool = False) -> DifferenceView:
     """`most`: lines that are drawn, the last of which says how many are missing; None: all, long ones on several. `whole`: no line is cut."""
-    return Difference(difference(before, after), drawing, language=language_of(path), most=most, whole=whole)
+    return DifferenceView(difference(before, after), drawing, language=language_of(path), most=most, whole=whole)
 
 
-def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | None = None) -> Difference:
+def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | None = None) -> DifferenceView:
     """As `drawn`, of a unified diff; lines before its first `@@` are not drawn."""
     lines = patch.split("\n")
     begin = next((n for n, line in enumerate(lines) if line.startswith("@@")), 0)
-    return Difference(lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most)
+    return DifferenceView(lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most)
 
 
-class Difference(LaidOut):
+class DifferenceView(LaidOut):
     """A renderable. Where there is nothing to tell it draws nothing."""
 
     def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None, whole: bool = False) -> None:

@@ -14,7 +14,7 @@ from treadle._internal.units import count
 from treadle.errors import AgentError
 from treadle.journal.journal import Journal, RunInfo
 from treadle.messages.message import TextPart
-from treadle.runtime.undo import Left, Rewound, undone_since
+from treadle.runtime.undo import IrreversibleCall, Rewound, undone_since
 from treadle.tui.calling import calling
 from treadle.tui.commands.files import shown_path
 from treadle.tui.confirm import confirm
@@ -82,7 +82,7 @@ def _tell(desk: Desk, would: Rewound) -> None:
             desk.tell("\n".join([head, *lines[:PATHS_SHOWN], *more]), style)
 
 
-def _done(desk: Desk, call: Left) -> str:
+def _done(desk: Desk, call: IrreversibleCall) -> str:
     named = calling(call.name, call.arguments)
     return one_line(desk.conversation.runtime.redact(f"{named.done} {named.target}"), 100)
 

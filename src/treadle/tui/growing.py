@@ -2,7 +2,7 @@
 
 What is finished depends on the text alone, never on how it was cut into deltas, and is given away exactly once. What would grow without a bound
 is given away in pieces: lines of code, items of a list, rows of a table, sentences of a long paragraph. Whatever is looked at again is at
-most a tail of `TAIL_LINES`. Not here: how it looks (markdown.py). Entry: `Growing`, `Piece`.
+most a tail of `TAIL_LINES`. Not here: how it looks (markdown.py). Entry: `Growing`, `SourcePiece`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Within:
     """The two lines at the head of the table it goes on with."""
 
 
-class Piece(str):
+class SourcePiece(str):
     """The source of a finished block, or of a part of one. As a text it is just that: all pieces joined are the whole."""
 
     within: Within
 
-    def __new__(cls, source: str, within: Within) -> Piece:
+    def __new__(cls, source: str, within: Within) -> SourcePiece:
         piece = super().__new__(cls, source)
         piece.within = within
         return piece
@@ -84,17 +84,17 @@ class Growing:
         self._after_blank = False
 
     @property
-    def tail(self) -> Piece:
+    def tail(self) -> SourcePiece:
         """What is not given away yet."""
         source = "".join([*self._lines, self._part])
         gap = self._has_gap(source)
-        return Piece(source, self._within if gap == self._within.gap else replace(self._within, gap=gap))
+        return SourcePiece(source, self._within if gap == self._within.gap else replace(self._within, gap=gap))
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[SourcePiece]:
         """What is finished now, in order."""
         return list(self._fed(self._part + text))
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[SourcePiece]:
         """All the rest: nothing more will come."""
         last, self._part = self._part, ""
         pieces = list(self._line(last)) if last else []
@@ -102,7 +102,7 @@ class Growing:
 
     # ------------------------------------------------------------ lines
 
-    def _fed(self, text: str) -> Iterator[Piece]:
+    def _fed(self, text: str) -> Iterator[SourcePiece]:
         at = 0
         while True:
             end = text.find("\n", at, at + LINE_CHARS)
@@ -119,7 +119,7 @@ class Growing:
                 self._part = text[at:]
                 return
 
-    def _line(self, line: str) -> Iterator[Piece]:
+    def _line(self, line: str) -> Iterator[SourcePiece]:
         open_now = self._within.containers
         inside, deep = (line, len(open_now)) if self._within.midline and not self._lines else stripped(line, open_now)
         if deep < len(open_now):
@@ -134,7 +134,7 @@ class Growing:
         if sum(map(len, self._lines)) >= TAIL_CHARS or len(self._lines) >= TAIL_LINES:
             yield from self._force()
 
-    def _code_line(self, line: str) -> Iterator[Piece]:
+    def _code_line(self, line: str) -> Iterator[SourcePiece]:
         if _closes(line, self._fence):
             self._fence = ""
             yield from self._give(len(self._lines))
@@ -143,7 +143,7 @@ class Growing:
 
     # ------------------------------------------------------------ blocks
 
-    def _settled(self) -> Iterator[Piece]:
+    def _settled(self) -> Iterator[SourcePiece]:
         """Gives away what the next line cannot change any more."""
         lines = insides(self._lines, self._within)
         before = len(lines) - len(self._lines)
@@ -165,7 +165,7 @@ class Growing:
         if len(self._lines) >= CODE_LINES and not self._fence and _Opened(tokens, lines).fence:
             yield from self._force()
 
-    def _items(self, listing: Token, tokens: Sequence[Token], given: int, number: int | None) -> Iterator[Piece]:
+    def _items(self, listing: Token, tokens: Sequence[Token], given: int, number: int | None) -> Iterator[SourcePiece]:
         """All but the last."""
         if listing.type == "ordered_list_open" and number is None:
             number = int(listing.attrs.get("start", 1))
@@ -175,7 +175,7 @@ class Growing:
             given = begin
             self._within = replace(self._within, number=None if number is None else number + n)
 
-    def _force(self) -> Iterator[Piece]:
+    def _force(self) -> Iterator[SourcePiece]:
         """Gives all away that there is, and remembers what is open."""
         if not self._lines:
             return
@@ -192,13 +192,13 @@ class Growing:
 
     # ------------------------------------------------------------ giving
 
-    def _give(self, lines: int) -> Iterator[Piece]:
+    def _give(self, lines: int) -> Iterator[SourcePiece]:
         """The first so many lines, if any."""
         if not lines:
             return
         given, self._lines = self._lines[:lines], self._lines[lines:]
         source = "".join(given)
-        piece = Piece(source, replace(self._within, gap=self._has_gap(source)))
+        piece = SourcePiece(source, replace(self._within, gap=self._has_gap(source)))
         self._within = Within(containers=self._within.containers)
         self._shown = self._shown or bool(source.strip())
         self._after_blank = is_blank(given[-1])

@@ -1,4 +1,4 @@
-"""Where the person types: several lines, with history, completions, and pastes that show as a marker. Entry: `Input`.
+"""Where the person types: several lines, with history, completions, and pastes that show as a marker. Entry: `InputLine`.
 
 Which keys do what beside typing is keys.py's, what can be completed suggestions.py's.
 """
@@ -32,7 +32,7 @@ ROWS_MAX: Final = 10
 _MARKER: Final = re.compile(r"\[pasted text #\d+, [\d,]+ (?:lines|characters)\]")
 
 
-class Input:
+class InputLine:
     """A buffer, and the window in which it stands."""
 
     def __init__(self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str) -> None:

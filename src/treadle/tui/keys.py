@@ -10,7 +10,7 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from treadle.tui.input import Input
+from treadle.tui.input import InputLine
 
 KEYS: Final = (
     ("Enter", "send; while it works: for later, in order"),
@@ -51,7 +51,7 @@ _NEWLINES: Final = ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;3u", "\x1b[27;3;13~"
 """Shift-Enter and Alt-Enter, as terminals say it that can."""
 
 
-def bindings(actions: Actions, line: Input) -> KeyBindings:
+def bindings(actions: Actions, line: InputLine) -> KeyBindings:
     for sequence in _NEWLINES:
         ANSI_SEQUENCES[sequence] = Keys.ControlJ
     keys = KeyBindings()
@@ -78,7 +78,7 @@ def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: action()
 
 
-def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
+def _typing(keys: KeyBindings, actions: Actions, line: InputLine) -> None:
     """What the input does with keys beside taking letters."""
     buffer = line.buffer
 
@@ -111,7 +111,7 @@ def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
         line.paste(event.data)
 
 
-def _completing(keys: KeyBindings, line: Input) -> None:
+def _completing(keys: KeyBindings, line: InputLine) -> None:
     """What is offered can be walked through, taken and dismissed; nothing is sent meanwhile that was only chosen."""
     buffer = line.buffer
     completing = Condition(lambda: line.is_completing)

@@ -24,11 +24,11 @@ from typing_extensions import override
 
 from treadle._internal.terminal_text import encodable, plain
 from treadle.errors import AgentError
-from treadle.tui.blocks import Block, Said
+from treadle.tui.blocks import Block, PromptBlock
 from treadle.tui.chat import Chat, Open
 from treadle.tui.commands.own import own_commands
-from treadle.tui.commands.registry import Commands
-from treadle.tui.input import Input
+from treadle.tui.commands.registry import SlashCommands
+from treadle.tui.input import InputLine
 from treadle.tui.region import Region
 from treadle.tui.screen import FRAME_S, Screen
 from treadle.tui.status import Status
@@ -36,7 +36,7 @@ from treadle.tui.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.tui.slot import Slot
-    from treadle.tui.start import Wanted
+    from treadle.tui.start import StartRequest
     from treadle.tui.theme import Theme
 
 T = TypeVar("T")
@@ -61,17 +61,17 @@ class Spoken(Protocol):
         ...
 
 
-async def converse(wanted: Wanted, theme: Theme) -> None:
+async def converse(wanted: StartRequest, theme: Theme) -> None:
     """Until the person leaves. Raises AgentError for what keeps it from beginning."""
     setting, warnings = wanted.setting(wanted.config)
     own, remarks = own_commands(wanted.config, wanted.cwd)
     transcript = Transcript()
     status = Status(theme=theme, live=lambda: transcript.live)
     line = _Typed(theme)
-    screen = Lines(theme, line, Region(theme, lambda: transcript.live, status))
+    screen = PlainScreen(theme, line, Region(theme, lambda: transcript.live, status))
     line.tell = screen.say
     async with wanted.runtime(wanted.config) as runtime:
-        opened = Open(config=wanted.config, theme=theme, screen=screen, line=line, status=status, transcript=transcript, commands=Commands(own))
+        opened = Open(config=wanted.config, theme=theme, screen=screen, line=line, status=status, transcript=transcript, commands=SlashCommands(own))
         chat = Chat(opened, runtime, setting, wanted.session(runtime))
         screen.is_free = lambda: not chat.conversation.is_running and not chat.conversation.queued
         screen.say(HELLO)
@@ -83,7 +83,7 @@ async def converse(wanted: Wanted, theme: Theme) -> None:
     screen.finish()
 
 
-async def _hear(chat: Chat, screen: Lines) -> None:
+async def _hear(chat: Chat, screen: PlainScreen) -> None:
     """What is said, line by line."""
     send, said = anyio.create_memory_object_stream[str | None](float("inf"))
     loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ def _read(heard: Callable[[str | None], bool]) -> None:
             return
 
 
-def _take(chat: Chat, screen: Lines, said: str | None) -> None:
+def _take(chat: Chat, screen: PlainScreen, said: str | None) -> None:
     if said is None:
         if screen.is_asking or screen.is_free():
             screen.close()
@@ -137,7 +137,7 @@ async def _interrupt(chat: Chat, status: Status) -> None:
                 chat.tell(status.note)
 
 
-class _Typed(Input):
+class _Typed(InputLine):
     """There is nothing that could be edited: what comes back is told."""
 
     def __init__(self, theme: Theme) -> None:
@@ -149,10 +149,10 @@ class _Typed(Input):
         self.tell(f"Not sent: {text}")
 
 
-class Lines(Screen):
+class PlainScreen(Screen):
     """A screen that prints what it is given, and asks in words."""
 
-    def __init__(self, theme: Theme, line: Input, region: Region) -> None:
+    def __init__(self, theme: Theme, line: InputLine, region: Region) -> None:
         super().__init__(theme, region, line, KeyBindings(), keyboard=DummyInput(), output=DummyOutput())
         self.is_free: Callable[[], bool] = lambda: False
         """Nothing runs, and nothing waits to."""
@@ -177,7 +177,7 @@ class Lines(Screen):
 
     @override
     def print(self, *blocks: Block) -> None:
-        shown = [block for block in blocks if not (isinstance(block, Said) and block.text == self.echoes)]
+        shown = [block for block in blocks if not (isinstance(block, PromptBlock) and block.text == self.echoes)]
         if len(shown) < len(blocks):
             self.echoes = ""
         super().print(*shown)

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle._internal.terminal_text import plain
 from treadle.tui.drawing import LaidOut, Line
-from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, Piece, Within, insides, is_blank
+from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, SourcePiece, Within, insides, is_blank
 from treadle.tui.highlighting import highlighted
 from treadle.tui.tables import tabled
 from treadle.tui.wording import chopped, worded, wrapped
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from treadle.tui.drawing import Drawing
 
-__all__ = ["Growing", "Markdown", "Piece", "drawn"]
+__all__ = ["Growing", "Markdown", "SourcePiece", "drawn"]
 
 SOURCE_CHARS: Final = 6_000
 """What is longer is drawn as it stands, unless it comes in pieces."""
@@ -40,7 +40,7 @@ _TASK = re.compile(r"\[([ xX])\] ")
 
 
 def drawn(source: str, drawing: Drawing) -> Markdown:
-    """A renderable. A `Piece` goes on where the one before it ended; any other text begins by itself."""
+    """A renderable. A `SourcePiece` goes on where the one before it ended; any other text begins by itself."""
     return Markdown(source, drawing)
 
 
@@ -48,7 +48,7 @@ class Markdown(LaidOut):
     """One piece of it. The width is that of the moment in which it is drawn."""
 
     def __init__(self, source: str, drawing: Drawing) -> None:
-        self._within = source.within if isinstance(source, Piece) else Within()
+        self._within = source.within if isinstance(source, SourcePiece) else Within()
         self._source = plain(source)
         self._drawing = drawing
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from treadle._internal.terminal_text import plain
-from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.blocks import AnswerBlock, Block, CallBlock, NoticeBlock, PromptBlock, Thought
 from treadle.tui.drawing import Drawing
 from treadle.tui.slot import Line
 from treadle.tui.theme import Theme
@@ -23,7 +23,7 @@ _MARKS: Final = str.maketrans("", "", "*_`~")
 """Of Markdown."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """A row: of which piece, and the how manieth of it."""
 
     piece: int
@@ -63,22 +63,22 @@ class Pages:
 
     # ------------------------------------------------------------ places
 
-    def shown(self, top: Place, height: int) -> list[tuple[Place, Line]]:
+    def shown(self, top: RowPlace, height: int) -> list[tuple[RowPlace, Line]]:
         """The rows from there on, at most so many."""
-        found: list[tuple[Place, Line]] = []
+        found: list[tuple[RowPlace, Line]] = []
         for piece in range(top.piece, len(self._pieces)):
             rows = self.rows_of(piece)
             first = top.row if piece == top.piece else 0
-            found += [(Place(piece, row), rows[row]) for row in range(first, min(len(rows), first + height - len(found)))]
+            found += [(RowPlace(piece, row), rows[row]) for row in range(first, min(len(rows), first + height - len(found)))]
             if len(found) >= height:
                 break
         return found
 
-    def moved(self, place: Place, by: int) -> Place:
+    def moved(self, place: RowPlace, by: int) -> RowPlace:
         """As many rows on, or back; not beyond the ends."""
         piece, row = place
         if not self._pieces:
-            return Place(0, 0)
+            return RowPlace(0, 0)
         piece = min(piece, len(self._pieces) - 1)
         row = min(row, len(self.rows_of(piece))) + by
         while row < 0 and piece > 0:
@@ -87,22 +87,22 @@ class Pages:
         while row >= len(self.rows_of(piece)) and piece + 1 < len(self._pieces):
             row -= len(self.rows_of(piece))
             piece += 1
-        return Place(piece, min(max(row, 0), max(len(self.rows_of(piece)) - 1, 0)))
+        return RowPlace(piece, min(max(row, 0), max(len(self.rows_of(piece)) - 1, 0)))
 
-    def end(self, height: int) -> Place:
+    def end(self, height: int) -> RowPlace:
         """Where a screen of that height begins that shows the last row at its bottom."""
         if not self._pieces:
-            return Place(0, 0)
+            return RowPlace(0, 0)
         last = len(self._pieces) - 1
-        return self.moved(Place(last, max(len(self.rows_of(last)) - 1, 0)), 1 - height)
+        return self.moved(RowPlace(last, max(len(self.rows_of(last)) - 1, 0)), 1 - height)
 
-    def share(self, place: Place) -> float:
+    def share(self, place: RowPlace) -> float:
         """About how much of everything stands above it."""
         return place.piece / len(self._pieces) if self._pieces else 0.0
 
     # ------------------------------------------------------------ searching
 
-    def find(self, words: str, start: Place, step: int) -> Place | None:
+    def find(self, words: str, start: RowPlace, step: int) -> RowPlace | None:
         """The next row that holds them, in either direction and around the end; upper and lower case are the same where `words` are lower."""
         folded = str.casefold if words == words.casefold() else str
         wanted, number = folded(words), len(self._pieces)
@@ -115,7 +115,7 @@ class Pages:
             if distance == 0:
                 rows = [row for row in rows if (row - start.row) * step > 0]
             if rows:
-                return Place(at, rows[0] if step > 0 else rows[-1])
+                return RowPlace(at, rows[0] if step > 0 else rows[-1])
         return None
 
 
@@ -168,11 +168,11 @@ def _folded(text: str, room: int) -> Iterator[str]:
 
 def _source(block: Block) -> str:
     match block:
-        case Said() | Thought() | Notice():
+        case PromptBlock() | Thought() | NoticeBlock():
             return block.text
-        case Called():
+        case CallBlock():
             return block.result
-        case Answer():
+        case AnswerBlock():
             return block.source
         case _:
             return ""
@@ -180,9 +180,9 @@ def _source(block: Block) -> str:
 
 def _searched(block: Block, source: str) -> str:
     match block:
-        case Called():
+        case CallBlock():
             return f"{block.call.done} {block.call.target}\n{source}"
-        case Answer():  # as it is written, and about as it is drawn
+        case AnswerBlock():  # as it is written, and about as it is drawn
             return f"{source}\n{source.translate(_MARKS)}"
         case _:
             return source
@@ -190,7 +190,7 @@ def _searched(block: Block, source: str) -> str:
 
 def _head(block: Block) -> Block | None:
     match block:
-        case Called():
+        case CallBlock():
             return replace(block, result="")
         case Thought():
             return replace(block, text="")
@@ -200,13 +200,13 @@ def _head(block: Block) -> Block | None:
 
 def _style(block: Block) -> str:
     match block:
-        case Said():
+        case PromptBlock():
             return "user"
-        case Answer():
+        case AnswerBlock():
             return "assistant"
         case Thought():
             return "reasoning"
-        case Notice():
+        case NoticeBlock():
             return block.style
         case _:
             return "tool.body"

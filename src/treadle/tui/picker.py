@@ -1,4 +1,4 @@
-"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under the cursor. Entry: `Picker`, `Row`.
+"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under the cursor. Entry: `Picker`, `PickerRow`.
 
 Only the rows that are seen are drawn. What there is to choose from is pickers/'s and the wizard's.
 """
@@ -21,7 +21,7 @@ from typing_extensions import override
 from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
 from treadle.tui.matching import Matching
 from treadle.tui.screen import Screen
-from treadle.tui.slot import Answered, Line
+from treadle.tui.slot import Line, SlotAnswer
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ TEXT_CHARS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Row(Generic[T]):
+class PickerRow(Generic[T]):
     """One that can be chosen."""
 
     label: str
@@ -54,10 +54,10 @@ class Picker(Generic[T]):
         self,
         screen: Screen,
         title: str,
-        rows: Iterable[Row[T]],
+        rows: Iterable[PickerRow[T]],
         *,
         preview: Callable[[T], Awaitable[str]] | None = None,
-        search: Callable[[str], Awaitable[Sequence[Row[T]]]] | None = None,
+        search: Callable[[str], Awaitable[Sequence[PickerRow[T]]]] | None = None,
         empty: str = "Nothing there.",
     ) -> None:
         """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what was typed, behind those that hold it.
@@ -66,16 +66,16 @@ class Picker(Generic[T]):
         """
         self._screen, self._theme, self._title, self._empty = screen, screen.theme, one_line(title), one_line(empty)
         self._preview, self._search = preview, search
-        self._rows: list[Row[T]] = []
+        self._rows: list[PickerRow[T]] = []
         self._matching = Matching()
-        self._more: tuple[str, list[Row[T]]] = ("", [])
+        self._more: tuple[str, list[PickerRow[T]]] = ("", [])
         """What `search` found, and for what."""
-        self._shown: list[Row[T]] = []
+        self._shown: list[PickerRow[T]] = []
         self._at = self._top = 0
-        self._looks: dict[int, tuple[Row[T], str]] = {}
+        self._looks: dict[int, tuple[PickerRow[T], str]] = {}
         """Previews, by the identity of their row, which therefore stays."""
         self._changed = anyio.Event()
-        self._answered = Answered["T | None"]()
+        self._answered = SlotAnswer["T | None"]()
         self._given_rows = 1
         self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
         self._list = _List(self._body)
@@ -85,7 +85,7 @@ class Picker(Generic[T]):
         self._keys = self._bindings()
         self.add(rows)
 
-    def add(self, rows: Iterable[Row[T]]) -> None:
+    def add(self, rows: Iterable[PickerRow[T]]) -> None:
         """More of them, also while it stands on the screen; the cursor stays where it is."""
         new = [*rows]
         self._rows += new
@@ -147,7 +147,7 @@ class Picker(Generic[T]):
         self._shown = [*found, *(row for row in near if row.value not in there)]
         self._move(0)
 
-    def _current(self) -> Row[T] | None:
+    def _current(self) -> PickerRow[T] | None:
         return self._shown[self._at] if self._shown else None
 
     def _move(self, by: int) -> None:
@@ -231,7 +231,7 @@ class Picker(Generic[T]):
         self._top = max(min(self._top, self._at), self._at - height + 1, 0)
         return [self._row(self._shown[at], width, at == self._at) for at in range(self._top, min(self._top + height, len(self._shown)))]
 
-    def _row(self, row: Row[T], width: int, is_current: bool) -> Line:
+    def _row(self, row: PickerRow[T], width: int, is_current: bool) -> Line:
         mark = f"{self._theme.glyphs.prompt} " if is_current else "  "
         detail = one_line(row.detail, TEXT_CHARS)
         room = max(width - 1 - columns(mark), 1)

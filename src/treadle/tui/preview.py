@@ -15,14 +15,14 @@ from treadle._internal.held_files import read_checked
 from treadle._internal.terminal_text import revealed
 from treadle.tools.builtin.difference import is_too_much
 from treadle.tools.builtin.patches import PATCH, FileChange, patch
-from treadle.tools.builtin.text import Document
+from treadle.tools.builtin.text import TextDocument
 from treadle.tools.tool import ToolFailed
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
 
 
-class Difference(NamedTuple):
+class FileDifference(NamedTuple):
     """Of one file."""
 
     path: str
@@ -35,36 +35,36 @@ class Difference(NamedTuple):
 class Patch(NamedTuple):
     """Of several files at once."""
 
-    files: tuple[Difference, ...]
+    files: tuple[FileDifference, ...]
 
 
-class Words(NamedTuple):
+class TextPreview(NamedTuple):
     """A command, or whatever else there is to be read."""
 
     text: str
     is_command: bool = False
 
 
-Preview: TypeAlias = Difference | Patch | Words
+Preview: TypeAlias = FileDifference | Patch | TextPreview
 
 
 def preview_of(name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str) -> Preview:
     """Of a file that cannot be read, or an edit that does not fit it, what was said is shown. `redact`: takes secrets out, of files too."""
     found = _preview_of(name, arguments, cwd)
-    shown = (found,) if isinstance(found, Difference) else found.files if isinstance(found, Patch) else ()
+    shown = (found,) if isinstance(found, FileDifference) else found.files if isinstance(found, Patch) else ()
     if any(is_too_much(file.before, file.after) for file in shown):  # a person sees all that they approve
-        found = Words(_all_of(arguments))
+        found = TextPreview(_all_of(arguments))
     if isinstance(found, Patch):
         return Patch(tuple(_revealed(file, redact) for file in found.files))
-    if isinstance(found, Difference):
+    if isinstance(found, FileDifference):
         return _revealed(found, redact)
     text = revealed(redact(found.text))
     more = f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here" if len(text) > TEXT_CHARS else ""
-    return Words(text[:TEXT_CHARS] + more, found.is_command)
+    return TextPreview(text[:TEXT_CHARS] + more, found.is_command)
 
 
-def _revealed(file: Difference, redact: Callable[[str], str]) -> Difference:
-    return Difference(revealed(redact(file.path)), revealed(redact(file.before)), revealed(redact(file.after)), revealed(redact(file.note)))
+def _revealed(file: FileDifference, redact: Callable[[str], str]) -> FileDifference:
+    return FileDifference(revealed(redact(file.path)), revealed(redact(file.before)), revealed(redact(file.after)), revealed(redact(file.note)))
 
 
 def _all_of(arguments: object) -> str:
@@ -79,17 +79,17 @@ def _all_of(arguments: object) -> str:
 
 def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
     if not isinstance(arguments, dict):
-        return Words(str(arguments))
+        return TextPreview(str(arguments))
     given = cast("dict[str, Any]", arguments)
     if name == "bash" and isinstance(command := given.get("command"), str):
-        return Words(command, is_command=True)
+        return TextPreview(command, is_command=True)
     if name in ("write", "edit") and isinstance(path := given.get("path"), str):
         found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
         if found is not None:
             return found
     if name == PATCH and (patched := _patched(given, cwd)) is not None:
         return patched
-    return Words(_all_of(given))
+    return TextPreview(_all_of(given))
 
 
 def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
@@ -107,30 +107,30 @@ class _Unreadable(Exception):
     """A file that is to be changed."""
 
 
-def _patched_file(change: FileChange, cwd: Path) -> Difference:
+def _patched_file(change: FileChange, cwd: Path) -> FileDifference:
     """Raises ToolFailed where a hunk does not fit, _Unreadable."""
     before = _text_of(cwd / change.path)
     match change.kind:
         case "add":
-            return Difference(change.path, before or "", change.content, " (new file)" if before is None else "")
+            return FileDifference(change.path, before or "", change.content, " (new file)" if before is None else "")
         case "delete":
-            return Difference(change.path, before or "", "", " (deleted)" if before is not None else " (deleted; its content cannot be shown)")
+            return FileDifference(change.path, before or "", "", " (deleted)" if before is not None else " (deleted; its content cannot be shown)")
         case "update":
             if before is None:
                 raise _Unreadable
-            document = Document(before)
+            document = TextDocument(before)
             patch(document, change)
-            return Difference(change.path, before, document.text, f" (moved to {change.move_to})" if change.move_to is not None else "")
+            return FileDifference(change.path, before, document.text, f" (moved to {change.move_to})" if change.move_to is not None else "")
         case _:
             assert_never(change.kind)
 
 
-def _written(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
+def _written(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | None:
     content = given.get("content")
-    return Difference(path, _text_of(cwd / path) or "", content) if isinstance(content, str) else None
+    return FileDifference(path, _text_of(cwd / path) or "", content) if isinstance(content, str) else None
 
 
-def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
+def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | None:
     edits, before = given.get("edits"), _text_of(cwd / path)
     if not isinstance(edits, list):
         return None
@@ -138,10 +138,10 @@ def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None
     after = before
     for old, new, every in pairs:
         if after is None or not old or old not in after:
-            return Difference(path, "\n".join(old for old, _, _ in pairs), "\n".join(new for _, new, _ in pairs))
+            return FileDifference(path, "\n".join(old for old, _, _ in pairs), "\n".join(new for _, new, _ in pairs))
         after = after.replace(old, new) if every else after.replace(old, new, 1)
     assert before is not None, "there is an edit, or nothing has changed"
-    return Difference(path, before, after or "")
+    return FileDifference(path, before, after or "")
 
 
 def _text_of(path: Path) -> str | None:

@@ -16,7 +16,7 @@ from treadle.errors import AgentError
 from treadle.journal.journal import RunInfo
 from treadle.messages.message import Message
 from treadle.messages.todos import standing
-from treadle.tui.blocks import Notice
+from treadle.tui.blocks import NoticeBlock
 from treadle.tui.confirm import confirm
 from treadle.types import now
 
@@ -67,11 +67,11 @@ class Reopening:
         chat = self._chat
         shown = messages[-SHOWN_MESSAGES:]
         if len(messages) > len(shown):
-            chat.print(Notice(f"{count(len(messages) - len(shown), 'earlier message')}: `treadle sessions show {chat.conversation.session_id}`"))
+            chat.print(NoticeBlock(f"{count(len(messages) - len(shown), 'earlier message')}: `treadle sessions show {chat.conversation.session_id}`"))
         for message in shown:
             chat.print(*chat.transcript.replay(message))
         chat.transcript.live.todos = standing(messages)
-        chat.print(Notice(title))
+        chat.print(NoticeBlock(title))
 
     async def _left(self, run: RunInfo) -> None:
         if run.status == "running":

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
     from treadle.tui.blocks import Block
-    from treadle.tui.input import Input
+    from treadle.tui.input import InputLine
     from treadle.tui.slot import Slot
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Screen:
     """Made once; `run` holds the terminal until `close`. Everything else is called in its event loop."""
 
     def __init__(
-        self, theme: Theme, region: Region, line: Input, keys: KeyBindingsBase, *, keyboard: Keyboard | None = None, output: Output | None = None
+        self, theme: Theme, region: Region, line: InputLine, keys: KeyBindingsBase, *, keyboard: Keyboard | None = None, output: Output | None = None
     ) -> None:
         self.theme, self.region, self.line = theme, region, line
         self._slot: Slot[Any] | None = None

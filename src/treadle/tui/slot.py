@@ -46,7 +46,7 @@ class Slot(Protocol[Answer_co]):
         ...
 
 
-class Answered(Generic[Given]):
+class SlotAnswer(Generic[Given]):
     """An answer that is waited for: what every slot holds one of."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """From the command to the first frame, and from there to the open chat: what the first frame does not need is loaded behind it.
 
-Entry: `Wanted`, `chat`.
+Entry: `StartRequest`, `chat`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anyio import to_thread
 from treadle._internal.terminal_text import one_line
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.tui.input import Input
+from treadle.tui.input import InputLine
 from treadle.tui.keys import Actions, bindings
 from treadle.tui.live import Live
 from treadle.tui.region import Region
@@ -33,7 +33,7 @@ from treadle.tui.theme import Theme, encoding_of, theme_of
 if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime
     from treadle.tui.chat import Chat
-    from treadle.tui.conversation import Setting
+    from treadle.tui.conversation import RunSetting
 
 PLACEHOLDER: Final = "Ask, or say what to do · / commands · @ files"
 ENDING: Final = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
@@ -42,7 +42,7 @@ LOAD_AFTER_S: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StartRequest:
     """What the command line says. Its functions are called once the first frame stands."""
 
     config: Config
@@ -51,7 +51,7 @@ class Wanted:
     """The file of what was typed; None: none is kept."""
     reload: Callable[[], Config]
     """The configuration again, once the first start has written it."""
-    setting: Callable[[Config], tuple[Setting, tuple[str, ...]]]
+    setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
     """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError."""
     runtime: Callable[[Config], Runtime]
     """Raises AgentError."""
@@ -59,7 +59,7 @@ class Wanted:
     """Which conversation is opened; None: a new one. Raises AgentError."""
 
 
-def chat(wanted: Wanted) -> bool:
+def chat(wanted: StartRequest) -> bool:
     """Talk until the person leaves. True if they chose to see the demo at the first start.
 
     Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was.
@@ -79,7 +79,7 @@ def chat(wanted: Wanted) -> bool:
         raise AgentError("agent", text) from e
 
 
-async def _in_lines(wanted: Wanted, theme: Theme) -> None:
+async def _in_lines(wanted: StartRequest, theme: Theme) -> None:
     """Where nothing can be drawn."""
     from treadle.tui.lines import converse  # noqa: PLC0415  few terminals are like that
 
@@ -93,7 +93,7 @@ class Hands:
         self.chat: Actions | None = None
         self.said: list[str] = []
         self.waiting: list[Callable[[Actions], None]] = []
-        self.line: Input | None = None
+        self.line: InputLine | None = None
         self.close: Callable[[], None] = lambda: None
 
     def send(self) -> None:
@@ -149,14 +149,14 @@ class Hands:
 class _Beginning:
     """The first frame, and what is loaded behind it."""
 
-    def __init__(self, wanted: Wanted, theme: Theme) -> None:
+    def __init__(self, wanted: StartRequest, theme: Theme) -> None:
         self._wanted, self._theme = wanted, theme
         config = wanted.config
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
         self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)
         suggestions = Suggestions(wanted.cwd, config)
-        self._line = Input(self._theme, suggestions, history=wanted.history, placeholder=PLACEHOLDER)
+        self._line = InputLine(self._theme, suggestions, history=wanted.history, placeholder=PLACEHOLDER)
         region = Region(self._theme, self._living, self._status)
         self._screen = Screen(self._theme, region, self._line, bindings(self._hands, self._line))
         region.suggestions = lambda rows: suggestions.drawn(self._line.buffer, rows, self._screen.columns, self._theme)
@@ -230,7 +230,7 @@ class _Beginning:
         self._status.model, self._status.mode = written.models.large, written.defaults.mode
         return written
 
-    def _loaded(self, config: Config) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:
+    def _loaded(self, config: Config) -> tuple[Callable[..., Chat], RunSetting, tuple[str, ...]]:
         """In a thread, so that keys are heard meanwhile."""
         from treadle.tui.chat import Chat, Open  # noqa: PLC0415  the first frame is there without it
         from treadle.tui.commands.own import own_commands  # noqa: PLC0415  likewise

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle._internal.terminal_text import columns, cut, one_line
 from treadle.config import Config
-from treadle.tui.commands.registry import Commands
+from treadle.tui.commands.registry import SlashCommands
 from treadle.tui.file_names import FileNames
 from treadle.tui.slot import Line
 from treadle.tui.theme import Theme
@@ -47,7 +47,7 @@ class Suggestions(Completer):
     """One for each chat. What it does not know yet is not offered: nothing is asked over the network."""
 
     def __init__(self, cwd: Path, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.commands = Commands()
+        self.commands = SlashCommands()
         self.sessions: Sessions | None = None
         """Whose ids are offered behind `/resume`, once there is a runtime."""
         self.files = FileNames(cwd, secrets=config.secrets(), clock=clock)

@@ -16,10 +16,10 @@ from treadle.messages import events
 from treadle.messages.message import Message
 from treadle.messages.todos import TOOL, written
 from treadle.tools.approval import ApprovalRequest
-from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.blocks import AnswerBlock, Block, CallBlock, NoticeBlock, PromptBlock, Thought
 from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
-from treadle.tui.growing import Growing, Piece
+from treadle.tui.growing import Growing, SourcePiece
 from treadle.tui.live import Activity, Live
 from treadle.types import Outcome, usd
 
@@ -150,13 +150,13 @@ class Transcript:
                     self.live.activities.pop(event.call_id, None)
                     yield self._not_run(event.call_id, event.text.partition("was not run: ")[2].removeprefix("Not run: "))
                 else:
-                    yield Notice(event.text, "warning")
+                    yield NoticeBlock(event.text, "warning")
             case events.LimitWarning():
-                yield Notice(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
+                yield NoticeBlock(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
             case events.InputAdded():
                 yield self._heard(event.text)
             case events.Compacted() if _is_of_room(event.receipt):
-                yield Notice("Old parts of the conversation were summed up, to make room.")
+                yield NoticeBlock("Old parts of the conversation were summed up, to make room.")
             case _:
                 return
 
@@ -168,10 +168,10 @@ class Transcript:
         yield from self._answers(stream, stream.growing.feed(event.text))
         self.live.tail = stream.growing.tail
 
-    def _answers(self, stream: _Stream, pieces: Sequence[Piece]) -> Iterator[Block]:
+    def _answers(self, stream: _Stream, pieces: Sequence[SourcePiece]) -> Iterator[Block]:
         for source in pieces:
             if source.strip() or source.within.fence:
-                yield Answer(source, first=not stream.given)
+                yield AnswerBlock(source, first=not stream.given)
                 stream.given = True
 
     def _thinks(self, text: str) -> None:
@@ -199,7 +199,7 @@ class Transcript:
             stream = _Stream(message.id)
             yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
         for call in message.hosted_calls:
-            yield Notice(f"The provider ran {call}")
+            yield NoticeBlock(f"The provider ran {call}")
 
     def _again(self, event: events.Retry) -> Iterator[Block]:
         """What an attempt had said is void; where some of it stands above, that is told."""
@@ -209,7 +209,7 @@ class Transcript:
         self.live.thinking_since, self.live.asking_since = None, self._clock()
         self.live.retry = f"{event.kind}: trying again" + (f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else "")
         if stream is not None and stream.given:
-            yield Notice("The answer above was cut off; it begins again.")
+            yield NoticeBlock("The answer above was cut off; it begins again.")
 
     def _forget_prepared(self) -> None:
         """Calls that were being written, and never were asked for."""
@@ -218,7 +218,7 @@ class Transcript:
     def _heard(self, text: str) -> Block:
         """What reached the run: the person's words, or our own to the model."""
         typed = self.steered.pop(text, None)
-        return Notice(f"The model was told: {text}") if typed is None else Said(typed, "while it works")
+        return NoticeBlock(f"The model was told: {text}") if typed is None else PromptBlock(typed, "while it works")
 
     def _paid(self, event: events.UsageReported) -> None:
         live = self.live
@@ -233,7 +233,7 @@ class Transcript:
         self.live.activities.pop(event.call_id, None)
         if name == TOOL and not event.is_error and (todos := written(arguments)) is not None:
             self.live.todos = todos
-        yield Called(
+        yield CallBlock(
             call=calling(name, arguments),
             name=name,
             result=event.result,
@@ -245,7 +245,7 @@ class Transcript:
 
     def _not_run(self, call_id: str, why: str = "") -> Block:
         name, arguments = self._calls.pop(call_id, ("call", ""))
-        return Called(call=calling(name, arguments), name=name, result=why, status="denied", seconds=0)
+        return CallBlock(call=calling(name, arguments), name=name, result=why, status="denied", seconds=0)
 
     def _end(self, event: events.RunEnd) -> Iterator[Block]:
         stream, self._stream = self._stream, None
@@ -258,9 +258,9 @@ class Transcript:
         self.live.calm()
         if event.outcome is Outcome.COMPLETED:
             if event.output is not None and event.output is not UNSET and not isinstance(event.output, str):
-                yield Answer(_as_json(event.output), first=True)
+                yield AnswerBlock(_as_json(event.output), first=True)
             return
-        yield Notice(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
+        yield NoticeBlock(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
 
     # ------------------------------------------------------------ runs below it
 
@@ -299,7 +299,7 @@ class Transcript:
                 self.live.child_usd = usd(self.live.child_usd, event.cost_usd if isinstance(event.cost_usd, float | int) else None)
             case events.Warned():
                 self._forget(key)
-                yield Notice(f"{agent}: {event.text}" if agent else event.text, "warning")
+                yield NoticeBlock(f"{agent}: {event.text}" if agent else event.text, "warning")
             case events.RunEnd():
                 for left in [key for key in (*self._calls, *self.live.activities) if key.startswith(f"{event.run_id}:")]:
                     self._forget(left)
@@ -314,14 +314,14 @@ class Transcript:
 
     def _replayed(self, message: Message) -> Iterator[Block]:
         if message.role == "user" and message.text.strip():
-            yield Said(message.text)
+            yield PromptBlock(message.text)
         elif message.role == "assistant":
             if message.text.strip():
                 self.answer = message.text
             stream = _Stream(message.id)
             yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
             for hosted in message.hosted_calls:
-                yield Notice(f"The provider ran {hosted}")
+                yield NoticeBlock(f"The provider ran {hosted}")
             for call in message.tool_calls:
                 self._calls[call.id] = (call.name, _arguments(call.arguments_json))
         for result in message.tool_results:
@@ -329,7 +329,7 @@ class Transcript:
             if name == TOOL and not result.is_error and (todos := written(arguments)) is not None:
                 self.live.todos = todos
             status = "unknown" if result.unknown else "error" if result.is_error else "ok"
-            yield Called(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0, exit_code=result.exit_code)
+            yield CallBlock(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0, exit_code=result.exit_code)
 
 
 def _is_of_room(receipt: object) -> bool:

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from treadle._internal.terminal_text import columns, cut, one_line
 from treadle.tui.blocks import Block, Drawn
-from treadle.tui.pages import Pages, Place
+from treadle.tui.pages import Pages, RowPlace
 from treadle.tui.screen import ESCAPE_S, Screen
 from treadle.tui.slot import Line
 
@@ -52,9 +52,9 @@ class Viewer(UIControl):
         self._height = max(screen.rows - 1, 1)
         self._follows = at_end
         """It begins with the end, whose place only the height tells."""
-        self._top = Place(0, 0)
+        self._top = RowPlace(0, 0)
         self._words, self._note = "", ""
-        self._match: Place | None = None
+        self._match: RowPlace | None = None
         self._searching = False
         self._buffer = Buffer(multiline=False)
         self._app: Application[None] | None = None
@@ -98,7 +98,7 @@ class Viewer(UIControl):
         shown = [self._marked(place, line) for place, line in self._pages.shown(self._top, self._height)]
         return UIContent(get_line=lambda at: shown[at], line_count=len(shown), show_cursor=False)
 
-    def _marked(self, place: Place, line: Line) -> Line:
+    def _marked(self, place: RowPlace, line: Line) -> Line:
         """The row that a search has found last."""
         return [(f"{style} {self._style('match')}", text) for style, text, *_ in line] if place == self._match else line
 
@@ -151,7 +151,7 @@ class Viewer(UIControl):
         self._top = top
 
     def _to_start(self) -> None:
-        self._top, self._follows = Place(0, 0), False
+        self._top, self._follows = RowPlace(0, 0), False
 
     def _to_end(self) -> None:
         self._follows = True

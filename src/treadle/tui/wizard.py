@@ -20,20 +20,20 @@ from treadle.config.places import CONFIG_NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.models.providers.known_models import known_ids
 from treadle.models.providers.listing import Listed
-from treadle.runtime.model_catalog import Row as Known
-from treadle.tui.blocks import Notice
-from treadle.tui.picker import Picker, Row
+from treadle.runtime.model_catalog import CatalogModel as Known
+from treadle.tui.blocks import NoticeBlock
+from treadle.tui.picker import Picker, PickerRow
 from treadle.tui.pickers.models import model_row
 from treadle.tui.screen import Screen
-from treadle.tui.wizard_entry import Entry
-from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Key, Local, Vendor, asked, endpoint_at, endpoint_of, keys_in, pasted, vendor_of
+from treadle.tui.wizard_entry import EntrySlot
+from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Local, VendorKey, VendorWay, asked, endpoint_at, endpoint_of, keys_in, pasted, vendor_of
 from treadle.types import Mode
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 T = TypeVar("T")
-Way: TypeAlias = "Key | Literal['paste', 'local', 'demo']"
+Way: TypeAlias = "VendorKey | Literal['paste', 'local', 'demo']"
 MODES: Final[tuple[tuple[Mode, str], ...]] = (
     ("ask", "asks before it changes files or runs commands"),
     ("accept-edits", "changes files in this folder unasked, asks before commands"),
@@ -111,12 +111,12 @@ class _Wizard:
         return None
 
     async def _way(self) -> Way | None:
-        found = [Row[Way](f"Use the key in {key.variable}", key, f"{key.vendor.label}, {key.secret}") for key in keys_in(self._environ)]
+        found = [PickerRow[Way](f"Use the key in {key.variable}", key, f"{key.vendor.label}, {key.secret}") for key in keys_in(self._environ)]
         rows = [
             *found,
-            Row[Way]("Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"),
-            Row[Way]("A server on this machine", "local", "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there"),
-            Row[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
+            PickerRow[Way]("Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"),
+            PickerRow[Way]("A server on this machine", "local", "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there"),
+            PickerRow[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
         ]
         return await self._pick("No model is set up yet. Which one shall answer?", rows)
 
@@ -124,14 +124,14 @@ class _Wizard:
         if way == "local":
             return await self._on_this_machine()
         key = await self._pasted() if way == "paste" else way
-        if not isinstance(key, Key):
+        if not isinstance(key, VendorKey):
             return None
         self._secrets.add(key.secret.reveal())
         endpoint = endpoint_of(key, self._config)
         host = (endpoint.base_url or f"https://{key.vendor.label}").split("/")[2]
         rows = [
-            Row("Check it now", True, f"one request to {host}, for the models that it has"),
-            Row("Do not check", False, "nobody is asked before your first message"),
+            PickerRow("Check it now", True, f"one request to {host}, for the models that it has"),
+            PickerRow("Do not check", False, "nobody is asked before your first message"),
         ]
         check = await self._pick(f"Is the key right? {key.vendor.label}", rows)
         if check is None:
@@ -139,14 +139,14 @@ class _Wizard:
         models = await asked(endpoint) if check else [Listed(id=model_id) for model_id in known_ids(endpoint.type, endpoint.base_url)]
         return _Reached(endpoint, _of_provider(key), models)
 
-    async def _pasted(self) -> Key | None:
+    async def _pasted(self) -> VendorKey | None:
         """Raises AgentError(invalid) for what can be no key. The vendor is asked for only if the key does not tell."""
-        text = await self._screen.ask(Entry(self._screen, "Paste the key; it is not shown", masked=True))
+        text = await self._screen.ask(EntrySlot(self._screen, "Paste the key; it is not shown", masked=True))
         if text is None:
             return None
         key = pasted(VENDORS[0], text)
         self._secrets.add(key.secret.reveal())
-        rows = [Row[Vendor](vendor.label, vendor) for vendor in VENDORS]
+        rows = [PickerRow[VendorWay](vendor.label, vendor) for vendor in VENDORS]
         vendor = vendor_of(key.secret.reveal()) or await self._pick("Whose key is it?", rows)
         return None if vendor is None else key._replace(vendor=vendor)
 
@@ -167,7 +167,7 @@ class _Wizard:
         if not there:
             tried = ", ".join(f"{server.label} ({server.address.split('/')[2]})" for server in self._local)
             raise AgentError("network", f"No server with a model answers on this machine. Tried: {tried}. Start one first.")
-        rows = [Row(server.label, server, f"{server.address}, {len(models)} model{'' if len(models) == 1 else 's'}") for server, models in there]
+        rows = [PickerRow(server.label, server, f"{server.address}, {len(models)} model{'' if len(models) == 1 else 's'}") for server, models in there]
         chosen = rows[0].value if len(rows) == 1 else await self._pick("Which server?", rows)
         if chosen is None:
             return None
@@ -180,7 +180,7 @@ class _Wizard:
         mode = (
             None
             if model is None
-            else await self._pick("How free is it to act? Shift-Tab changes it at any time", [Row[Mode](m, m, about) for m, about in MODES])
+            else await self._pick("How free is it to act? Shift-Tab changes it at any time", [PickerRow[Mode](m, m, about) for m, about in MODES])
         )
         if model is None or mode is None:
             return None
@@ -194,17 +194,17 @@ class _Wizard:
         rows = [model_row(Known(f"{name}:{model.id}", model.abilities, model.input_usd, model.output_usd)) for model in reached.models]
         if rows:
             return await self._pick("Which model?", sorted(rows, key=lambda row: row.value != default))
-        typed = await self._screen.ask(Entry(self._screen, f"The name of the model, as {name} calls it"))
+        typed = await self._screen.ask(EntrySlot(self._screen, f"The name of the model, as {name} calls it"))
         return None if typed is None else f"{name}:{typed.removeprefix(f'{name}:')}"
 
-    async def _pick(self, title: str, rows: Sequence[Row[T]]) -> T | None:
+    async def _pick(self, title: str, rows: Sequence[PickerRow[T]]) -> T | None:
         return await self._screen.ask(Picker(self._screen, title, rows))
 
     def _tell(self, text: str, style: str = "dim") -> None:
-        self._screen.print(Notice(Redactor(self._secrets).text(text), style))
+        self._screen.print(NoticeBlock(Redactor(self._secrets).text(text), style))
 
 
-def _of_provider(key: Key) -> list[tuple[KeyPath, Plain]]:
+def _of_provider(key: VendorKey) -> list[tuple[KeyPath, Plain]]:
     """What must stand in the file for it."""
     vendor, values = key.vendor, list[tuple["KeyPath", "Plain"]]()
     if vendor.base_url is not None:

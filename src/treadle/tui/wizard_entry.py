@@ -1,4 +1,4 @@
-"""One line that a person types or pastes, a key say, which nobody sees then. Entry: `Entry`."""
+"""One line that a person types or pastes, a key say, which nobody sees then. Entry: `EntrySlot`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from prompt_toolkit.layout.processors import PasswordProcessor
 
 from treadle._internal.terminal_text import cut, one_line, plain
 from treadle.tui.screen import Screen
-from treadle.tui.slot import Answered, Line
+from treadle.tui.slot import Line, SlotAnswer
 
 
-class Entry:
+class EntrySlot:
     """A slot. The answer is what was typed, without blanks around it; None: Escape."""
 
     def __init__(self, screen: Screen, title: str, *, masked: bool = False) -> None:
         self._screen, self._title = screen, one_line(title)
-        self._answered = Answered["str | None"]()
+        self._answered = SlotAnswer["str | None"]()
         self._rows = 1
         self._buffer = Buffer(multiline=False)
         control = BufferControl(self._buffer, input_processors=[PasswordProcessor()] if masked else [])

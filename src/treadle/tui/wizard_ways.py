@@ -22,7 +22,7 @@ ANSWER_WITHIN_S: Final = 10.0
 LOCAL_WITHIN_S: Final = 2.0
 
 
-class Vendor(NamedTuple):
+class VendorWay(NamedTuple):
     name: str
     """Of the provider, as models are named after it."""
     label: str
@@ -31,19 +31,19 @@ class Vendor(NamedTuple):
     """None: one that Treadle knows by itself, and whose variables it reads."""
 
 
-def _own(name: str, label: str) -> Vendor:
-    return Vendor(name, label, tuple(variable for variable, field in VENDOR_KEYS[name] if field == "api_key"))
+def _own(name: str, label: str) -> VendorWay:
+    return VendorWay(name, label, tuple(variable for variable, field in VENDOR_KEYS[name] if field == "api_key"))
 
 
 VENDORS: Final = (
     _own("anthropic", "Anthropic"),
     _own("openai", "OpenAI"),
     _own("gemini", "Google Gemini"),
-    Vendor("openrouter", "OpenRouter", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
-    Vendor("deepseek", "DeepSeek", ("DEEPSEEK_API_KEY",), "https://api.deepseek.com/v1"),
-    Vendor("groq", "Groq", ("GROQ_API_KEY",), "https://api.groq.com/openai/v1"),
-    Vendor("mistral", "Mistral", ("MISTRAL_API_KEY",), "https://api.mistral.ai/v1"),
-    Vendor("xai", "xAI", ("XAI_API_KEY",), "https://api.x.ai/v1"),
+    VendorWay("openrouter", "OpenRouter", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
+    VendorWay("deepseek", "DeepSeek", ("DEEPSEEK_API_KEY",), "https://api.deepseek.com/v1"),
+    VendorWay("groq", "Groq", ("GROQ_API_KEY",), "https://api.groq.com/openai/v1"),
+    VendorWay("mistral", "Mistral", ("MISTRAL_API_KEY",), "https://api.mistral.ai/v1"),
+    VendorWay("xai", "xAI", ("XAI_API_KEY",), "https://api.x.ai/v1"),
 )
 
 
@@ -59,16 +59,16 @@ _PREFIXES: Final = (
 """Beginnings of keys that only one vendor gives out; a bare `sk-` may be of several."""
 
 
-def vendor_of(key: str) -> Vendor | None:
+def vendor_of(key: str) -> VendorWay | None:
     """The vendor of a key, by its prefix; None if that does not tell."""
     name = next((name for prefix, name in _PREFIXES if key.startswith(prefix)), None)
     return next((vendor for vendor in VENDORS if vendor.name == name), None)
 
 
-class Key(NamedTuple):
+class VendorKey(NamedTuple):
     """A key for a vendor, and from where."""
 
-    vendor: Vendor
+    vendor: VendorWay
     secret: Secret
     variable: str = ""
     """Empty: the person pasted it."""
@@ -93,11 +93,11 @@ LOCAL: Final = (
 )
 
 
-def keys_in(environ: Mapping[str, str]) -> list[Key]:
+def keys_in(environ: Mapping[str, str]) -> list[VendorKey]:
     """One for each vendor: its first variable that holds a key."""
-    found: list[Key] = []
+    found: list[VendorKey] = []
     for vendor in VENDORS:
-        usable = (Key(vendor, Secret(key), variable) for variable in vendor.variables if (key := _usable(environ.get(variable, ""))))
+        usable = (VendorKey(vendor, Secret(key), variable) for variable in vendor.variables if (key := _usable(environ.get(variable, ""))))
         found += [key for key in [next(usable, None)] if key is not None]
     return found
 
@@ -109,15 +109,15 @@ def _usable(value: str) -> str:
         return ""
 
 
-def pasted(vendor: Vendor, text: str) -> Key:
+def pasted(vendor: VendorWay, text: str) -> VendorKey:
     """Raises AgentError(invalid) for what can be no key."""
     try:
-        return Key(vendor, Secret(credential(text)))
+        return VendorKey(vendor, Secret(credential(text)))
     except Wrong as e:
         raise AgentError("invalid", f"that is no key: it must be {e.expected}") from None
 
 
-def endpoint_of(key: Key, config: Config) -> Endpoint:
+def endpoint_of(key: VendorKey, config: Config) -> Endpoint:
     """Where that key leads. Raises AgentError(invalid)."""
     vendor = key.vendor
     if vendor.base_url is None:

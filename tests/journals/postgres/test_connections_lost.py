@@ -24,7 +24,7 @@ import psycopg
 
 from tests.crash.proxy import Proxy, Way
 from treadle.journal.postgres import PostgresJournal
-from treadle.journal.postgres.connections import Server
+from treadle.journal.postgres.connections import PostgresServer
 
 LONG = "long " * 4000
 
@@ -292,7 +292,7 @@ async def test_a_server_that_crashes_under_many_runs_costs_no_entry(url: str, se
 
 
 async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_afterwards(url: str, server: ChaosServer) -> None:
-    journal = PostgresJournal(Server(url, patience_s=0.5))
+    journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     other = await journal.begin(started("run_2", session="ada"))
     await anyio.to_thread.run_sync(server.stop)
@@ -314,7 +314,7 @@ async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_after
 
 
 async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_no_more(url: str, server: ChaosServer) -> None:
-    journal = PostgresJournal(Server(url, patience_s=0.5))
+    journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     failed: list[AgentError] = []
 
@@ -363,7 +363,7 @@ async def test_a_journal_whose_server_is_away_is_closed_at_once(url: str, server
 
 
 async def test_a_run_whose_append_the_server_was_too_long_away_for_is_not_ended_when_it_is_back(url: str, server: ChaosServer) -> None:
-    journal = PostgresJournal(Server(url, patience_s=0.5))
+    journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     await anyio.to_thread.run_sync(server.stop)
     with refuses("agent", "nothing was appended|nobody knows"):

@@ -16,8 +16,8 @@ from tests.journals.postgres.test_races import held, until_wait
 from tests.journals.runs import asks, at, fact, finished, gives, refuses, started
 from treadle.journal.journal import Journal
 from treadle.journal.postgres import PostgresJournal, connections
-from treadle.journal.postgres.connections import Server, begin
-from treadle.journal.queue import Place
+from treadle.journal.postgres.connections import PostgresServer, begin
+from treadle.journal.queue import QueuePlace
 from treadle.journal.tables import pruning
 from treadle.journal.tables.database import Cursor
 
@@ -80,7 +80,7 @@ async def test_who_falls_silent_in_a_transaction_holds_up_nobody_for_long(
 
 
 async def test_nothing_of_a_queue_or_a_conversation_waits_for_the_threads_that_tools_use(journal: Journal) -> None:
-    await journal.queue.add([started("run_1")], Place())
+    await journal.queue.add([started("run_1")], QueuePlace())
     over = threading.Event()
     async with anyio.create_task_group() as group:
         limiter = anyio.to_thread.current_default_thread_limiter()
@@ -103,7 +103,7 @@ async def test_a_long_text_that_is_pruned_while_an_end_is_written_is_not_lost(jo
     new = await journal.begin(started("run_2"))
     await new.append([*asks(1, "c")])
     ((num,),) = look("select num from treadle.runs where id = 'run_1'")
-    with Server(postgres_url).connect() as db:
+    with PostgresServer(postgres_url).connect() as db:
         cursor = begin(db)
         cursor.execute("lock table cuts in exclusive mode")
         async with anyio.create_task_group() as group:

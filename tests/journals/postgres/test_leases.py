@@ -17,9 +17,9 @@ pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postg
 import psycopg
 
 from treadle.journal.postgres import PostgresJournal, lane, workers
-from treadle.journal.postgres.appending import Append
-from treadle.journal.postgres.connections import Readers, Server
-from treadle.journal.postgres.workers import Workers
+from treadle.journal.postgres.appending import PendingEntries
+from treadle.journal.postgres.connections import PostgresReaders, PostgresServer
+from treadle.journal.postgres.workers import PostgresWorkers
 
 EXPIRE = "update treadle.workers set lease_until_us = treadle.now_us() - 1"
 ALIVE = "select lease_until_us > treadle.now_us() from treadle.workers"
@@ -154,7 +154,7 @@ async def test_no_once_call_begins_where_the_run_was_taken_by_force_while_the_an
 ) -> None:
     writer, append_all, calls = await journal.begin(started()), lane.append_all, list[bool]()
 
-    def lost(db: psycopg.Connection, appends: Sequence[Append]) -> set[int]:
+    def lost(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
         stood = append_all(db, appends)
         if not calls:
             calls.append(True)
@@ -186,7 +186,7 @@ async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is
         taking.execute("set search_path = treadle")
         with psycopg.connect(postgres_url, autocommit=True) as renewing:
             renewing.execute("set lock_timeout = 100")
-            of = Workers(Server(postgres_url))
+            of = PostgresWorkers(PostgresServer(postgres_url))
             from treadle.journal.postgres.database import cursor_of
 
             of.hold_still(cursor_of(taking), me)
@@ -258,7 +258,7 @@ async def test_workers_that_died_more_than_a_day_ago_are_forgotten(journal: Post
     for worker, age_s in (("old", 90_000), ("recent", 80_000)):
         values = "%s, 'here', 1, 0, treadle.now_us() - %s, treadle.now_us() - %s"
         look(f"insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us) values({values})", worker, age_s * 10**6, age_s * 10**6)
-    of = Workers(Server(postgres_url))
+    of = PostgresWorkers(PostgresServer(postgres_url))
     me = of.register()
     assert of.register() == me
     assert look("select id from treadle.workers order by id") == [("recent",), (me,)]
@@ -273,7 +273,7 @@ async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(journa
         if look("select 1 from treadle.workers"):
             looked.set()
 
-    of = Workers(Server(postgres_url), lease_s=1, look=look_too)
+    of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1, look=look_too)
     me = of.register()
     look("delete from treadle.workers")
     assert await anyio.to_thread.run_sync(looked.wait, 30)
@@ -282,7 +282,7 @@ async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(journa
 
 
 async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
-    of = Workers(Server(postgres_url), lease_s=1)
+    of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1)
     of.register()
     assert of.holds()
     look("alter table treadle.workers add constraint full_up check (seen_at_us < 0) not valid")
@@ -301,7 +301,7 @@ async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(jo
 
 
 async def test_a_renewal_that_is_not_answered_is_given_up(postgres_url: str, journal: PostgresJournal) -> None:
-    of = Workers(Server(postgres_url), lease_s=1)
+    of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1)
     of.register()
     with psycopg.connect(postgres_url) as silent, anyio.fail_after(30):
         silent.execute("lock table treadle.workers in exclusive mode")
@@ -317,8 +317,8 @@ async def test_a_renewal_that_is_not_answered_is_given_up(postgres_url: str, jou
 async def test_a_dead_worker_and_none_are_nobody(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
     await journal.begin(started())
     (me,) = look("select id from treadle.workers")[0]
-    of = Workers(Server(postgres_url))
-    with Readers(Server(postgres_url)) as readers:
+    of = PostgresWorkers(PostgresServer(postgres_url))
+    with PostgresReaders(PostgresServer(postgres_url)) as readers:
         assert readers.read_now(lambda db: (of.of(db, None), of.of(db, "nobody"))) == (None, None)
         assert readers.read_now(lambda db: of.of(db, me)) is not None
         assert readers.read_now(of.living) == [me]

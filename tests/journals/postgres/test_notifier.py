@@ -18,14 +18,14 @@ from treadle.journal.notifier import QUEUE, Listening, delta_topic, run_topic
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
 from treadle.journal.postgres import PostgresJournal, connections, notifier
-from treadle.journal.postgres.channels import TEXT_MAX, Told, Unpacking, batches, packed
-from treadle.journal.postgres.connections import Server
+from treadle.journal.postgres.channels import TEXT_MAX, Notification, Unpacking, batches, packed
+from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.notifier import PostgresNotifier
 
 
 @pytest.fixture
 async def here(postgres_url: str) -> AsyncIterator[PostgresNotifier]:
-    one = PostgresNotifier(Server(postgres_url), poll_s=60)
+    one = PostgresNotifier(PostgresServer(postgres_url), poll_s=60)
     yield one
     await anyio.to_thread.run_sync(one.close)
 
@@ -33,7 +33,7 @@ async def here(postgres_url: str) -> AsyncIterator[PostgresNotifier]:
 @pytest.fixture
 async def there(postgres_url: str) -> AsyncIterator[PostgresNotifier]:
     """Of another process, as far as the database knows."""
-    one = PostgresNotifier(Server(postgres_url), poll_s=60)
+    one = PostgresNotifier(PostgresServer(postgres_url), poll_s=60)
     yield one
     await anyio.to_thread.run_sync(one.close)
 
@@ -159,7 +159,7 @@ async def test_an_append_is_told_to_those_who_listen_elsewhere(postgres_url: str
 
 
 async def test_where_the_server_is_away_telling_and_listening_fail_nobody(tmp_path: object) -> None:
-    one = PostgresNotifier(Server(f"postgresql://nobody@/nothing?host={tmp_path}"), poll_s=0.1)
+    one = PostgresNotifier(PostgresServer(f"postgresql://nobody@/nothing?host={tmp_path}"), poll_s=0.1)
     async with one.listen(QUEUE) as ear:
         one.tell(QUEUE, b"here")
         assert await heard(ear, 1) == [b"here"]
@@ -172,19 +172,19 @@ async def test_where_the_server_is_away_telling_and_listening_fail_nobody(tmp_pa
 
 
 async def test_it_begins_nothing_before_it_is_used(postgres_url: str) -> None:
-    one = PostgresNotifier(Server(postgres_url))
+    one = PostgresNotifier(PostgresServer(postgres_url))
     assert "treadle-notifier" not in {thread.name for thread in threading.enumerate()}
     one.close()
 
 
 # ---------------------------------------------------------------- how messages are packed
 
-told = st.lists(st.builds(Told, st.text(st.characters(exclude_categories=()), max_size=30), st.binary(max_size=9000)), max_size=8)
+told = st.lists(st.builds(Notification, st.text(st.characters(exclude_categories=()), max_size=30), st.binary(max_size=9000)), max_size=8)
 
 
 @given(told)
-def test_what_is_packed_is_unpacked(messages: list[Told]) -> None:
-    unpacking, came = Unpacking("me"), list[Told]()
+def test_what_is_packed_is_unpacked(messages: list[Notification]) -> None:
+    unpacking, came = Unpacking("me"), list[Notification]()
     for serial, batch in enumerate(batches(messages)):
         for text in packed("other", serial, batch):
             assert len(text.encode("ascii")) <= TEXT_MAX
@@ -205,10 +205,10 @@ def test_a_notification_that_anybody_may_send_is_survived(text: str) -> None:
 
 def test_a_message_of_which_a_part_got_lost_is_dropped_and_the_next_one_comes() -> None:
     unpacking = Unpacking("me")
-    first, second, *others = packed("other", 1, [Told("t", b"x" * 30_000)])
+    first, second, *others = packed("other", 1, [Notification("t", b"x" * 30_000)])
     assert unpacking.take(first) == []
     del second
     assert [unpacking.take(part) for part in others] == [[]] * len(others)
-    (whole,) = packed("other", 2, [Told("t", b"y")])
-    assert unpacking.take(whole) == [Told("t", b"y")]
+    (whole,) = packed("other", 2, [Notification("t", b"y")])
+    assert unpacking.take(whole) == [Notification("t", b"y")]
     assert Unpacking("other").take(whole) == [], "one's own"

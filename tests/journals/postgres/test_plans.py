@@ -12,7 +12,7 @@ from tests.journals.runs import asks, finished, started
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 
 _WORKERS = """
 insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us, name, version, engine, queues, card)
@@ -47,7 +47,7 @@ ASKED: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "parked": lambda journal: journal.queue.parked(limit=20),
     "workers": lambda journal: journal.queue.workers(),
     "put_back": lambda journal: journal.queue.put_back("run13002"),
-    "add": lambda journal: journal.queue.add([started("run_queued", session="session_queued")], Place()),
+    "add": lambda journal: journal.queue.add([started("run_queued", session="session_queued")], QueuePlace()),
     "runs": lambda journal: journal.runs(limit=20),
     "runs of a session": lambda journal: journal.runs(limit=20, session_id="session_seed"),
     "info": lambda journal: journal.info("run500"),

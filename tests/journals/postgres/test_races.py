@@ -18,7 +18,7 @@ from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import Fork, RunStarted
 from treadle.journal.journal import Journal
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 
 JOURNALS = 4
 ROUNDS = 12
@@ -88,7 +88,7 @@ async def test_a_run_begins_once(journals: Sequence[Journal]) -> None:
 
         async def begin(journal: Journal, n: int, number: int = number) -> None:
             if n % 2:
-                await journal.queue.add([started(f"run_{number}")], Place())
+                await journal.queue.add([started(f"run_{number}")], QueuePlace())
             else:
                 await journal.begin(started(f"run_{number}"))
 

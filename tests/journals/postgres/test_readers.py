@@ -11,7 +11,7 @@ from treadle.journal.tables.database import Cursor
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journal.postgres.connections import READING_MAX, Readers, Server
+from treadle.journal.postgres.connections import READING_MAX, PostgresReaders, PostgresServer
 
 
 async def test_many_reads_share_few_connections(postgres_url: str) -> None:
@@ -29,7 +29,7 @@ async def test_many_reads_share_few_connections(postgres_url: str) -> None:
         with lock:
             under_way[0] -= 1
 
-    with Readers(Server(postgres_url)) as readers, anyio.fail_after(60):
+    with PostgresReaders(PostgresServer(postgres_url)) as readers, anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for _ in range(5 * READING_MAX):
                 group.start_soon(readers.read, look)

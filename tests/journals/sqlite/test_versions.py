@@ -8,7 +8,7 @@ import pytest
 
 from tests.journals.runs import answers, at, finished, gives, resumed, says
 from tests.journals.sqlite.fixture import FOLDER, LONG, unpack
-from treadle.journal.queue import Place, Ticket
+from treadle.journal.queue import QueuePlace, Ticket
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.schema import VERSION
 from treadle.types import Outcome
@@ -95,7 +95,7 @@ async def test_what_waits_for_a_worker_waits_for_ever(version: int, tmp_path: Pa
 async def test_a_journal_of_an_older_version_gets_its_queues(tmp_path: Path) -> None:
     old = SqliteJournal.open(unpack(2, tmp_path / "journal.db"))
     assert await old.queue.backlogs() == []
-    assert await old.queue.put_back("run_once", place=Place(tenant="bob"))
+    assert await old.queue.put_back("run_once", place=QueuePlace(tenant="bob"))
     assert [ticket.run_id for ticket in await old.queue.claim(["default"], engine="local", most=5)] == ["run_once"]
     await old.aclose()
 

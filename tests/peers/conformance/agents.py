@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from tests.peers.conformance.carried import carry
 from treadle import Agent, Runtime, tool
-from treadle.apps.mcp_server.agents import AgentTool
-from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.apps.mcp_server.agents import ServedAgent
+from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 from treadle.tools.tool import ToolContext
 
 
@@ -57,7 +57,7 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-class PromptedTool(AgentTool):
+class PromptedTool(ServedAgent):
     @override
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
         return await super().call(context, params.model_copy(update={"arguments": {"prompt": "Do it."}}))
@@ -69,7 +69,7 @@ async def main(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(script), encoding="utf-8")
         agents.append(Agent(name=name, model=f"script:{folder / name}.json", tools=[pay, climb]))
     async with Runtime.open(f"sqlite:///{folder}/journal.db") as runtime:
-        await carry(ToolServer([PromptedTool(agent, runtime, {"mode": "ask"}) for agent in agents]))
+        await carry(McpToolServer([PromptedTool(agent, runtime, {"mode": "ask"}) for agent in agents]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.types import JSONRPCMessage
 from typing_extensions import override
 
-from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.server import McpToolServer
 
 
 class KeptEvents(EventStore):
@@ -38,7 +38,7 @@ class KeptEvents(EventStore):
         return wanted
 
 
-async def carry(server: ToolServer) -> None:
+async def carry(server: McpToolServer) -> None:
     """Says its address once somebody can connect."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)

@@ -17,7 +17,7 @@ import anyio
 
 from tests.peers.conformance.signing_in import provider_for
 from treadle.errors import AgentError
-from treadle.tools.mcp import McpServer, McpServers, Question
+from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.tool import ToolContext, ToolFailed
 from treadle.types import new_id
@@ -39,7 +39,7 @@ CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
-async def answered(question: Question) -> Mapping[str, Any]:
+async def answered(question: ServerQuestion) -> Mapping[str, Any]:
     """As a person who leaves what the form proposes, and agrees to all else."""
     fields: dict[str, Any] = dict((question.schema or {}).get("properties", {}))
     return {name: field.get("default", True) for name, field in fields.items() if "default" in field or field.get("type") == "boolean"}

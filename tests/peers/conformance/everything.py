@@ -1,4 +1,4 @@
-"""The fixtures of the conformance suite's reference server, on our `ToolServer`: `python -m tests.peers.conformance.everything`.
+"""The fixtures of the conformance suite's reference server, on our `McpToolServer`: `python -m tests.peers.conformance.everything`.
 
 Its tools are served by our class. Prompts, resources, completion and logging are no features of it: their handlers stand on the SDK's
 server beneath, so that the scenarios about them show that ours leaves the rest of the protocol whole. What each fixture is called and gives is the suite's.
@@ -18,7 +18,7 @@ from mcp.shared import subscriptions as changes
 
 from tests.peers.conformance.carried import carry
 from tests.peers.conformance.offered import BUS, PIXEL, offer_the_rest
-from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 Params = types.CallToolRequestParams
@@ -342,6 +342,6 @@ async def test_input_required_result_capabilities(context: Context, params: Para
 
 
 if __name__ == "__main__":
-    server = ToolServer(cast("Any", TOOLS))
+    server = McpToolServer(cast("Any", TOOLS))
     offer_the_rest(server.sdk)
     anyio.run(carry, server)

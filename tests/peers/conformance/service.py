@@ -19,7 +19,7 @@ from tests.service.chatting import service_in, signed_in
 from treadle.apps.assistant import over_mcp
 from treadle.apps.assistant.over_mcp import IdentityOf
 from treadle.apps.assistant.server import MCPToolServer
-from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.server import McpToolServer
 from treadle.service.app import create_app
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.serving import bound, serve_app
@@ -37,8 +37,8 @@ class Token:
         await self._app(scope, receive, send)
 
 
-def named(server: MCPToolServer, identity_of: IdentityOf) -> ToolServer:
-    return ToolServer([Fixture(server, name, identity_of) for name in FIXTURES])
+def named(server: MCPToolServer, identity_of: IdentityOf) -> McpToolServer:
+    return McpToolServer([Fixture(server, name, identity_of) for name in FIXTURES])
 
 
 async def main(folder: Path) -> None:

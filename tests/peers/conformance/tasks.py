@@ -14,12 +14,12 @@ from mcp.types import CallToolRequestParams
 from typing_extensions import override
 
 from tests.peers.conformance.carried import carry
-from treadle.apps.assistant.caller import Caller
+from treadle.apps.assistant.caller import ToolUser
 from treadle.apps.assistant.over_mcp import IdentityOf, ServedTask
 from treadle.apps.assistant.schemas import TOOLS
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.terminal_user import terminal_user
-from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Scope
 
@@ -50,14 +50,14 @@ class Fixture(ServedTask):
 async def fill(server: MCPToolServer, scope: Scope) -> None:
     """As many as the suite asks to delete."""
     for _ in range(20):
-        await server.call(Caller(scope), "add_task", {"title": "Pay"})
+        await server.call(ToolUser(scope), "add_task", {"title": "Pay"})
 
 
 async def main(folder: Path) -> None:
     async with Database.open(f"sqlite:///{folder}/tasks.db") as database:
         server = MCPToolServer(database)
         await fill(server, Scope(terminal_user()))
-        await carry(ToolServer([Fixture(server, name) for name in FIXTURES]))
+        await carry(McpToolServer([Fixture(server, name) for name in FIXTURES]))
 
 
 if __name__ == "__main__":

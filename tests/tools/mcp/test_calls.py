@@ -14,7 +14,7 @@ import pytest
 
 from tests.tools.mcp.conftest import Use, ours
 from treadle.messages.message import MediaPart, TextPart
-from treadle.tools.mcp import McpServer, McpServers, Question
+from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 
@@ -114,9 +114,9 @@ async def test_calls_run_side_by_side(servers: McpServers, server: McpServer, ca
 
 
 async def test_a_person_is_asked_what_the_server_asks(server: McpServer, call: Use) -> None:
-    asked: list[Question] = []
+    asked: list[ServerQuestion] = []
 
-    async def ask(question: Question) -> Mapping[str, Any]:
+    async def ask(question: ServerQuestion) -> Mapping[str, Any]:
         asked.append(question)
         return {"name": "Ada"}
 
@@ -131,7 +131,7 @@ async def test_a_person_is_asked_what_the_server_asks(server: McpServer, call: U
 async def test_whoever_does_not_answer_declines(server: McpServer, call: Use) -> None:
     answers: list[Any] = [None, {"name": {"no": "plain value"}}, RuntimeError("the front broke")]
 
-    async def ask(_: Question) -> Any:
+    async def ask(_: ServerQuestion) -> Any:
         answer = answers.pop()
         if isinstance(answer, Exception):
             raise answer
@@ -146,7 +146,7 @@ async def test_whoever_does_not_answer_declines(server: McpServer, call: Use) ->
 async def test_the_time_in_which_a_person_thinks_is_not_the_calls(server: McpServer, call: Use) -> None:
     server = msgspec.structs.replace(server, timeout_s=1.0)
 
-    async def ask(_: Question) -> Mapping[str, Any]:
+    async def ask(_: ServerQuestion) -> Mapping[str, Any]:
         await anyio.sleep(1.5)  # longer than a call may take: time itself is what is tried here
         return {"name": "Ada"}
 

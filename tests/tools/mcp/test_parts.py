@@ -15,7 +15,7 @@ from tests.tools.mcp.conftest import ours
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.mcp import McpServers
 from treadle.tools.mcp.content import IMAGES_MOST, output_of
-from treadle.tools.mcp.lines import Line, Lines, answered_id
+from treadle.tools.mcp.lines import BoundedLine, BoundedLines, answered_id
 from treadle.tools.mcp.naming import tool_name
 from treadle.tools.mcp.questions import answer_of, question_of
 from treadle.tools.mcp.words import one_line, plain
@@ -37,7 +37,7 @@ def test_two_tools_of_a_server_have_two_names(tools: list[str]) -> None:
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 30))
 def test_lines_are_the_same_however_they_come(pieces: list[bytes], longest: int) -> None:
-    lines = Lines(longest)
+    lines = BoundedLines(longest)
     found = [line for piece in pieces for line in lines.feed(piece)]
     whole = b"".join(pieces).split(b"\n")[:-1]
     assert [line.size for line in found] == [len(line) for line in whole]
@@ -45,7 +45,7 @@ def test_lines_are_the_same_however_they_come(pieces: list[bytes], longest: int)
 
 
 def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
-    lines = Lines(2_000)
+    lines = BoundedLines(2_000)
     text = b'{"id": 7, ' + b"x" * 100_000 + b'"id": 8}'
     (line,) = [line for start in range(0, len(text) + 1, 999) for line in lines.feed((text + b"\n")[start : start + 999])]
     assert line.is_cut
@@ -65,7 +65,7 @@ def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
     ],
 )
 def test_whom_an_unreadable_line_answers_is_guessed_from_the_outside(text: bytes, answered: int | None) -> None:
-    assert answered_id(Line(text, len(text))) == answered
+    assert answered_id(BoundedLine(text, len(text))) == answered
 
 
 @given(st.text())

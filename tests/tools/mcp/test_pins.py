@@ -12,7 +12,7 @@ import pytest
 from tests.tools.mcp.conftest import Use, bad
 from treadle.errors import AgentError
 from treadle.tools.mcp import McpServer, McpServers, Pins
-from treadle.tools.mcp.listing import Offered, Told, listing_of
+from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
 from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -23,7 +23,7 @@ SERVER = McpServer(name="s", command=["serve"])
 def offered(**tools: str) -> list[Offered]:
     """Tools by name, with their descriptions."""
     listed = [mcp_types.Tool(name=name, description=text, input_schema={"type": "object"}) for name, text in tools.items()]
-    return [*listing_of(SERVER, Told(listed)).tools.values()]
+    return [*listing_of(SERVER, ServerListing(listed)).tools.values()]
 
 
 async def test_a_tool_that_changes_in_a_run_is_refused_and_in_the_next_one_not_there(call: Use, tmp_path: Path, warnings: list[str]) -> None:
@@ -76,7 +76,7 @@ def test_only_what_a_person_saw_is_accepted(tmp_path: Path) -> None:
 
 def test_hints_and_schemas_are_part_of_what_was_seen() -> None:
     def digest(**more: object) -> str:
-        (tool,) = listing_of(SERVER, Told([mcp_types.Tool.model_validate({"name": "a", "inputSchema": {"type": "object"}, **more})])).tools.values()
+        (tool,) = listing_of(SERVER, ServerListing([mcp_types.Tool.model_validate({"name": "a", "inputSchema": {"type": "object"}, **more})])).tools.values()
         return tool.digest
 
     digests = [

@@ -15,7 +15,7 @@ import pytest
 
 from tests.tools.mcp.conftest import Use, free_port, listening
 from treadle.messages.message import MediaPart
-from treadle.tools.mcp import McpServer, McpServers, Question
+from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.tool import InvalidArguments, ToolFailed
 
@@ -60,7 +60,7 @@ def everything(request: pytest.FixtureRequest) -> McpServer:
     return McpServer(name="every", command=["node", program("server-everything"), "stdio"], start_timeout_s=60)
 
 
-async def ask(question: Question) -> Mapping[str, Any]:
+async def ask(question: ServerQuestion) -> Mapping[str, Any]:
     assert question.schema is not None
     return {"name": "Ada", "check": True}
 

@@ -21,7 +21,7 @@ from treadle.config import Config, project_of, trust_of
 from treadle.config.trust import Trust
 from treadle.tools.builtin.agent import AgentTool
 from treadle.tools.builtin.coding import default_tools
-from treadle.tools.tool import Tool, ToolServer
+from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import SystemBlock
 
 GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
@@ -69,7 +69,7 @@ def _instructions() -> str:
     return text.decode().strip()
 
 
-def _servers(config: Config, cwd: Path) -> Sequence[ToolServer]:
+def _servers(config: Config, cwd: Path) -> Sequence[ToolProvider]:
     """All that are configured. They are started when a run begins, in its directory."""
     if not config.mcp_servers:
         return ()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from treadle.agents.coding.skills import Skills, find_skills
 from treadle.config import Project, Trust
 from treadle.config.file import Broken, read_bytes
-from treadle.config.trust import GUIDANCE_NAME, Standing, brought, command
+from treadle.config.trust import GUIDANCE_NAME, TrustState, brought, command
 
 FILE_MAX_CHARS = 32_768
 TOTAL_MAX_CHARS = 65_536
@@ -47,7 +47,7 @@ class _File(NamedTuple):
 def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
     """`own`: Treadle's own folder; None: nothing of it counts. Blocks while it reads; the same files give the same text."""
     warnings: list[str] = [trust.warning] if trust.warning else []
-    if own is not None and trust.standing is Standing.UNKNOWN and (ignored := [path.relative_to(project.root).as_posix() for path in brought(project, own)]):
+    if own is not None and trust.standing is TrustState.UNKNOWN and (ignored := [path.relative_to(project.root).as_posix() for path in brought(project, own)]):
         warnings.append(
             f"not sent to the model, because nobody has trusted {project.root}: {', '.join(ignored[:BELOW_MAX])}. Look at it, then: {command(project.root)}"
         )
@@ -69,7 +69,7 @@ def _own_file(own: Path | None, warnings: list[str]) -> Iterator[_File]:
 
 def _files(project: Project, trust: Trust, warnings: list[str]) -> Iterator[_File]:
     """The farthest first."""
-    for folder in project.folders() if trust.standing is Standing.HOLDS else ():
+    for folder in project.folders() if trust.standing is TrustState.HOLDS else ():
         path = folder / GUIDANCE_NAME
         try:
             if (read := read_bytes(path)) and trust.admits(path, read.data):

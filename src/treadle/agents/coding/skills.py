@@ -19,7 +19,7 @@ from treadle._internal.held_files import read_checked
 from treadle.config import Project, Trust
 from treadle.config.file import Broken, read_bytes
 from treadle.config.places import FOLDER
-from treadle.config.trust import SKILL_NAME, SKILLS_NAME, Standing
+from treadle.config.trust import SKILL_NAME, SKILLS_NAME, TrustState
 from treadle.tools.builtin.read import Read, ReadArguments
 from treadle.tools.tool import ToolContext, ToolFailed, ToolOutput
 
@@ -47,7 +47,7 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
     found: dict[str, Skill] = {}
     for folder in _folders(own / SKILLS_NAME) if own is not None else ():
         _add(found, folder, None, warnings)
-    for place in project.folders() if trust.standing is Standing.HOLDS else ():
+    for place in project.folders() if trust.standing is TrustState.HOLDS else ():
         for folder in _folders(place / FOLDER / SKILLS_NAME):
             _add(found, folder, trust, warnings)
     if len(found) > SKILLS_MAX:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from treadle.config import Config
-from treadle.config.rules import Rule, parse_rule
+from treadle.config.rules import PermissionRule, parse_rule
 
 _ALIKE = 0.75
 """A misspelt name, and not another short one: `ed` is not `edit`, `gerp` is `grep`."""
@@ -36,7 +36,7 @@ def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
                 yield f"{origin}: the rule {text!r} {named}: " + (f"did you mean {near!r}?" if near else f"tools are {', '.join(tools)}")
 
 
-def _is_vain(rule: Rule, config: Config, tools: Sequence[str]) -> bool:
+def _is_vain(rule: PermissionRule, config: Config, tools: Sequence[str]) -> bool:
     if any(rule.is_of_tool(name) for name in tools):
         return False
     if rule.about == "tool":
@@ -46,7 +46,7 @@ def _is_vain(rule: Rule, config: Config, tools: Sequence[str]) -> bool:
     return rule.words[0] not in _OF_THE_SHELL and shutil.which(rule.words[0]) is None
 
 
-def _nearest(rule: Rule, tools: Sequence[str]) -> str | None:
+def _nearest(rule: PermissionRule, tools: Sequence[str]) -> str | None:
     import difflib  # noqa: PLC0415  only for a message
 
     name = rule.words[0] if rule.about == "command" else rule.pattern

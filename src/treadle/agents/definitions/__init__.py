@@ -12,4 +12,4 @@ from treadle.agents.definitions.catalog import Catalog as Catalog
 from treadle.agents.definitions.inputs import missing as missing
 from treadle.agents.definitions.inputs import typed as typed
 from treadle.agents.definitions.modules import import_modules as import_modules
-from treadle.agents.definitions.places import Problem as Problem
+from treadle.agents.definitions.places import DefinitionProblem as DefinitionProblem

@@ -15,10 +15,10 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.definitions.inputs import missing
-from treadle.agents.definitions.keys import Definition, read_keys
+from treadle.agents.definitions.keys import ReadDefinition, read_keys
 from treadle.agents.definitions.modules import Modules, import_modules
-from treadle.agents.definitions.naming import Callee, Completion, Meaning, Names, OwnTool, Served, Unknown
-from treadle.agents.definitions.places import DefinitionFile, Found, Problem, add_file, find
+from treadle.agents.definitions.naming import Callee, CompletionTool, Meaning, NameResolver, OwnTool, ServerTools, UnknownName
+from treadle.agents.definitions.places import DefinitionFile, DefinitionProblem, FoundDefinitions, add_file, find
 from treadle.agents.definitions.text import read
 from treadle.config import Config, Trust, project_of, trust_of
 from treadle.config.file import Broken
@@ -27,7 +27,7 @@ from treadle.config.readers import nearest
 from treadle.config.trust import command
 from treadle.config.workspace import lower
 from treadle.errors import AgentError
-from treadle.tools.tool import Tool, ToolServer
+from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits
 
 ASSISTANT = "treadle"
@@ -39,11 +39,11 @@ SIZES = ("large", "small")
 
 
 class _Read(NamedTuple):
-    definition: Definition | None
+    definition: ReadDefinition | None
     """None if there are problems."""
     tools: tuple[tuple[Meaning, int], ...]
     """Those whose names are known, with their lines."""
-    problems: tuple[Problem, ...]
+    problems: tuple[DefinitionProblem, ...]
 
 
 class _Refused(Exception):
@@ -51,7 +51,7 @@ class _Refused(Exception):
 
     def __init__(self, file: DefinitionFile, line: int, text: str) -> None:
         super().__init__(text)
-        self.problem = Problem(str(file.path), line, text)
+        self.problem = DefinitionProblem(str(file.path), line, text)
 
 
 class Catalog:
@@ -68,7 +68,7 @@ class Catalog:
         self._config, self._cwd = config, (works_in or cwd).resolve()
         own, project = Path(config.home) if config.home else None, project_of(cwd)
         trust = trust or (trust_of(own, project) if own is not None else None)
-        self.found: Found
+        self.found: FoundDefinitions
         self.found, self.withheld = find(own, project, trust)  # the second: of an untrusted project
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
@@ -82,8 +82,8 @@ class Catalog:
         return import_modules(self._config.agents, self._config.origin("agents"))
 
     @cached_property
-    def tool_names(self) -> Names:
-        return Names(self.names(), self.modules.tools, self._config.mcp_servers)
+    def tool_names(self) -> NameResolver:
+        return NameResolver(self.names(), self.modules.tools, self._config.mcp_servers)
 
     def names(self) -> list[str]:
         """Of every agent, also of those that something is wrong with."""
@@ -108,11 +108,11 @@ class Catalog:
     def admit_all(self) -> None:
         """Admit every definition of an untrusted project, for a person to look at."""
         self.found.admit(self.withheld, self.modules.agents)
-        self.withheld = Found()
+        self.withheld = FoundDefinitions()
         self.__dict__.pop("tool_names", None)
         self._read.clear()
 
-    def definition(self, name: str) -> Definition | None:
+    def definition(self, name: str) -> ReadDefinition | None:
         """What its file says; None where it has none, or something is wrong."""
         return self._reading(name).definition if name in self.found.files else None
 
@@ -134,7 +134,7 @@ class Catalog:
         same = next((file for file in self.found.files.values() if os.path.realpath(file.path) == str(real)), None)
         if same is not None:
             return same.name
-        one_of = Found()
+        one_of = FoundDefinitions()
         add_file(one_of, [path], real.parent)  # the person named it
         self.found.files.pop(path.stem, None)
         self.found.refused.pop(path.stem, None)
@@ -144,7 +144,7 @@ class Catalog:
 
     # ------------------------------------------------------------ what is wrong
 
-    def problems(self, name: str | None = None) -> list[Problem]:
+    def problems(self, name: str | None = None) -> list[DefinitionProblem]:
         """Of an agent with those among its tools; of all of them, and the modules, where no name is given. Raises AgentError(invalid) for an unknown name."""
         if name is not None:
             self._must_be_there(name)
@@ -155,10 +155,10 @@ class Catalog:
             self._look(each, (), seen, found)
         return list(found | dict.fromkeys(self._unmakeable(names)))
 
-    def _unmakeable(self, names: Sequence[str]) -> Iterator[Problem]:
+    def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
         """What only making an agent tells, of those whose files have no other problem."""
         for name in names:
-            wrong: dict[Problem, None] = {}
+            wrong: dict[DefinitionProblem, None] = {}
             self._look(name, (), {}, wrong)
             try:
                 if not wrong:
@@ -166,7 +166,7 @@ class Catalog:
             except _Refused as e:
                 yield e.problem
 
-    def _look(self, name: str, chain: tuple[str, ...], seen: dict[str, int], found: dict[Problem, None]) -> int:
+    def _look(self, name: str, chain: tuple[str, ...], seen: dict[str, int], found: dict[DefinitionProblem, None]) -> int:
         """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are nested. `seen`: that of those that were looked at.
 
         `chain`: who calls whom, from the first one down to the one that has `name` among its tools.
@@ -195,31 +195,31 @@ class Catalog:
             if isinstance(meaning, Callee):
                 yield meaning.name, line
 
-    def _circle(self, chain: tuple[str, ...], callee: str, line: int) -> Problem | None:
+    def _circle(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem | None:
         if callee not in chain:
             return None
         circle = " -> ".join((*chain[chain.index(callee) :], callee))
         text = f"agents that call each other in a circle would never end: {circle}. Take one out of the other's tools"
-        return Problem(str(self.found.files[chain[-1]].path), line, text)
+        return DefinitionProblem(str(self.found.files[chain[-1]].path), line, text)
 
-    def _uncallable(self, name: str, callee: str, line: int) -> Problem | None:
+    def _uncallable(self, name: str, callee: str, line: int) -> DefinitionProblem | None:
         """A caller gives a prompt, and nothing else."""
         of = self.modules.agents.get(callee)
         called = of.it if of is not None else self.definition(callee)
         if called is None or not (needed := missing(called.inputs, called.instructions, ())):
             return None
         text = f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no other agent can give: give it a default there"
-        return Problem(str(self.found.files[name].path), line, text)
+        return DefinitionProblem(str(self.found.files[name].path), line, text)
 
-    def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> Problem:
-        return Problem(str(self.found.files[chain[-1]].path), line, f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}")
+    def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem:
+        return DefinitionProblem(str(self.found.files[chain[-1]].path), line, f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}")
 
-    def _refused(self, name: str) -> Problem | None:
+    def _refused(self, name: str) -> DefinitionProblem | None:
         if (refused := self.found.refused.get(name)) is not None:
             return refused
         file = self.found.files.get(name)
         if file is not None and (of := self.modules.agents.get(name)) is not None:
-            return Problem(str(file.path), 1, f"two agents are named {name!r}, this one and one of {of.module}: rename one")
+            return DefinitionProblem(str(file.path), 1, f"two agents are named {name!r}, this one and one of {of.module}: rename one")
         return None
 
     def _must_be_there(self, name: str) -> None:
@@ -244,32 +244,32 @@ class Catalog:
     def _fresh(self, file: DefinitionFile) -> _Read:
         place = str(file.path)
         if file.name == ASSISTANT:
-            return _Read(None, (), (Problem(place, 1, f"{ASSISTANT!r} is the name of the coding assistant: give the file another one"),))
+            return _Read(None, (), (DefinitionProblem(place, 1, f"{ASSISTANT!r} is the name of the coding assistant: give the file another one"),))
         try:
             definition, problems = read_keys(file, read(file))
         except Broken as e:
-            return _Read(None, (), (Problem(place, e.line, e.text),))
+            return _Read(None, (), (DefinitionProblem(place, e.line, e.text),))
         problems += self._wrong_model(definition)
         tools: list[tuple[Meaning, int]] = []
         for named in definition.tools:
             try:
                 tools.append((self.tool_names.meaning(named.text), named.line))
-            except Unknown as e:
-                problems.append(Problem(place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"))
+            except UnknownName as e:
+                problems.append(DefinitionProblem(place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"))
         problems.sort(key=lambda problem: problem.line or 0)
         return _Read(None if problems else definition, tuple(tools), tuple(problems))
 
-    def _wrong_model(self, definition: Definition) -> list[Problem]:
+    def _wrong_model(self, definition: ReadDefinition) -> list[DefinitionProblem]:
         model, file = definition.model, definition.file
         if model is None or model.text in SIZES:
             return []
         try:
             provider, _ = self._config.split(model.text)
         except AgentError as e:
-            return [Problem(str(file.path), model.line, f"model: {e.message}")]
+            return [DefinitionProblem(str(file.path), model.line, f"model: {e.message}")]
         if file.root is not None and provider in STAND_INS:
             text = f"model: {model.text!r} is a file, and a project may not answer in the place of a model: give it with --model"
-            return [Problem(str(file.path), model.line, text)]
+            return [DefinitionProblem(str(file.path), model.line, text)]
         return []
 
     # ------------------------------------------------------------ made
@@ -297,7 +297,7 @@ class Catalog:
             self._made[name] = self._make(reading.definition, [meaning for meaning, _ in reading.tools])
         return self._made[name]
 
-    def _make(self, definition: Definition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
+    def _make(self, definition: ReadDefinition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
         tools: list[Tool[Any] | Agent[Any, Any]] = []
         wanted: dict[str, list[str | None]] = {}
         for meaning in meanings:
@@ -306,9 +306,9 @@ class Catalog:
                     tools.append(tool)
                 case Callee(callee):
                     tools.append(self._agent(callee))
-                case Served():
+                case ServerTools():
                     wanted.setdefault(meaning.server, []).append(meaning.tool)
-                case Completion():
+                case CompletionTool():
                     pass
         try:
             return Agent(
@@ -318,7 +318,7 @@ class Catalog:
                 model=self._model(definition),
                 tools=tools,
                 output=definition.output,
-                completion=any(isinstance(meaning, Completion) for meaning in meanings),
+                completion=any(isinstance(meaning, CompletionTool) for meaning in meanings),
                 mcp_servers=[self._server(name, tuple(named)) for name, named in wanted.items()],
                 limits=self._limits(definition),
                 inputs=definition.inputs,
@@ -326,19 +326,19 @@ class Catalog:
         except AgentError as e:
             raise _Refused(definition.file, 1, e.message) from e
 
-    def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolServer:
+    def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
         """`wanted`: by its own names; None: what the configuration lets through. It is started once, whatever each agent wants of it."""
         from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
 
         server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
         return server if None in wanted else msgspec.structs.replace(server, tools=tuple(tool for tool in wanted if tool is not None))
 
-    def _model(self, definition: Definition) -> str | None:
+    def _model(self, definition: ReadDefinition) -> str | None:
         """None: the configuration's large one."""
         model = definition.model
         return None if model is None or model.text == "large" else self._config.models.small if model.text == "small" else model.text
 
-    def _limits(self, definition: Definition) -> Limits | None:
+    def _limits(self, definition: ReadDefinition) -> Limits | None:
         """A project may only lower what the person allows."""
         limits, file = definition.limits, definition.file
         if limits is None or file.root is None:

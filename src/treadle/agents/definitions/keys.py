@@ -12,9 +12,9 @@ from typing import Any, cast, get_args
 
 from treadle.agents.agent import Input
 from treadle.agents.definitions.inputs import HOLE, InputType, misfit
-from treadle.agents.definitions.places import DefinitionFile, Problem
-from treadle.agents.definitions.text import Text
-from treadle.config.document import Entry, Node
+from treadle.agents.definitions.places import DefinitionFile, DefinitionProblem
+from treadle.agents.definitions.text import DefinitionText
+from treadle.config.document import MappingEntry, Node
 from treadle.config.keys import refusal, shown
 from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no
 from treadle.types import Limits
@@ -28,7 +28,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class SourceText:
     """A text of the file, and where it stands."""
 
     text: str
@@ -36,14 +36,14 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Definition:
+class ReadDefinition:
     """One file, read and checked as far as it can be by itself."""
 
     file: DefinitionFile
     description: str
     instructions: str
-    model: Line | None
-    tools: tuple[Line, ...]
+    model: SourceText | None
+    tools: tuple[SourceText, ...]
     limits: Limits | None
     limit_lines: Mapping[str, int]
     output: dict[str, Any] | None
@@ -51,7 +51,7 @@ class Definition:
     inputs: Mapping[str, Input]
 
 
-def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition, list[Problem]]:
+def read_keys(file: DefinitionFile, written: DefinitionText) -> tuple[ReadDefinition, list[DefinitionProblem]]:
     """The definition, and every problem in it. With problems, it holds only the keys that are right."""
     reading = _Reading(file, written)
     return reading.definition(), reading.problems
@@ -60,10 +60,10 @@ def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition, list[Pro
 @dataclass
 class _Reading:
     file: DefinitionFile
-    written: Text
-    problems: list[Problem] = field(default_factory=list[Problem])
+    written: DefinitionText
+    problems: list[DefinitionProblem] = field(default_factory=list[DefinitionProblem])
 
-    def definition(self) -> Definition:
+    def definition(self) -> ReadDefinition:
         document = self.written.document
         root = document.root
         for twice in document.duplicates:
@@ -74,7 +74,7 @@ class _Reading:
         lines = {name: entry.key.line for name, entry in self._entries(entries.get("inputs"), "inputs").items()} if inputs else {}
         limits, limit_lines = self._limits(entries.get("limits"))
         output = entries.get("output")
-        return Definition(
+        return ReadDefinition(
             file=self.file,
             description=self._description(entries.get("description"), root),
             instructions=self._instructions(entries.get("instructions"), inputs, lines),
@@ -89,14 +89,14 @@ class _Reading:
 
     # ------------------------------------------------------------ one key after the other
 
-    def _description(self, entry: Entry | None, root: Node | None) -> str:
+    def _description(self, entry: MappingEntry | None, root: Node | None) -> str:
         found = self._text(entry, "description")
         if entry is None or entry.node.value is None:
             line = 1 if entry is None else entry.key.line
             self._wrong(line, "needs a description: for what it is, in one sentence" + ("" if root is not None else ", in front of its instructions"))
         return found.text.strip() if found else ""
 
-    def _instructions(self, entry: Entry | None, inputs: Mapping[str, Input], input_lines: Mapping[str, int]) -> str:
+    def _instructions(self, entry: MappingEntry | None, inputs: Mapping[str, Input], input_lines: Mapping[str, int]) -> str:
         body = self.written.body
         if body is not None and entry is not None:
             self._wrong(entry.key.line, "the instructions of a Markdown file are what follows its second line `---`: move them there")
@@ -111,24 +111,24 @@ class _Reading:
             self._wrong(input_lines[name], f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the input out")
         return instructions
 
-    def _line_of(self, variable: str, entry: Entry | None) -> int:
+    def _line_of(self, variable: str, entry: MappingEntry | None) -> int:
         """Where it first stands in the instructions."""
         lines = self.written.lines
         first = entry.key.line if entry is not None else _body_line(lines)
         return next((n for n, line in enumerate(lines[first - 1 :], first) if variable in HOLE.findall(line)), first)
 
-    def _tools(self, entry: Entry | None) -> tuple[Line, ...]:
-        named: dict[str, Line] = {}
+    def _tools(self, entry: MappingEntry | None) -> tuple[SourceText, ...]:
+        named: dict[str, SourceText] = {}
         for node in self._list(entry, "tools"):
             if not isinstance(node.value, str) or not node.value.strip():
                 self._wrong(node.line, f"tools must be a list of names, like [read, grep]; {shown(node.plain())} is none")
             elif node.value in named:
                 self._wrong(node.line, f"tools names {node.value!r} twice (first in line {named[node.value].line})")
             else:
-                named[node.value] = Line(text=node.value, line=node.line)
+                named[node.value] = SourceText(text=node.value, line=node.line)
         return tuple(named.values())
 
-    def _limits(self, entry: Entry | None) -> tuple[Limits | None, dict[str, int]]:
+    def _limits(self, entry: MappingEntry | None) -> tuple[Limits | None, dict[str, int]]:
         entries = self._entries(entry, "limits")
         self._known(entries, LIMITS, "limits")
         values: dict[str, Any] = {}
@@ -138,7 +138,7 @@ class _Reading:
         lines = {name: entries[name].key.line for name in values}
         return (Limits(**{name: value for name, value in values.items() if value is not None}) if values else None), lines
 
-    def _output(self, entry: Entry | None) -> dict[str, Any] | None:
+    def _output(self, entry: MappingEntry | None) -> dict[str, Any] | None:
         if entry is None or entry.node.value is None:
             return None
         schema = entry.node.plain()
@@ -151,7 +151,7 @@ class _Reading:
             self._wrong(_line_at(entry, fault.path), fault.text("output"))
         return cast("dict[str, Any]", schema)
 
-    def _inputs(self, entry: Entry | None) -> dict[str, Input]:
+    def _inputs(self, entry: MappingEntry | None) -> dict[str, Input]:
         inputs: dict[str, Input] = {}
         for name, inner in self._entries(entry, "inputs").items():
             if not _VARIABLE.fullmatch(name):
@@ -160,7 +160,7 @@ class _Reading:
                 inputs[name] = declared
         return inputs
 
-    def _input(self, name: str, entry: Entry) -> Input | None:
+    def _input(self, name: str, entry: MappingEntry) -> Input | None:
         place, before = ("inputs", name), len(self.problems)
         entries = self._mapping(entry.node, f"inputs.{name}", entry.key.line)
         if len(self.problems) > before:
@@ -177,7 +177,7 @@ class _Reading:
             return None
         return Input(type=kind, required=required is not False, default=default, description=description.text if description else "")
 
-    def _type(self, entry: Entry | None, place: tuple[str, ...], above: Entry) -> InputType | None:
+    def _type(self, entry: MappingEntry | None, place: tuple[str, ...], above: MappingEntry) -> InputType | None:
         if entry is None:
             self._wrong(above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}")
             return None
@@ -185,18 +185,18 @@ class _Reading:
 
     # ------------------------------------------------------------ shapes
 
-    def _known(self, entries: Mapping[str, Entry], known: Collection[str], where: str) -> None:
+    def _known(self, entries: Mapping[str, MappingEntry], known: Collection[str], where: str) -> None:
         for name, entry in entries.items():
             if name not in known:
                 self._wrong(entry.key.line, unknown_key(name, known, where))
 
-    def _text(self, entry: Entry | None, name: str) -> Line | None:
+    def _text(self, entry: MappingEntry | None, name: str) -> SourceText | None:
         if entry is None or entry.node.value is None:
             return None
         found = self._value(entry, (name,), text)
-        return None if found is None else Line(text=str(found), line=entry.node.line)
+        return None if found is None else SourceText(text=str(found), line=entry.node.line)
 
-    def _value(self, entry: Entry, path: tuple[str, ...], read: Reader) -> Any:
+    def _value(self, entry: MappingEntry, path: tuple[str, ...], read: Reader) -> Any:
         """None where it is wrong."""
         try:
             return read(entry.node.plain())
@@ -204,7 +204,7 @@ class _Reading:
             self._wrong(entry.node.line, refusal(path, e, shown(entry.node.plain())))
             return None
 
-    def _list(self, entry: Entry | None, name: str) -> tuple[Node, ...]:
+    def _list(self, entry: MappingEntry | None, name: str) -> tuple[Node, ...]:
         if entry is None or entry.node.value is None:
             return ()
         if not isinstance(entry.node.value, tuple):
@@ -212,17 +212,17 @@ class _Reading:
             return ()
         return entry.node.value
 
-    def _entries(self, entry: Entry | None, name: str) -> dict[str, Entry]:
+    def _entries(self, entry: MappingEntry | None, name: str) -> dict[str, MappingEntry]:
         return {} if entry is None or entry.node.value is None else self._mapping(entry.node, name, entry.key.line)
 
-    def _mapping(self, node: Node, name: str, line: int) -> dict[str, Entry]:
+    def _mapping(self, node: Node, name: str, line: int) -> dict[str, MappingEntry]:
         if isinstance(node.value, dict):
             return node.value
         self._wrong(line, f"{name} must be a mapping of keys to values, not {shown(node.plain())}")
         return {}
 
     def _wrong(self, line: int, what: str) -> None:
-        self.problems.append(Problem(str(self.file.path), line, what))
+        self.problems.append(DefinitionProblem(str(self.file.path), line, what))
 
 
 def unknown_key(name: str, known: Collection[str], where: str) -> str:
@@ -241,7 +241,7 @@ def _body_line(lines: list[str]) -> int:
     return next((n + 1 for n, line in enumerate(lines[1:], 2) if re.fullmatch(r"---[ \t]*\r?", line)), 1)
 
 
-def _line_at(entry: Entry, path: tuple[str | int, ...]) -> int:
+def _line_at(entry: MappingEntry, path: tuple[str | int, ...]) -> int:
     """The line of the value at `path`, or of the innermost one on the way to it."""
     node, line = entry.node, entry.key.line
     for step in path:

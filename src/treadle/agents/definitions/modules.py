@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from typing_extensions import get_protocol_members
 
 from treadle.agents.agent import Agent
-from treadle.agents.definitions.places import Problem
+from treadle.agents.definitions.places import DefinitionProblem
 from treadle.config import Origin
 from treadle.events.hooks import Hook
 from treadle.tools.tool import Tool
@@ -46,7 +46,7 @@ class Modules:
     tools: dict[str, Of[Tool[Any]]] = field(default_factory=dict[str, Of[Tool[Any]]])
     hooks: list[Hook] = field(default_factory=list[Hook])
     """In their order; each once."""
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[DefinitionProblem] = field(default_factory=list[DefinitionProblem])
 
 
 def import_modules(names: Sequence[str], origin: Origin) -> Modules:
@@ -83,16 +83,16 @@ def _register(modules: Modules, known: dict[str, Of[T]], kind: str, name: str, n
     old = known.setdefault(name, new)
     if old.it is not new.it:
         where = "twice" if old.module == new.module else f"in {old.module} too"
-        modules.problems.append(Problem(new.module, None, f"the {kind} {name!r} is {where}: names are unique, rename one"))
+        modules.problems.append(DefinitionProblem(new.module, None, f"the {kind} {name!r} is {where}: names are unique, rename one"))
 
 
-def _told(name: str, error: BaseException, origin: Origin) -> Problem:
+def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
     """What went wrong in a sentence, with the line of the module that did it, or else of the configuration."""
     if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
         text = f"agents names the module {name!r}, and there is no {error.name!r}: install it for {sys.executable}, or add its folder to PYTHONPATH"
-        return Problem(origin.name or origin.source, origin.line, text)
+        return DefinitionProblem(origin.name or origin.source, origin.line, text)
     file, line = _place(name, error)
-    return Problem(file or name, line, f"the module {name!r} cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return DefinitionProblem(file or name, line, f"the module {name!r} cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def _place(name: str, error: BaseException) -> tuple[str, int | None]:

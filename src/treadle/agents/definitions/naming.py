@@ -1,6 +1,6 @@
 """What a name among the `tools` of a definition means: a tool of ours or of a module, another agent, tools of an MCP server, the end of a run.
 
-Entry: `Names`, `Meaning`.
+Entry: `NameResolver`, `Meaning`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OwnTool(NamedTuple):
     tool: Tool[Any]
 
 
-class Completion(NamedTuple):
+class CompletionTool(NamedTuple):
     pass
 
 
@@ -32,7 +32,7 @@ class Callee(NamedTuple):
     name: str
 
 
-class Served(NamedTuple):
+class ServerTools(NamedTuple):
     """Of an MCP server."""
 
     server: str
@@ -40,14 +40,14 @@ class Served(NamedTuple):
     """Without the server's prefix. None: all that it has."""
 
 
-Meaning: TypeAlias = OwnTool | Completion | Callee | Served
+Meaning: TypeAlias = OwnTool | CompletionTool | Callee | ServerTools
 
 
-class Unknown(Exception):
+class UnknownName(Exception):
     """A name that means nothing, or more than one thing; its text is for whoever wrote it."""
 
 
-class Names:
+class NameResolver:
     def __init__(self, agents: Collection[str], tools: Mapping[str, Of[Tool[Any]]], servers: Mapping[str, McpServer]) -> None:
         """`tools`: those of modules."""
         self._agents, self._tools, self._servers = agents, tools, servers
@@ -62,13 +62,13 @@ class Names:
         """Raises Unknown."""
         found = self._meanings(name)
         if len(found) > 1:
-            raise Unknown(f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them")
+            raise UnknownName(f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them")
         if found:
             return next(iter(found.values()))
         known = (*self.coding, COMPLETE, *self._tools, *self._agents, *self._servers)
         near = nearest(name, known)
         there_are = f"there are {', '.join(known)}" + "".join(f", {server}_…" for server in self._servers)
-        raise Unknown(f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}")
+        raise UnknownName(f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}")
 
     def _meanings(self, name: str) -> dict[str, Meaning]:
         """By what it is, in words."""
@@ -76,7 +76,7 @@ class Names:
         if (tool := self.coding.get(name)) is not None:
             found["a coding tool"] = OwnTool(tool)
         if name == COMPLETE:
-            found["the end of a run"] = Completion()
+            found["the end of a run"] = CompletionTool()
         if (of := self._tools.get(name)) is not None:
             found[f"a tool of {of.module}"] = OwnTool(of.it)
         if name in self._agents:
@@ -85,19 +85,19 @@ class Names:
             found["an MCP server's"] = served
         return found
 
-    def _served(self, name: str) -> Served | None:
+    def _served(self, name: str) -> ServerTools | None:
         """Raises Unknown for a tool that the configuration does not let through."""
         if name in self._servers:
-            return Served(name, None)
+            return ServerTools(name, None)
         owners = [server for server in self._servers if name.startswith(f"{server}_")]
         if not owners:
             return None
         server = max(owners, key=len)
         tool = name.removeprefix(f"{server}_")
         if tool == "*":
-            return Served(server, None)
+            return ServerTools(server, None)
         allowed = self._servers[server].tools
         if allowed is not None and tool not in allowed:
             there = ", ".join(f"{server}_{each}" for each in allowed) or "none"
-            raise Unknown(f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are {there}")
-        return Served(server, tool) if tool else None
+            raise UnknownName(f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are {there}")
+        return ServerTools(server, tool) if tool else None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from treadle.config.file import UNPRINTABLE
 from treadle.config.places import FOLDER, Project
-from treadle.config.trust import AGENTS_NAME, DEFINITION_ENDINGS, Standing, Trust, command
+from treadle.config.trust import AGENTS_NAME, DEFINITION_ENDINGS, Trust, TrustState, command
 
 SHOWN_MAX = 20
 """Files in one warning."""
@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What an `Agent` may be named."""
 
 
-class Problem(NamedTuple):
+class DefinitionProblem(NamedTuple):
     """What is wrong, and where."""
 
     place: str
@@ -52,17 +52,17 @@ class DefinitionFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDefinitions:
     """Each name in one of `files` and `refused`."""
 
     files: dict[str, DefinitionFile] = field(default_factory=dict[str, DefinitionFile])
     """Those that count, by name."""
-    refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
+    refused: dict[str, DefinitionProblem] = field(default_factory=dict[str, DefinitionProblem])
     """Names of agents that two files of one folder have, or that can be none."""
     hidden: list[tuple[DefinitionFile, Path]] = field(default_factory=list[tuple[DefinitionFile, Path]])
     """Those in whose place another file of the same name counts."""
 
-    def admit(self, withheld: Found, taken: Container[str] = ()) -> None:
+    def admit(self, withheld: FoundDefinitions, taken: Container[str] = ()) -> None:
         """Add the definitions of an untrusted project. Names that are here already, or in `taken`, keep what they mean."""
         here = {*self.files, *self.refused}
         for name, file in withheld.files.items():
@@ -100,26 +100,26 @@ class Found:
         return f"{name!r} is an agent of {file.root}, which is not trusted: look at {file.path}, then: {command(file.root)}"
 
 
-def find(own: Path | None, project: Project | None, trust: Trust | None = None) -> tuple[Found, Found]:
+def find(own: Path | None, project: Project | None, trust: Trust | None = None) -> tuple[FoundDefinitions, FoundDefinitions]:
     """Find the definitions that count, and those of a project that `trust` does not hold for.
 
     `own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the user's own counts, then the project's nearest.
     Blocks while it looks into folders; no file is read.
     """
-    theirs = Found()
-    if trust is None or trust.standing is not Standing.HOLDS:
+    theirs = FoundDefinitions()
+    if trust is None or trust.standing is not TrustState.HOLDS:
         trust = None
     if project is not None:
         for place in project.folders():
             if own is None or os.path.realpath(place / FOLDER) != os.path.realpath(own):
                 _add(theirs, place / FOLDER / AGENTS_NAME, project.root, trust)
-    found, withheld = (Found(), theirs) if trust is None else (theirs, Found())
+    found, withheld = (FoundDefinitions(), theirs) if trust is None else (theirs, FoundDefinitions())
     if own is not None:
         _add(found, own / AGENTS_NAME)
     return found, withheld
 
 
-def _add(found: Found, folder: Path, root: Path | None = None, trust: Trust | None = None) -> None:
+def _add(found: FoundDefinitions, folder: Path, root: Path | None = None, trust: Trust | None = None) -> None:
     by_name: dict[str, list[Path]] = {}
     for path in _files(folder):
         by_name.setdefault(path.stem, []).append(path)
@@ -127,7 +127,7 @@ def _add(found: Found, folder: Path, root: Path | None = None, trust: Trust | No
         add_file(found, paths, root, trust)
 
 
-def add_file(found: Found, paths: Sequence[Path], root: Path | None, trust: Trust | None = None) -> None:
+def add_file(found: FoundDefinitions, paths: Sequence[Path], root: Path | None, trust: Trust | None = None) -> None:
     """Add the one file of a name, or several of one folder, which is wrong. It takes the place of a file of that name that was added before."""
     name = paths[0].stem
     if (replaced := found.files.pop(name, None)) is not None:
@@ -135,9 +135,9 @@ def add_file(found: Found, paths: Sequence[Path], root: Path | None, trust: Trus
     found.refused.pop(name, None)
     if len(paths) > 1:
         files = " and ".join(path.name for path in paths)
-        found.refused[name] = Problem(str(paths[0]), 1, f"{files} both define the agent {name!r}: keep one of them")
+        found.refused[name] = DefinitionProblem(str(paths[0]), 1, f"{files} both define the agent {name!r}: keep one of them")
     elif not NAME.fullmatch(name):
-        found.refused[name] = Problem(str(paths[0]), 1, f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+        found.refused[name] = DefinitionProblem(str(paths[0]), 1, f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
     else:
         found.files[name] = DefinitionFile(name, paths[0], root, trust)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.agents.definitions.places import DefinitionFile
-from treadle.config.document import Document, parse
+from treadle.config.document import YamlDocument, parse
 from treadle.config.file import Broken, decoded, read_bytes
 from treadle.config.trust import command
 
@@ -22,15 +22,15 @@ _FENCE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 
 
-class Text(NamedTuple):
-    document: Document
+class DefinitionText(NamedTuple):
+    document: YamlDocument
     body: str | None
     """Behind the front matter; None where the whole file is YAML."""
     lines: list[str]
     """Of the whole file."""
 
 
-def read(file: DefinitionFile) -> Text:
+def read(file: DefinitionFile) -> DefinitionText:
     """Read the text of a definition.
 
     Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the project, and for a trusted project's
@@ -47,14 +47,14 @@ def read(file: DefinitionFile) -> Text:
     return document_of(decoded(content.data, "holds the character {!r}, which nobody sees"), markdown=file.path.suffix == ".md")
 
 
-def document_of(text: str, *, markdown: bool) -> Text:
+def document_of(text: str, *, markdown: bool) -> DefinitionText:
     """Raises Broken."""
     lines = text.split("\n")
     if not markdown:
-        return Text(parse(text, depth_max=DEPTH_MAX), None, lines)
+        return DefinitionText(parse(text, depth_max=DEPTH_MAX), None, lines)
     if (begin := _FENCE.match(text)) is None:
         raise Broken(1, "must begin with a line `---`, then the keys, like `description: …`, and a line `---` before the instructions")
     if (end := _END.search(text, begin.end())) is None:
         raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
     matter = text[begin.end() : end.start()]
-    return Text(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)
+    return DefinitionText(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)

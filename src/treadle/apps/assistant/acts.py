@@ -1,4 +1,4 @@
-"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks first. Entry: `act`, `Desk`."""
+"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks first. Entry: `act`, `ActContext`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from sqlmodel import Session
 
 from treadle._internal.terminal_text import cut, one_line
-from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
-from treadle.apps.assistant.confirmations import Held, Verb, asked, redeemed
+from treadle.apps.assistant.caller import ToolError, ToolResponse, ToolUser
+from treadle.apps.assistant.confirmations import HeldTaskCall, Verb, asked, redeemed
 from treadle.apps.assistant.fields import as_data
 from treadle.apps.assistant.replies import quoted
-from treadle.apps.assistant.store import Found, TaskStore, Wanted, checked
+from treadle.apps.assistant.store import TaskFields, TaskMatch, TaskStore, checked
 from treadle.apps.assistant.unsupported import unsupported_in
 from treadle.service.database.tables import Task
 
@@ -32,19 +32,19 @@ TITLES_MOST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ActContext:
     """All that one call may use."""
 
     session: Session
     store: TaskStore
-    caller: Caller
+    caller: ToolUser
     run_id: str | None
     code: str | None
     """Of a plain MCP client."""
     clock: Callable[[], datetime]
 
 
-def act(desk: Desk, name: str, arguments: Mapping[str, Any]) -> ToolResponse:
+def act(desk: ActContext, name: str, arguments: Mapping[str, Any]) -> ToolResponse:
     """Raises AgentError(invalid) for values that no task can have."""
     return _ACTS[name](desk, arguments)
 
@@ -53,14 +53,14 @@ def succeeded(**data: Any) -> ToolResponse:
     return ToolResponse(success=True, data=data)
 
 
-def refused(failure: Failure) -> ToolResponse:
+def refused(failure: ToolError) -> ToolResponse:
     return ToolResponse(success=False, error=failure)
 
 
 # ---------------------------------------------------------------- the tools
 
 
-def _add_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _add_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     task = desk.store.add(**arguments)
     return succeeded(task=as_data(task), **_unsupported(task.title))
 
@@ -70,55 +70,55 @@ def _unsupported(title: str | None) -> dict[str, list[str]]:
     return {"unsupported": unsupported} if unsupported else {}
 
 
-def _list_tasks(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _list_tasks(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     tasks = desk.store.list(**arguments)
     return succeeded(tasks=_first(tasks), total=len(tasks), filters={k: v for k, v in arguments.items() if v not in ("", "all")})
 
 
-def _complete_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _complete_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     found = desk.store.find(arguments["task"], prefer_open=True)
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if not task.completed and (asks := _asks_if_many(desk, Held("complete_task", "complete", [task], {"task": task.id}))) is not None:
+    if not task.completed and (asks := _asks_if_many(desk, HeldTaskCall("complete_task", "complete", [task], {"task": task.id}))) is not None:
         return asks
     desk.store.complete(task)
     return succeeded(task=as_data(task))
 
 
-def _update_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _update_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     wanted = {name: value for name, value in arguments.items() if name != "task"}
     if not wanted:
-        return refused(Failure(code="invalid", message="update_task changes nothing without one of title, description, priority, due"))
-    checked(cast("Wanted", wanted))
+        return refused(ToolError(code="invalid", message="update_task changes nothing without one of title, description, priority, due"))
+    checked(cast("TaskFields", wanted))
     found = desk.store.find(arguments["task"])
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if (asks := _asks_if_many(desk, Held("update_task", "update", [task], {"task": task.id, **wanted}))) is not None:
+    if (asks := _asks_if_many(desk, HeldTaskCall("update_task", "update", [task], {"task": task.id, **wanted}))) is not None:
         return asks
     changes = desk.store.update(task, **cast("Any", wanted))
     return succeeded(changes=changes, task=as_data(task), **_unsupported(wanted.get("title")))
 
 
-def _delete_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _delete_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     found = desk.store.find(arguments["task"], prefer_open=True)
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if (asks := _asks(desk, Held("delete_task", "delete", [task], {"task": task.id}))) is not None:
+    if (asks := _asks(desk, HeldTaskCall("delete_task", "delete", [task], {"task": task.id}))) is not None:
         return asks
     desk.store.delete([task])
     return succeeded(task=as_data(task))
 
 
-def _complete_all(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _complete_all(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     return _in_bulk(desk, "complete_all", "complete", desk.store.list(status="open"))
 
 
-def _delete_completed(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _delete_completed(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     return _in_bulk(desk, "delete_completed", "delete", desk.store.list(status="completed"))
 
 
-def _in_bulk(desk: Desk, tool: str, verb: Verb, tasks: Sequence[Task]) -> ToolResponse:
-    if tasks and (asks := _asks(desk, Held(tool, verb, tasks, {}))) is not None:
+def _in_bulk(desk: ActContext, tool: str, verb: Verb, tasks: Sequence[Task]) -> ToolResponse:
+    if tasks and (asks := _asks(desk, HeldTaskCall(tool, verb, tasks, {}))) is not None:
         return asks
     if verb == "delete":
         desk.store.delete(tasks, tool=tool)
@@ -127,16 +127,16 @@ def _in_bulk(desk: Desk, tool: str, verb: Verb, tasks: Sequence[Task]) -> ToolRe
     return succeeded(count=len(tasks), tasks=[task.title for task in tasks[:TITLES_MOST]])
 
 
-def _undo(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
+def _undo(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     if not desk.caller.by_person and desk.store.changes.undone_in(desk.run_id) >= UNDO_MOST:
-        return refused(Failure(code="invalid", message=f"{UNDO_MOST} changes were taken back already: ask the person whether that is enough"))
+        return refused(ToolError(code="invalid", message=f"{UNDO_MOST} changes were taken back already: ask the person whether that is enough"))
     undone = desk.store.undo()
     if undone is None:
-        return refused(Failure(code="not_found", message="There is nothing to undo."))
+        return refused(ToolError(code="not_found", message="There is nothing to undo."))
     return succeeded(undone={"tool": undone.tool, "tasks": list(undone.titles[:TITLES_MOST])})
 
 
-_ACTS: Final[Mapping[str, Callable[[Desk, Mapping[str, Any]], ToolResponse]]] = {
+_ACTS: Final[Mapping[str, Callable[[ActContext, Mapping[str, Any]], ToolResponse]]] = {
     "add_task": _add_task,
     "list_tasks": _list_tasks,
     "complete_task": _complete_task,
@@ -151,7 +151,7 @@ _ACTS: Final[Mapping[str, Callable[[Desk, Mapping[str, Any]], ToolResponse]]] = 
 # ---------------------------------------------------------------- asking first
 
 
-def _asks(desk: Desk, held: Held) -> ToolResponse | None:
+def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
     """None where the person said yes to just this, or does it themselves."""
     caller, ids = desk.caller, {task.id for task in held.tasks}
     if caller.by_person or (caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items):
@@ -160,10 +160,10 @@ def _asks(desk: Desk, held: Held) -> ToolResponse | None:
     if caller.conversation_id is None and desk.code is not None and redeemed(desk.session, scope, desk.code, held, clock=desk.clock):
         return None
     question = asked(desk.session, scope, held, conversation_id=caller.conversation_id, run_id=desk.run_id, clock=desk.clock)
-    return refused(Failure(code="confirm", message=question.text, confirm=question.code))
+    return refused(ToolError(code="confirm", message=question.text, confirm=question.code))
 
 
-def _asks_if_many(desk: Desk, held: Held) -> ToolResponse | None:
+def _asks_if_many(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
     """Completing or changing one task after the other is a bulk operation too."""
     of_run, lately = desk.store.changes.touched(desk.run_id)
     (task,) = held.tasks
@@ -174,11 +174,11 @@ def _asks_if_many(desk: Desk, held: Held) -> ToolResponse | None:
 # ---------------------------------------------------------------- words and data
 
 
-def _not_one(found: Found, words: str) -> ToolResponse:
+def _not_one(found: TaskMatch, words: str) -> ToolResponse:
     if not found.several:
-        return refused(Failure(code="not_found", message=f"I couldn't find a task about {quoted(words)} in your list."))
+        return refused(ToolError(code="not_found", message=f"I couldn't find a task about {quoted(words)} in your list."))
     message = f"I found multiple tasks about {quoted(words)}. Which one: {', '.join(map(one_line, found.options))}?"
-    return refused(Failure(code="ambiguous", message=message, options=found.options))
+    return refused(ToolError(code="ambiguous", message=message, options=found.options))
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from treadle.agents.agent import Agent, Input
-from treadle.apps.assistant.caller import Caller
+from treadle.apps.assistant.caller import ToolUser
 from treadle.models.model import Model
 from treadle.types import Limits, Settings, SystemBlock
 
@@ -26,7 +26,7 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 _TODAY: Final = SystemBlock(text="Today is ${today}.", passing=True)
 
 
-def task_agent(server: MCPToolServer, model: str | Model | None = None, *, today: Callable[[], date] = date.today) -> Agent[Caller, str]:
+def task_agent(server: MCPToolServer, model: str | Model | None = None, *, today: Callable[[], date] = date.today) -> Agent[ToolUser, str]:
     """`model` None: the one of rules, which needs no key; `today` is its day. Runs are given theirs among their inputs (`inputs_of`)."""
     if model is None:
         from treadle.apps.assistant.embedded import EmbeddedModel  # noqa: PLC0415  only where it is asked

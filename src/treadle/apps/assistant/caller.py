@@ -1,4 +1,4 @@
-"""On whose behalf a task tool is called, and what it answers. Entry: `Caller`, `ToolResponse`."""
+"""On whose behalf a task tool is called, and what it answers. Entry: `ToolUser`, `ToolResponse`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ToolUser:
     """Bound by the server to every call; nothing that a model says can change it."""
 
     scope: Scope
@@ -33,7 +33,7 @@ class Caller:
     """The person's own act, over HTTP: neither asked about nor counted."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code
     message: str
     options: tuple[str, ...] = ()
@@ -48,4 +48,4 @@ class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
     success: bool
     data: dict[str, Any] | None = None
     """`{"task": …}`, `{"tasks": […]}` and what replies need beside: which fields changed, what was searched for, how many there were."""
-    error: Failure | None = None
+    error: ToolError | None = None

@@ -1,6 +1,6 @@
 """What was changed: so that it can be taken back, is not done twice, and what was changed without asking is counted.
 
-Changing tasks is store.py's. Entry: `Changes`.
+Changing tasks is store.py's. Entry: `ChangeLog`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELDS: Final = ("title", "description", "completed", "priority", "due", "delet
 """What a change may change, beside `updated_at`."""
 
 
-class Changes:
+class ChangeLog:
     """One user's, inside a transaction."""
 
     def __init__(self, session: Session, scope: Scope, clock: Callable[[], datetime]) -> None:

@@ -45,7 +45,7 @@ _BULK_TOOLS: Final = frozenset({"complete_all", "delete_completed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTaskCall:
     """A call that waits for a person's word."""
 
     tool: str
@@ -62,14 +62,14 @@ class HeldCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConfirmationQuestion:
     text: str
     code: str | None = None
     """For a plain MCP client; only its hash is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredConfirmations:
     """What a person's message made of what was pending in their conversation."""
 
     outcome: Literal["granted", "cancelled", "expired", "void"]
@@ -80,7 +80,7 @@ class Answered:
     """Those that had been held back, in their order; none of `cancelled`. Without the grant they ask again."""
 
 
-def asked(session: Session, scope: Scope, held: Held, *, conversation_id: str | None, run_id: str | None, clock: Clock = now) -> Question:
+def asked(session: Session, scope: Scope, held: HeldTaskCall, *, conversation_id: str | None, run_id: str | None, clock: Clock = now) -> ConfirmationQuestion:
     """Keeps the call, and gives what the person is to be asked. In a chat, one thing is pending: calls of one run and verb gather, others are replaced."""
     at = clock()
     mine = delete(Confirmation).where(col(Confirmation.user_id) == scope.user_id, col(Confirmation.granted_run_id).is_(None))
@@ -88,7 +88,7 @@ def asked(session: Session, scope: Scope, held: Held, *, conversation_id: str | 
     if conversation_id is None:
         code = secrets.token_urlsafe(_CODE_BYTES)
         session.add(_record(scope, held, at, code_hash=_hash(code)))
-        return Question(_question_of_client(held), code)
+        return ConfirmationQuestion(_question_of_client(held), code)
     record = _gathering(session, scope, conversation_id, run_id, held, at)
     if record is None:
         record = _record(scope, held, at, conversation_id=conversation_id, run_id=run_id)
@@ -96,10 +96,10 @@ def asked(session: Session, scope: Scope, held: Held, *, conversation_id: str | 
         _gather(record, held, at)
     session.add(record)
     replaced = "".join(_put_off(one, _titles(session, scope, one)) for one in _replaced(session, scope, conversation_id, run_id) if one.id != record.id)
-    return Question(_question(record, held, _titles(session, scope, record)) + replaced)
+    return ConfirmationQuestion(_question(record, held, _titles(session, scope, record)) + replaced)
 
 
-def answered(session: Session, scope: Scope, conversation_id: str, message: str, run_id: str, *, clock: Clock = now) -> Answered | None:
+def answered(session: Session, scope: Scope, conversation_id: str, message: str, run_id: str, *, clock: Clock = now) -> AnsweredConfirmations | None:
     """What was pending in the conversation is closed, whatever the person said; None where nothing was. `run_id`: the run of this message.
 
     Asked again for the same run, it gives the same grant.
@@ -115,22 +115,22 @@ def answered(session: Session, scope: Scope, conversation_id: str, message: str,
     if last is None:
         return None
     if _said(message) != last.phrase:
-        return None if last.expires_at <= at else Answered("cancelled")
+        return None if last.expires_at <= at else AnsweredConfirmations("cancelled")
     if last.expires_at <= at:
-        return Answered("expired", calls=_calls(last))
+        return AnsweredConfirmations("expired", calls=_calls(last))
     if not _as_seen(session, scope, last):
-        return Answered("void", calls=_calls(last))
+        return AnsweredConfirmations("void", calls=_calls(last))
     last.granted_run_id = run_id
     return _granted(last)
 
 
-def granted(session: Session, scope: Scope, run_id: str) -> Answered | None:
+def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
     """What the person's yes lets this run do: for one that is taken up again."""
     record = session.exec(select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id)).first()
     return None if record is None else _granted(record)
 
 
-def redeemed(session: Session, scope: Scope, code: str, held: Held, *, clock: Clock = now) -> bool:
+def redeemed(session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now) -> bool:
     """Whether the code was given for just this call, over just these tasks as they are; it is used up then."""
     mine = select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.code_hash == _hash(code), col(Confirmation.closed_at).is_(None))
     record = session.exec(mine.with_for_update()).first()
@@ -145,13 +145,13 @@ def redeemed(session: Session, scope: Scope, code: str, held: Held, *, clock: Cl
 # ---------------------------------------------------------------- records
 
 
-def _record(scope: Scope, held: Held, at: datetime, **more: Any) -> Confirmation:
+def _record(scope: Scope, held: HeldTaskCall, at: datetime, **more: Any) -> Confirmation:
     record = Confirmation(user_id=scope.user_id, tool=held.tool, verb=held.verb, phrase="", created_at=at, expires_at=at + GOOD_FOR, **more)
     _gather(record, held, at)
     return record
 
 
-def _gather(record: Confirmation, held: Held, at: datetime) -> None:
+def _gather(record: Confirmation, held: HeldTaskCall, at: datetime) -> None:
     record.items = list(dict.fromkeys([*record.items, *(task.id for task in held.tasks)]))
     seen = {task.id: task.updated_at.isoformat() for task in held.tasks}
     entry = {"tool": held.tool, "arguments": dict(held.arguments), "seen": seen}
@@ -161,7 +161,7 @@ def _gather(record: Confirmation, held: Held, at: datetime) -> None:
     record.expires_at = at + GOOD_FOR
 
 
-def _gathering(session: Session, scope: Scope, conversation_id: str, run_id: str | None, held: Held, at: datetime) -> Confirmation | None:
+def _gathering(session: Session, scope: Scope, conversation_id: str, run_id: str | None, held: HeldTaskCall, at: datetime) -> Confirmation | None:
     """The record that this call belongs to; what else was pending is closed."""
     mine: Confirmation | None = None
     for record in _open(session, scope, conversation_id):
@@ -201,12 +201,12 @@ def _as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
     return all(updated.get(task_id) == at for one in record.arguments for task_id, at in one["seen"].items())
 
 
-def _same_wish(record: Confirmation, held: Held) -> bool:
+def _same_wish(record: Confirmation, held: HeldTaskCall) -> bool:
     return all(one["arguments"] == dict(held.arguments) for one in record.arguments)
 
 
-def _granted(record: Confirmation) -> Answered:
-    return Answered("granted", Grant(record.verb, frozenset(record.items)), _calls(record))
+def _granted(record: Confirmation) -> AnsweredConfirmations:
+    return AnsweredConfirmations("granted", Grant(record.verb, frozenset(record.items)), _calls(record))
 
 
 def _calls(record: Confirmation) -> tuple[HeldCall, ...]:
@@ -224,7 +224,7 @@ def _said(message: str) -> str:
     return unicodedata.normalize("NFKC", message).strip().casefold()
 
 
-def _question(record: Confirmation, held: Held, titles: Sequence[str]) -> str:
+def _question(record: Confirmation, held: HeldTaskCall, titles: Sequence[str]) -> str:
     if record.phrase == "yes delete":
         return f"Do you really want to delete {quoted(held.tasks[0].title)}? Reply 'yes delete' to confirm."
     return f"{held.verb.capitalize()} {_named(titles)}? That's a big action. Confirm with '{record.phrase}'."
@@ -240,7 +240,7 @@ def _named(titles: Sequence[str]) -> str:
     return joined([*shown, *rest])
 
 
-def _question_of_client(held: Held) -> str:
+def _question_of_client(held: HeldTaskCall) -> str:
     if len(held.tasks) == 1:
         return f"Do you really want to {held.verb} {quoted(held.tasks[0].title)}?"
     return f"That's a big action. Do you really want to {held.verb} all {len(held.tasks)} tasks?"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.apps.assistant.acts import LISTED_MOST
 from treadle.apps.assistant.language import understood
-from treadle.apps.assistant.language.acting import Call, Known, TooMany, calls_of, listing, looks
+from treadle.apps.assistant.language.acting import KnownTask, PlannedCall, TooManyTasks, calls_of, listing, looks
 from treadle.apps.assistant.language.conversation import Speech
-from treadle.apps.assistant.language.wishes import Change, Every, Filter, Say, Understood
+from treadle.apps.assistant.language.wishes import Every, Filter, Say, TaskChange, Understood
 from treadle.apps.assistant.replies import UNCLEAR
 from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
@@ -63,7 +63,7 @@ class EmbeddedModel:
         stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
         yield ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="tasks")
 
-    def _answer(self, request: ModelRequest) -> list[Call] | str:
+    def _answer(self, request: ModelRequest) -> list[PlannedCall] | str:
         """Calls, or what is said instead."""
         said, asked, done = _told(request.messages)
         wishes = understood(asked, self._today() if self._today is not None else _day_told(request) or date.today(), said=said)
@@ -74,23 +74,23 @@ class EmbeddedModel:
         return _next_calls(wishes, done) if request.tools else DONE
 
 
-def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]) -> list[Call] | str:
+def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]) -> list[PlannedCall] | str:
     wanted = looks(wishes)
     if wanted and not done:
         return [listing(look) for look in wanted]
     try:
         calls = calls_of(wishes, _seen(wanted, done))
-    except TooMany as e:
+    except TooManyTasks as e:
         return _too_many(e.count, wishes)
     except ValueError:
         return "I couldn't look at your list. Please try again."
-    return calls or (UNCLEAR if any(isinstance(wish, Change) and (wish.unsure or wish.answers) for wish in wishes.wishes) else NONE_MEANT)
+    return calls or (UNCLEAR if any(isinstance(wish, TaskChange) and (wish.unsure or wish.answers) for wish in wishes.wishes) else NONE_MEANT)
 
 
 def _too_many(count: int, wishes: Understood) -> str:
     """With the way round it, where there is one."""
     everything = Filter("all"), Filter(), Filter("open")
-    deleted = [wish.target for wish in wishes.wishes if isinstance(wish, Change) and wish.doing == "delete"]
+    deleted = [wish.target for wish in wishes.wishes if isinstance(wish, TaskChange) and wish.doing == "delete"]
     empties = any(isinstance(target, Every) and target.filter in everything for target in deleted)
     way = 'To empty your list say "complete all", and then "clear completed".' if empties else "Please name fewer of them."
     many = f"{count}" if count < LISTED_MOST else f"{count} or more"
@@ -119,22 +119,22 @@ def _told(messages: Sequence[Message]) -> tuple[list[Speech], str, list[tuple[To
     return said, messages[last].text if last >= 0 else "", done
 
 
-def _seen(wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]) -> dict[Filter, list[Known]]:
+def _seen(wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]) -> dict[Filter, list[KnownTask]]:
     """What the looks have shown. Raises ValueError where one failed."""
-    seen: dict[Filter, list[Known]] = {}
+    seen: dict[Filter, list[KnownTask]] = {}
     for look, (_, result) in zip(wanted, done, strict=False):
         seen[look] = _tasks(json.loads(result.text))
     return seen
 
 
-def _tasks(answer: object) -> list[Known]:
+def _tasks(answer: object) -> list[KnownTask]:
     """Raises ValueError where the answer holds no list of tasks."""
     data = cast("Mapping[str, Any]", answer).get("data") if isinstance(answer, dict) else None
     rows = cast("Mapping[str, Any]", data).get("tasks") if isinstance(data, dict) else data
     if not isinstance(rows, list):
         raise ValueError("no list of tasks")
     found = [cast("Mapping[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
-    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed")), row.get("due")) for row in found]
+    return [KnownTask(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed")), row.get("due")) for row in found]
 
 
 if TYPE_CHECKING:

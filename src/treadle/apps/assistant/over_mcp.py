@@ -25,11 +25,11 @@ from mcp.types import Tool as McpTool
 from msgspec.structs import replace
 
 from treadle.apps.assistant.acts import refused
-from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
+from treadle.apps.assistant.caller import ToolError, ToolResponse, ToolUser
 from treadle.apps.assistant.schemas import TOOLS, ToolSchema
 from treadle.apps.assistant.server import MCPToolServer, as_text, is_error
 from treadle.apps.mcp_server.questions import way_of
-from treadle.apps.mcp_server.server import Context, Reply, ToolServer
+from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 from treadle.service.database.scope import Identity, Scope
 
 IdentityOf: TypeAlias = Callable[[Context], Identity]
@@ -54,9 +54,9 @@ _OUTPUT: Final[dict[str, Any]] = {
 }
 
 
-def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> ToolServer:
+def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> McpToolServer:
     """To be carried by any transport."""
-    return ToolServer([ServedTask(server, schema, identity_of) for schema in TOOLS.values()], instructions=INSTRUCTIONS)
+    return McpToolServer([ServedTask(server, schema, identity_of) for schema in TOOLS.values()], instructions=INSTRUCTIONS)
 
 
 class ServedTask:
@@ -67,7 +67,7 @@ class ServedTask:
         self.definition: Final = _definition(schema)
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        caller, arguments, way = Caller(Scope(self._identity_of(context))), params.arguments or {}, way_of(context)
+        caller, arguments, way = ToolUser(Scope(self._identity_of(context))), params.arguments or {}, way_of(context)
         code = params.request_state  # what we gave with the question, sealed
         if code is not None and not _is_yes((params.input_responses or {}).get(_QUESTION)):
             return _result(_said_no())
@@ -79,7 +79,7 @@ class ServedTask:
             response = await self._with_their_word(context, caller, arguments, response)
         return _result(self._for_a_code(response))
 
-    async def _with_their_word(self, context: Context, caller: Caller, arguments: Mapping[str, Any], response: ToolResponse) -> ToolResponse:
+    async def _with_their_word(self, context: Context, caller: ToolUser, arguments: Mapping[str, Any], response: ToolResponse) -> ToolResponse:
         """What came of the call once the person was asked, where it needs that. They are asked anew where a task was changed while they thought."""
         asked = 0
         while (question := _question_in(response)) is not None and asked < ASKED_MOST:
@@ -110,7 +110,7 @@ def _definition(schema: ToolSchema) -> McpTool:
     return McpTool(name=words.name, description=words.description, input_schema=dict(words.parameters), output_schema=dict(_OUTPUT), annotations=annotations)
 
 
-def _question_in(response: ToolResponse) -> Failure | None:
+def _question_in(response: ToolResponse) -> ToolError | None:
     """With the code that answers it."""
     return response.error if response.error is not None and response.error.confirm is not None else None
 
@@ -130,7 +130,7 @@ def _is_yes(answer: object) -> bool:
 
 
 def _said_no() -> ToolResponse:
-    return refused(Failure(code="confirm", message=SAID_NO))
+    return refused(ToolError(code="confirm", message=SAID_NO))
 
 
 def _result(response: ToolResponse) -> CallToolResult:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle._internal.terminal_text import one_line
-from treadle.apps.assistant.caller import Failure, ToolResponse
+from treadle.apps.assistant.caller import ToolError, ToolResponse
 
 FAILURE = "I'm having a bit of trouble right now. Please try again."
 UNCLEAR = "Could you provide more details about what you would like to do?"
@@ -43,7 +43,7 @@ _CORRECTED = frozenset({"not_found", "ambiguous", "invalid", "failed"})
 """Codes of calls after which a model may try again."""
 
 
-class Called(NamedTuple):
+class ReplyCall(NamedTuple):
     """One call that ran."""
 
     name: str
@@ -58,10 +58,10 @@ def response_of(result: str) -> ToolResponse:
     try:
         return msgspec.json.decode(result, type=ToolResponse)
     except (msgspec.MsgspecError, UnicodeError):
-        return ToolResponse(success=False, error=Failure(code="failed", message=FAILURE))
+        return ToolResponse(success=False, error=ToolError(code="failed", message=FAILURE))
 
 
-def compose(calls: Sequence[Called], *, most: int = REPLY_CHARS) -> str:
+def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
     """One text of all that is worth saying, in the order of the calls; empty where nothing is. `most`: characters of a list, about."""
     said = dict.fromkeys(filter(None, (reply_of(call, most=most) for call in worth_saying(calls))))
     sentences = [*said]
@@ -71,11 +71,11 @@ def compose(calls: Sequence[Called], *, most: int = REPLY_CHARS) -> str:
     return "\n".join(sentences)
 
 
-def worth_saying(calls: Sequence[Called]) -> list[Called]:
+def worth_saying(calls: Sequence[ReplyCall]) -> list[ReplyCall]:
     """Without lists that were only looked up for what came after, mistakes that were mended, and questions that a later one holds."""
     acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
     asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
-    kept: list[Called] = []
+    kept: list[ReplyCall] = []
     for i, call in enumerate(calls):
         looked_up = call.name == "list_tasks" and bool(acts) and i < acts[-1]
         mended = _code(call) in _CORRECTED and any(_mends(later, call) for later in calls[i + 1 :])
@@ -85,11 +85,11 @@ def worth_saying(calls: Sequence[Called]) -> list[Called]:
     return [*(call for call in kept if _code(call) != "confirm"), *questions]
 
 
-def _code(call: Called) -> str | None:
+def _code(call: ReplyCall) -> str | None:
     return None if call.response.error is None else call.response.error.code
 
 
-def _mends(later: Called, call: Called) -> bool:
+def _mends(later: ReplyCall, call: ReplyCall) -> bool:
     """Whether a later call did what this one was meant to: a model that saw the mistake tried again."""
     if later.name != call.name or later.turn <= call.turn or _code(later) in _CORRECTED:
         return False
@@ -105,7 +105,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w{3,}", text.casefold()))
 
 
-def reply_of(call: Called, *, most: int = REPLY_CHARS) -> str:
+def reply_of(call: ReplyCall, *, most: int = REPLY_CHARS) -> str:
     """What one call comes to in words."""
     if (error := call.response.error) is not None:
         return _of_error(call, error)
@@ -263,7 +263,7 @@ def unclear(missing: str) -> str:
     return f"Could you provide more details about {missing}?"
 
 
-def _of_error(call: Called, error: Failure) -> str:
+def _of_error(call: ReplyCall, error: ToolError) -> str:
     query = call.arguments.get("task", "")
     match error.code:
         case "not_found":

@@ -20,8 +20,8 @@ from treadle._internal.terminal_text import plain
 from treadle.agents.agent import Agent
 from treadle.apps.assistant import confirmations
 from treadle.apps.assistant.agent import inputs_of, task_agent
-from treadle.apps.assistant.caller import Caller
-from treadle.apps.assistant.confirmations import Answered
+from treadle.apps.assistant.caller import ToolUser
+from treadle.apps.assistant.confirmations import AnsweredConfirmations
 from treadle.apps.assistant.context import AgentContext, AgentResult, MessageHistory, ToolCallRecord
 from treadle.apps.assistant.held_calls import HeldCalls
 from treadle.apps.assistant.replies import FAILURE, UNCLEAR
@@ -43,7 +43,7 @@ logger: Final = logging.getLogger("treadle")
 HISTORY_MOST: Final = 20
 HISTORY_CHARS: Final = 8_000
 """Of the last messages a model is told so many, and no more of them than fit in whole."""
-LOOK: Final = Answered("void")
+LOOK: Final = AnsweredConfirmations("void")
 """In place of an answer: it is looked up."""
 
 
@@ -146,7 +146,7 @@ class AgentRunner:
         """
         self._database = session_factory if isinstance(session_factory, Database) else Database(session_factory)
         self._runtime, self._clock = runtime, clock
-        self.agent: Final[Agent[Caller, str]] = task_agent(mcp_server, model, today=self._today)
+        self.agent: Final[Agent[ToolUser, str]] = task_agent(mcp_server, model, today=self._today)
 
     async def run(self, context: AgentContext, message: str) -> AgentResult:
         """One message to its reply. Raises TimedOut, a TimeoutError with the records, after 30 seconds; any other failure is a result.
@@ -166,7 +166,7 @@ class AgentRunner:
         return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
     def stream(
-        self, context: AgentContext, message: str, *, run_id: str | None = None, answered: Answered | None = LOOK, limits: Limits | None = None
+        self, context: AgentContext, message: str, *, run_id: str | None = None, answered: AnsweredConfirmations | None = LOOK, limits: Limits | None = None
     ) -> ReplyStream:
         """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins.
 
@@ -189,7 +189,9 @@ class AgentRunner:
 
     # ------------------------------------------------------------ beginnings
 
-    async def _new(self, context: AgentContext, message: str, run_id: str, answered: Answered | None, limits: Limits | None, stack: AsyncExitStack) -> _Begun:
+    async def _new(
+        self, context: AgentContext, message: str, run_id: str, answered: AnsweredConfirmations | None, limits: Limits | None, stack: AsyncExitStack
+    ) -> _Begun:
         scope = _scope(context, "caller")
         if answered is LOOK:
             answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
@@ -216,10 +218,10 @@ class AgentRunner:
         answered = await self._database.run(scope, partial(_granted, scope, run_id))
         return _Begun(before, runtime.resume_stream(run_id, self._agent(answered), deps=_caller(scope, context, answered)))
 
-    def _answered(self, scope: Scope, conversation_id: str, message: str, run_id: str, session: Session) -> Answered | None:
+    def _answered(self, scope: Scope, conversation_id: str, message: str, run_id: str, session: Session) -> AnsweredConfirmations | None:
         return confirmations.answered(session, scope, conversation_id, message, run_id, clock=self._clock)
 
-    def _agent(self, answered: Answered | None) -> Agent[Caller, str]:
+    def _agent(self, answered: AnsweredConfirmations | None) -> Agent[ToolUser, str]:
         """Where a person answered what was asked, no model is asked what that means."""
         return self.agent if answered is None or not answered.calls else replace(self.agent, model=HeldCalls(answered.calls))
 
@@ -236,11 +238,11 @@ def _scope(context: AgentContext, proof: Proof) -> Scope:
     return Scope(Identity(context.user_id, proof))
 
 
-def _caller(scope: Scope, context: AgentContext, answered: Answered | None) -> Caller:
-    return Caller(scope, context.conversation_id, answered.grant if answered is not None else None)
+def _caller(scope: Scope, context: AgentContext, answered: AnsweredConfirmations | None) -> ToolUser:
+    return ToolUser(scope, context.conversation_id, answered.grant if answered is not None else None)
 
 
-def _granted(scope: Scope, run_id: str, session: Session) -> Answered | None:
+def _granted(scope: Scope, run_id: str, session: Session) -> AnsweredConfirmations | None:
     return confirmations.granted(session, scope, run_id)
 
 

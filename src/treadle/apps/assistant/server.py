@@ -1,6 +1,6 @@
 """The eight task tools on behalf of one user, for the loop in this process and for whatever carries the protocol (over_mcp.py).
 
-Who the user is stands in the `Caller`, bound by whoever serves; no tool takes one. Entry: `MCPToolServer`.
+Who the user is stands in the `ToolUser`, bound by whoever serves; no tool takes one. Entry: `MCPToolServer`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
 from treadle._internal.json_text import JsonText
-from treadle.apps.assistant.acts import Desk, act, refused
-from treadle.apps.assistant.caller import Caller, Failure, ToolResponse
+from treadle.apps.assistant.acts import ActContext, act, refused
+from treadle.apps.assistant.caller import ToolError, ToolResponse, ToolUser
 from treadle.apps.assistant.schemas import TOOLS, ToolSchema
 from treadle.apps.assistant.store import TaskStore
 from treadle.errors import AgentError
@@ -49,13 +49,13 @@ class MCPToolServer:
     ) -> None:
         """`session_factory` gives sessions over a database that has our tables. `changed` is told, in the event loop, whose tasks a call has changed."""
         self.database: Final = session_factory if isinstance(session_factory, Database) else Database(session_factory)
-        self.tools: Final[tuple[Tool[Caller], ...]] = tuple(TaskTool(self, schema) for schema in TOOLS.values())
+        self.tools: Final[tuple[Tool[ToolUser], ...]] = tuple(TaskTool(self, schema) for schema in TOOLS.values())
         self.changed = changed
         self._clock = clock
         self._purged: dict[str, date] = {}
 
     async def call(
-        self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None = None, run_id: str | None = None, code: str | None = None
+        self, caller: ToolUser, name: str, arguments: Mapping[str, Any], *, key: str | None = None, run_id: str | None = None, code: str | None = None
     ) -> ToolResponse:
         """Raises nothing but cancellation, which waits for what has begun.
 
@@ -77,12 +77,12 @@ class MCPToolServer:
         except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
             return _failed(name, e)
 
-    async def _acted(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
+    async def _acted(self, caller: ToolUser, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
         def work(session: Session) -> tuple[ToolResponse, bool]:
             store = TaskStore(session, caller.scope, key=key, run_id=run_id, by_person=caller.by_person, clock=self._clock)
             if not reads and (result := store.changes.result_of(key)) is not None:
                 return msgspec.convert(result, ToolResponse), False
-            response = act(Desk(session, store, caller, run_id, code, self._clock), name, arguments)
+            response = act(ActContext(session, store, caller, run_id, code, self._clock), name, arguments)
             if store.written is not None:
                 store.written.result = msgspec.to_builtins(response)
                 session.add(store.written)
@@ -117,7 +117,7 @@ _REMEMBERED_MOST: Final = 10_000
 
 
 class TaskTool:
-    """One of the tools, for the loop. Its deps are the `Caller`."""
+    """One of the tools, for the loop. Its deps are the `ToolUser`."""
 
     def __init__(self, server: MCPToolServer, schema: ToolSchema) -> None:
         self._server, self._schema = server, schema
@@ -161,14 +161,14 @@ class TaskTool:
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
         return NOTHING_TOUCHED
 
-    async def execute(self, ctx: ToolContext[Caller], arguments: Any) -> str:
+    async def execute(self, ctx: ToolContext[ToolUser], arguments: Any) -> str:
         """The response as JSON. What a model gives as `confirm` counts for nothing where a person answers by their own message."""
         response = await self._server.call(ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id)
         if is_error(response):
             raise ToolFailed(as_text(response))
         return as_lines(response)
 
-    async def probe(self, ctx: ToolContext[Caller], arguments: Any) -> ProbeAnswer:
+    async def probe(self, ctx: ToolContext[ToolUser], arguments: Any) -> ProbeAnswer:
         """None: a repeated call is safe."""
         return None
 
@@ -201,7 +201,7 @@ def is_error(response: ToolResponse) -> bool:
 
 
 def _invalid(message: str) -> ToolResponse:
-    return refused(Failure(code="invalid", message=message))
+    return refused(ToolError(code="invalid", message=message))
 
 
 def log_failure(what: str, error: Exception) -> None:
@@ -211,4 +211,4 @@ def log_failure(what: str, error: Exception) -> None:
 
 def _failed(name: str, error: Exception) -> ToolResponse:
     log_failure(f"the task tool {name}", error)
-    return refused(Failure(code="failed", message=TROUBLE))
+    return refused(ToolError(code="failed", message=TROUBLE))

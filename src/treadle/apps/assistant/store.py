@@ -16,7 +16,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from treadle.apps.assistant.changes import UNDO, Changes, kept, new, restore
+from treadle.apps.assistant.changes import UNDO, ChangeLog, kept, new, restore
 from treadle.apps.assistant.fields import WORDS_CHARS, description_of, due_of, priority_of, title_of
 from treadle.apps.assistant.matching import folded, holding, meant
 from treadle.errors import AgentError
@@ -36,7 +36,7 @@ _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TaskMatch:
     """What some words lead to: one task; or several, of which nobody can tell which is meant; or none."""
 
     task: Task | None = None
@@ -51,14 +51,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoneChange:
     """What was taken back: the tool that had done it, and the titles of its tasks as they are now."""
 
     tool: str
     titles: tuple[str, ...]
 
 
-class Wanted(TypedDict, total=False):
+class TaskFields(TypedDict, total=False):
     """What a task is to have from now on. Left out: as it is; None clears a description and a due date."""
 
     title: str
@@ -84,7 +84,7 @@ class TaskStore:
         """For one call. `key`: its idempotency key; `by_person`: the person's own act, which does not count towards what needs a confirmation."""
         self._session, self._scope, self._clock = session, scope, clock
         self._key, self._run_id, self._by_person = key, run_id, by_person
-        self.changes: Final = Changes(session, scope, clock)
+        self.changes: Final = ChangeLog(session, scope, clock)
         self.written: Change | None = None
         """What this call has changed, if anything; `result` of it is what a repeated call is given."""
 
@@ -111,11 +111,11 @@ class TaskStore:
         """None for one that is deleted, somebody else's, or not there: nobody can tell which."""
         return self._session.exec(self._mine().where(Task.id == task_id)).first()
 
-    def find(self, words: str, *, prefer_open: bool = False) -> Found:
+    def find(self, words: str, *, prefer_open: bool = False) -> TaskMatch:
         """By its id or by words of its title. `prefer_open`: among several that fit, the only one that is not completed is meant."""
         words = words.strip()[:WORDS_CHARS]
         if _is_id(words):
-            return Found(self.get(words.lower()))
+            return TaskMatch(self.get(words.lower()))
         rows = self._titles()
         places = meant(words, [title for _, title, _ in rows])
         if prefer_open and len(places) > 1:
@@ -125,7 +125,7 @@ class TaskStore:
         for task in sorted(alike, key=lambda task: task.title != words):  # "<b>" and "b" look the same, and are told apart where they are written out
             different.setdefault(_look(task), task)
         several = tuple(different.values())
-        return Found(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else Found(several=several[:OPTIONS_MOST])
+        return TaskMatch(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else TaskMatch(several=several[:OPTIONS_MOST])
 
     def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
         """Those that are there, in the order of `ids`."""
@@ -162,7 +162,7 @@ class TaskStore:
             self._wrote("complete_task", [kept(task)])
             self._complete(task)
 
-    def update(self, task: Task, **wanted: Unpack[Wanted]) -> dict[str, dict[str, Any]]:
+    def update(self, task: Task, **wanted: Unpack[TaskFields]) -> dict[str, dict[str, Any]]:
         """What really changed: by field, `from` and `to`, as in a task as data."""
         before, changed = kept(task), dict[str, dict[str, Any]]()
         for name, value in checked(wanted).items():
@@ -189,8 +189,8 @@ class TaskStore:
         for task in tasks:
             self._complete(task)
 
-    def undo(self) -> Undone | None:
-        """Take back the last changes that were not taken back yet (`Changes.last`); None if there are none of the last 30 days."""
+    def undo(self) -> UndoneChange | None:
+        """Take back the last changes that were not taken back yet (`ChangeLog.last`); None if there are none of the last 30 days."""
         changes = self.changes.last()
         if not changes:
             return None
@@ -205,7 +205,7 @@ class TaskStore:
             change.undone_at = self._clock()
             self._session.add(change)
         titles = {task.id: task.title for change in reversed(changes) for one in change.before if (task := tasks.get(one["id"])) is not None}
-        return Undone(changes[0].tool, tuple(titles.values()))
+        return UndoneChange(changes[0].tool, tuple(titles.values()))
 
     # ------------------------------------------------------------ inside
 
@@ -234,7 +234,7 @@ class TaskStore:
         self.written = self.changes.add(tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person)
 
 
-def checked(wanted: Wanted) -> dict[str, Any]:
+def checked(wanted: TaskFields) -> dict[str, Any]:
     """As it is kept. Raises AgentError(invalid)."""
     readers: dict[str, Callable[[Any], Any]] = {
         "title": title_of,

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from treadle._internal.json_text import encode_json
 from treadle.apps.assistant.context import AgentResult, ToolCallRecord
 from treadle.apps.assistant.redacted import Redacted
-from treadle.apps.assistant.replies import FAILURE, NO_MORE, REPLY_CHARS, UNCLEAR, Called, compose, response_of
-from treadle.apps.assistant.words import Words
+from treadle.apps.assistant.replies import FAILURE, NO_MORE, REPLY_CHARS, UNCLEAR, ReplyCall, compose, response_of
+from treadle.apps.assistant.words import ReplyFilter
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.message import Message
@@ -47,12 +47,12 @@ class ReplyView:
         self._turn = 0
         self._asked: dict[str, tuple[str, Mapping[str, Any], int]] = {}
         """By id of the call: its tool, its arguments, its turn."""
-        self._called: dict[str, Called] = {}
+        self._called: dict[str, ReplyCall] = {}
         self._took: dict[str, int] = {}
         self._refused: set[str] = set()
         self._acted = False
         """Whether a tool was asked for that does more than list: the reply is composed then."""
-        self._words: Words | None = None
+        self._words: ReplyFilter | None = None
         """Of the message under way."""
         self._said = ""
         """Of the last whole message, filtered."""
@@ -108,7 +108,7 @@ class ReplyView:
             case events.ToolCallEnd():
                 response = response_of(event.result)
                 name, arguments, turn = self._asked.get(event.call_id, (event.name, {}, self._turn))
-                self._called[event.call_id] = Called(name, arguments, response, turn)
+                self._called[event.call_id] = ReplyCall(name, arguments, response, turn)
                 self._took[event.call_id] = round(event.duration_ms)
                 yield replace(event, result=encode_json(response).decode())
             case events.Warned() if event.call_id is not msgspec.UNSET:
@@ -166,8 +166,8 @@ class ReplyView:
             return "\n".join(filter(None, (self._said, compose(calls, most=max(REPLY_CHARS - len(self._said), LEAST_LISTED)), tail)))
         return self._said or (FAILURE if self._claimed else UNCLEAR)
 
-    def _filter(self) -> Words:
-        return Words(self._titles(), without_lists=bool(self._called))
+    def _filter(self) -> ReplyFilter:
+        return ReplyFilter(self._titles(), without_lists=bool(self._called))
 
     def _filtered(self, message: Message) -> tuple[str, bool]:
         words = self._filter()
@@ -187,7 +187,7 @@ class ReplyView:
         self._shown = ""
         return events.Retry(**_head(event), attempt=self._attempt, wait_s=0.0, kind=OTHERWISE)
 
-    def _record(self, call_id: str, call: Called) -> ToolCallRecord:
+    def _record(self, call_id: str, call: ReplyCall) -> ToolCallRecord:
         result = msgspec.to_builtins(call.response)
         return ToolCallRecord(call.name, call.arguments, self._clean.value(_whole(result)), self._took[call_id])
 

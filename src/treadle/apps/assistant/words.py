@@ -1,7 +1,7 @@
 """A model's own words on their way out: SPEC J5, sentence by sentence, the same whether they come at once or in pieces.
 
 A sentence that holds an id or a technical word, or claims an effect, is dropped: effects are told by replies.py. Titles that the tools gave
-are the person's own and exempt. What is said where nothing is left is view.py's. Entry: `Words`, `cleaned`.
+are the person's own and exempt. What is said where nothing is left is view.py's. Entry: `ReplyFilter`, `cleaned`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_END = re.compile(r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
 
 
-class Words:
+class ReplyFilter:
     """What one message says, as it comes: `add` gives whole sentences that may leave now, `end` the rest. Both may give nothing."""
 
     def __init__(self, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS) -> None:
@@ -182,5 +182,5 @@ class Words:
 
 def cleaned(text: str, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS) -> str:
     """The same of a text that is whole."""
-    words = Words(titles, without_lists=without_lists, most=most)
+    words = ReplyFilter(titles, without_lists=without_lists, most=most)
     return words.add(text) + words.end()

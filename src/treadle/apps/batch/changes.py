@@ -1,7 +1,7 @@
 """What was changed in a folder between two moments, by git, without touching the folder or its repository.
 
 A moment is a tree of git over what stands in the working tree: files that git knows, and those that it does not know and does not
-ignore. It is written into a store of objects of its own, which the repository never sees. Entry: `Changes`.
+ignore. It is written into a store of objects of its own, which the repository never sees. Entry: `WorkingTreeChanges`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tempfile import TemporaryDirectory
 
 import anyio.to_thread
 
-from treadle.apps.batch.git import Git, GitFailed
+from treadle.apps.batch.git import GitCommands, GitFailed
 from treadle.apps.batch.report import Diff
 
 UNTRACKED_BYTES_MAX = 5 * 1024 * 1024
 """A larger file that git does not know is left out: it would have to be copied."""
 
 
-class Changes:
+class WorkingTreeChanges:
     """Of one working tree. `store`: where the objects of moments are kept; it is made when it is needed."""
 
-    def __init__(self, git: Git, store: Path) -> None:
+    def __init__(self, git: GitCommands, store: Path) -> None:
         """`git` works in the top folder of the working tree."""
         self._git = git
         self._store = store
@@ -58,7 +58,7 @@ class Changes:
         """Of something that the repository keeps; a name may hold a line end, so one at a time."""
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
-    def _beside(self, objects: Path, **environment: str) -> Git:
+    def _beside(self, objects: Path, **environment: str) -> GitCommands:
         alternate = str(objects)
         if ":" in alternate or alternate.startswith('"'):
             alternate = '"' + alternate.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -9,10 +9,10 @@ import anyio
 
 from treadle._internal.environment import child_environment
 from treadle.apps.batch.batch import Batch, Terms
-from treadle.apps.batch.item import Item
+from treadle.apps.batch.item import BatchItem
 from treadle.apps.batch.leftovers import end_leftovers
 from treadle.apps.batch.logbook import Logbook
-from treadle.apps.batch.report import Report, Row
+from treadle.apps.batch.report import Report, ReportRow
 from treadle.apps.batch.workshop import Watcher, Workshop, repository_of, workshop
 from treadle.errors import AgentError
 from treadle.messages.message import Part
@@ -46,7 +46,7 @@ class Crew:
         self._scope = anyio.CancelScope()
         self._wrong: AgentError | None = None
         self._stopped = False
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, ReportRow] = {}
         """Of the prompts that are not done, but have come as far as they can now."""
 
     @property
@@ -76,23 +76,23 @@ class Crew:
                         group.start_soon(self._one_after_the_other, shop, numbers)
         with anyio.CancelScope(shield=True):
             for number in self._logbook.places:
-                await Item(shop, number).tidy()
+                await BatchItem(shop, number).tidy()
             await self._logbook.tidy()
         if self._wrong is not None:
             raise self._wrong
         done = {**self._rows, **self._logbook.rows}
-        rows = [done[number] if number in done else await Item(shop, number).standing() for number in self._logbook.batch.numbers]
+        rows = [done[number] if number in done else await BatchItem(shop, number).standing() for number in self._logbook.batch.numbers]
         return Report.of(self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending))
 
     async def detach(self) -> None:
         """Has a run of every prompt queued for workers, and waits for none of them. Raises AgentError for the first that cannot be."""
         async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
             for number in self._logbook.pending:
-                await Item(shop, number).begin()
+                await BatchItem(shop, number).begin()
 
     async def _one_after_the_other(self, shop: Workshop, numbers: Iterator[int]) -> None:
         for number in numbers:
-            item = Item(shop, number)
+            item = BatchItem(shop, number)
             try:
                 self._rows[number] = await item.work()
             except AgentError as e:

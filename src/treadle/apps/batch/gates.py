@@ -19,9 +19,9 @@ import anyio.lowlevel
 
 from treadle._internal.crash import boundary
 from treadle._internal.redaction import Redactor
-from treadle.apps.batch.report import Gate
-from treadle.tools.builtin.commands import Command, start
-from treadle.tools.confinement import Confinement, Network, Room, Sandbox
+from treadle.apps.batch.report import GateResult
+from treadle.tools.builtin.commands import StartedCommand, start
+from treadle.tools.confinement import CommandRoom, Confinement, Network, Sandbox
 from treadle.tools.tool import ToolContext, ToolFailed
 from treadle.tools.truncate import plain_text
 
@@ -52,15 +52,15 @@ class Gates:
     """Everything was allowed."""
     network: Literal["none", "open"] | Network = "none"
 
-    async def judge(self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]) -> tuple[Gate, ...]:
+    async def judge(self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]) -> tuple[GateResult, ...]:
         """All of them, in order; those after the first that fails are not run. `begins` is told of each before it starts.
 
         Cancellation ends what runs, with all that it started.
         """
-        judged: list[Gate] = []
+        judged: list[GateResult] = []
         for number, command in enumerate(self.commands, 1):
             if judged and not judged[-1].passed:
-                judged.append(Gate(command=command, passed=None))
+                judged.append(GateResult(command=command, passed=None))
                 continue
             begins(command)
             log = self.kept / f"{item_id.rpartition('-')[2]}.{attempt}.gate-{number}.log"
@@ -69,7 +69,7 @@ class Gates:
             boundary()
         return tuple(judged)
 
-    async def _run(self, command: str, context: ToolContext[None], log: Path) -> Gate:
+    async def _run(self, command: str, context: ToolContext[None], log: Path) -> GateResult:
         begun, code = anyio.current_time(), None
         output = _Output(log, self.secrets)
         reader, writer = os.pipe()
@@ -85,7 +85,7 @@ class Gates:
         finally:
             os.close(reader)
             output.close()
-        return Gate(
+        return GateResult(
             command=command,
             passed=code == 0,
             exit_code=code,
@@ -94,7 +94,7 @@ class Gates:
             log=str(log) if output.is_kept else None,
         )
 
-    async def _followed(self, running: Command, reader: int, output: _Output) -> int | None:
+    async def _followed(self, running: StartedCommand, reader: int, output: _Output) -> int | None:
         """Its exit code; None at its time limit, and where the sandbox could not be made."""
         limit = anyio.move_on_after(self.timeout_s)
         try:
@@ -136,11 +136,11 @@ class Gates:
             sandbox=None if self.sandbox is None else Confinement(self.sandbox, self._room(item_id, folder)),
         )
 
-    def _room(self, item_id: str, folder: Path) -> Room:
+    def _room(self, item_id: str, folder: Path) -> CommandRoom:
         def scratch() -> Path:
             return _made(self.scratch / item_id)
 
-        return Room(
+        return CommandRoom(
             workspace=folder.resolve(),
             scratch=scratch,
             quarantine=lambda: _made(self.kept / "quarantine" / item_id),

@@ -1,6 +1,6 @@
 """Git as this program runs it: nothing that a repository configures is started, no hook, no monitor, no filter, and nobody is asked.
 
-What it is used for stands in worktrees.py and changes.py. Entry: `Git`.
+What it is used for stands in worktrees.py and changes.py. Entry: `GitCommands`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GitFailed(AgentError):
     """What git said, in one line. Its kind is invalid."""
 
 
-class Git:
+class GitCommands:
     """Commands of git in one folder. `environment`: without anybody's keys."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -38,9 +38,9 @@ class Git:
         kept = {name: value for name, value in environment.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
         self._environment = {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_PAGER": "cat", "LC_ALL": "C"}
 
-    def within(self, folder: Path, **environment: str) -> Git:
+    def within(self, folder: Path, **environment: str) -> GitCommands:
         """The same elsewhere, with more variables."""
-        other = Git(folder, {})
+        other = GitCommands(folder, {})
         other._environment = {**self._environment, **environment}
         return other
 

@@ -1,4 +1,4 @@
-"""One prompt of a batch, from wherever it stands to its end. What comes next is steps.py's to say. Entry: `Item`."""
+"""One prompt of a batch, from wherever it stands to its end. What comes next is steps.py's to say. Entry: `BatchItem`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from treadle.apps.batch.changes import Changes
-from treadle.apps.batch.logbook import Place
+from treadle.apps.batch.changes import WorkingTreeChanges
+from treadle.apps.batch.logbook import WorkPlace
 from treadle.apps.batch.queue import Order
-from treadle.apps.batch.report import Diff, Gate, Row
-from treadle.apps.batch.steps import GO_ON, Past, Step, attempts_of, how_it_failed, next_step
+from treadle.apps.batch.report import Diff, GateResult, ReportRow
+from treadle.apps.batch.steps import GO_ON, NextStep, Past, attempts_of, how_it_failed, next_step
 from treadle.apps.batch.workshop import Workshop
 from treadle.errors import AgentError
 from treadle.messages.message import TextPart
 from treadle.types import Outcome, usd
 
 
-class Item:
+class BatchItem:
     def __init__(self, workshop: Workshop, number: int) -> None:
         self._shop, self.number = workshop, number
         self._batch = workshop.logbook.batch
         self._terms = self._batch.terms
         self._id = self._batch.item_id(number)
 
-    async def work(self) -> Row:
+    async def work(self) -> ReportRow:
         """Its row, which is kept unless the prompt waits for a person. Raises AgentError for what is wrong before a run begins.
 
         Cancellation is safe everywhere: whoever works on it again goes on from where it stands.
@@ -54,7 +54,7 @@ class Item:
         assert step is not None, "there is a first one"
         await self._shop.queue.submit(self._order(step, place, past))
 
-    async def standing(self, wrong: AgentError | None = None) -> Row:
+    async def standing(self, wrong: AgentError | None = None) -> ReportRow:
         """Of a prompt that has not come to its end, as far as it came and can be read. `wrong`: what keeps it from its end."""
         try:
             past = await self.past()
@@ -77,13 +77,13 @@ class Item:
 
     # ------------------------------------------------------------ where
 
-    async def _placed(self, *, begun: bool) -> Place:
+    async def _placed(self, *, begun: bool) -> WorkPlace:
         """Raises AgentError(invalid) where there is no place to work."""
         logbook, worktrees = self._shop.logbook, self._shop.worktrees
         place = logbook.places.get(self.number)
         if worktrees is None:
             if place is None:
-                place = Place(folder=self._terms.cwd, tree=await self._stands_there())
+                place = WorkPlace(folder=self._terms.cwd, tree=await self._stands_there())
                 await logbook.place(self.number, place)
             return place
         if place is not None and (begun or place.made) and _is_there(place, begun=begun):
@@ -101,7 +101,7 @@ class Item:
 
     async def _stands_there(self) -> str | None:
         """What is in the folder of the batch now; None where what changes there cannot be told from what others do."""
-        changes = self._changes(Place(folder=self._terms.cwd))
+        changes = self._changes(WorkPlace(folder=self._terms.cwd))
         if changes is None or self._terms.at_once:
             return None
         try:
@@ -109,16 +109,16 @@ class Item:
         except AgentError:
             return None
 
-    def _changes(self, place: Place) -> Changes | None:
+    def _changes(self, place: WorkPlace) -> WorkingTreeChanges | None:
         repository = self._shop.repository
         if repository is None:
             return None
         root = Path(place.root) if place.root else repository.git.folder
-        return Changes(repository.git.within(root), self._shop.logbook.objects)
+        return WorkingTreeChanges(repository.git.within(root), self._shop.logbook.objects)
 
     # ------------------------------------------------------------ runs and gates
 
-    async def _run(self, step: Step, place: Place, past: Sequence[Past]) -> None:
+    async def _run(self, step: NextStep, place: WorkPlace, past: Sequence[Past]) -> None:
         attempts = attempts_of(past)
         goes_on = step.run_id is not None or step.text == GO_ON
         self._shop.watcher.says(self.number, "going on" if goes_on else f"attempt {attempts + 1}" if attempts else "working")
@@ -130,7 +130,7 @@ class Item:
                 await self._shop.queue.cancel(run_id)
             raise
 
-    def _order(self, step: Step, place: Place, past: Sequence[Past]) -> Order:
+    def _order(self, step: NextStep, place: WorkPlace, past: Sequence[Past]) -> Order:
         terms = self._terms
         return Order(
             session=self._id,
@@ -146,7 +146,7 @@ class Item:
             new_id=self._batch.run_id(self.number, len(past) + 1),
         )
 
-    async def _judged(self, past: Sequence[Past], place: Place) -> tuple[Gate, ...]:
+    async def _judged(self, past: Sequence[Past], place: WorkPlace) -> tuple[GateResult, ...]:
         if not past or past[-1].info.outcome is not Outcome.COMPLETED:
             return ()
 
@@ -158,7 +158,7 @@ class Item:
 
     # ------------------------------------------------------------ the end
 
-    async def _ended(self, past: Sequence[Past], place: Place, gates: Sequence[Gate]) -> Row:
+    async def _ended(self, past: Sequence[Past], place: WorkPlace, gates: Sequence[GateResult]) -> ReportRow:
         """What came of it is kept before its worktree goes."""
         diff, is_clean = await self._compared(place)
         row_of = partial(self._row, past, gates=gates, diff=diff)
@@ -182,7 +182,7 @@ class Item:
         elif row is None and not self.has_runs:
             await (worktrees.remove(place) if place.made else worktrees.discard(place))
 
-    async def _compared(self, place: Place) -> tuple[Diff | None, bool]:
+    async def _compared(self, place: WorkPlace) -> tuple[Diff | None, bool]:
         """What was changed, and whether its worktree holds nothing that could be lost."""
         changes = self._changes(place)
         if changes is None or place.tree is None:
@@ -194,13 +194,13 @@ class Item:
             return None, False
         return diff, self._shop.worktrees is not None and await self._shop.worktrees.is_clean(place, tree)
 
-    def _row(self, past: Sequence[Past], *, gates: Sequence[Gate], diff: Diff | None, kept: Place | None) -> Row:
+    def _row(self, past: Sequence[Past], *, gates: Sequence[GateResult], diff: Diff | None, kept: WorkPlace | None) -> ReportRow:
         results = [each.result for each in past]
         last = past[-1] if past else None
         totals = [result.metrics.total for result in results]
         ended = last is not None and last.info.status in ("finished", "waiting")
         outcome = last.result.outcome if last is not None and ended else None
-        return Row(
+        return ReportRow(
             number=self.number,
             prompt=self._batch.prompt(self.number),
             run_id=last.info.run_id if last else None,
@@ -222,7 +222,7 @@ class Item:
         )
 
 
-def _is_there(place: Place, *, begun: bool) -> bool:
+def _is_there(place: WorkPlace, *, begun: bool) -> bool:
     """Whether its worktree is; where none of it is left, and nothing begun, it can be made anew. Raises AgentError(invalid) where it cannot."""
     if os.path.isdir(place.folder):
         return True
@@ -231,7 +231,7 @@ def _is_there(place: Place, *, begun: bool) -> bool:
     return False
 
 
-def _why(last: Past | None, gates: Sequence[Gate]) -> str | None:
+def _why(last: Past | None, gates: Sequence[GateResult]) -> str | None:
     """Why it is not done."""
     if failed := next((gate for gate in gates if gate.failed), None):
         return f"the gate {failed.command!r} failed: {how_it_failed(failed)}"

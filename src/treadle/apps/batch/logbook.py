@@ -19,7 +19,7 @@ from treadle._internal.crash import boundary
 from treadle._internal.file_lock import take
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.apps.batch.batch import Batch, Terms
-from treadle.apps.batch.report import Row
+from treadle.apps.batch.report import ReportRow
 from treadle.errors import AgentError
 from treadle.types import Time, Value, now
 
@@ -27,7 +27,7 @@ VERSION = 1
 ENTRIES = "entries.jsonl"
 
 
-class Place(Value, frozen=True, kw_only=True):
+class WorkPlace(Value, frozen=True, kw_only=True):
     """Where a prompt is worked."""
 
     folder: str
@@ -58,14 +58,14 @@ class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
     """Before the worktree is made, so that half of one is found again, and once it is."""
 
     number: int
-    place: Place
+    place: WorkPlace
 
 
-class Done(_Entry, frozen=True, kw_only=True, tag="item.done"):
-    row: Row
+class ItemDone(_Entry, frozen=True, kw_only=True, tag="item.done"):
+    row: ReportRow
 
 
-BatchEntry: TypeAlias = Begun | Resumed | Placed | Done
+BatchEntry: TypeAlias = Begun | Resumed | Placed | ItemDone
 
 
 class Logbook:
@@ -80,8 +80,8 @@ class Logbook:
         self._descriptor = descriptor
         self._entries: list[BatchEntry] = []
         self._terms: Terms | None = None
-        self.places: dict[int, Place] = {}
-        self.rows: dict[int, Row] = {}
+        self.places: dict[int, WorkPlace] = {}
+        self.rows: dict[int, ReportRow] = {}
         """Of the prompts that are done."""
 
     @property
@@ -173,11 +173,11 @@ class Logbook:
     async def resume_on(self, terms: Terms) -> None:
         await self._append(Resumed(at=now(), terms=terms))
 
-    async def place(self, number: int, place: Place) -> None:
+    async def place(self, number: int, place: WorkPlace) -> None:
         await self._append(Placed(at=now(), number=number, place=place))
 
-    async def done(self, row: Row) -> None:
-        await self._append(Done(at=now(), row=row))
+    async def done(self, row: ReportRow) -> None:
+        await self._append(ItemDone(at=now(), row=row))
 
     async def _append(self, entry: BatchEntry) -> None:
         """It is durable when this returns. Raises AgentError(agent) where the disk does not take it."""
@@ -205,7 +205,7 @@ class Logbook:
                 self._terms = terms
             case Placed(number=number, place=place):
                 self.places[number] = place
-            case Done(row=row):
+            case ItemDone(row=row):
                 self.rows[row.number] = row
             case Begun():
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from treadle.apps.batch.report import Diff, Gate, Report, Row
+from treadle.apps.batch.report import Diff, GateResult, Report, ReportRow
 
 PROMPT_CHARS = 80
 HEAD = ("#", "outcome", "gates", "attempts", "turns", "tokens", "cost", "seconds", "changes", "prompt")
@@ -25,7 +25,7 @@ def _open(report: Report) -> str:
     return f" {report.pending} not at its end yet: `treadle work --resume {report.id}` goes on." if report.pending else ""
 
 
-def verdict(row: Row) -> str:
+def verdict(row: ReportRow) -> str:
     """In one word or two."""
     if row.outcome is None:
         return "not done" if row.run_id else "not begun"
@@ -38,17 +38,17 @@ def changes(diff: Diff | None) -> str:
     return "none" if diff.files == 0 else f"{diff.files} {'file' if diff.files == 1 else 'files'} +{diff.added} -{diff.removed}"
 
 
-def gates_passed(row: Row) -> str:
+def gates_passed(row: ReportRow) -> str:
     return f"{sum(gate.passed is True for gate in row.gates)}/{len(row.gates)}" if row.gates else ""
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: ReportRow) -> list[str]:
     cost = "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
     numbers = [str(row.attempts), str(row.turns), str(row.tokens), cost, f"{row.duration_s:.1f}", changes(row.diff)]
     return [str(row.number), verdict(row), gates_passed(row), *numbers, _inline(row.prompt)]
 
 
-def _section(row: Row) -> Iterator[str]:
+def _section(row: ReportRow) -> Iterator[str]:
     yield f"## {row.number}. {_inline(row.prompt)}"
     yield ""
     if row.run_id:
@@ -67,7 +67,7 @@ def _section(row: Row) -> Iterator[str]:
         yield from (f"> {line}".rstrip() for line in row.text.strip().splitlines())
 
 
-def _said(gate: Gate) -> str:
+def _said(gate: GateResult) -> str:
     if gate.passed is None:
         return "not run"
     how = "passed" if gate.passed else "failed, no exit code" if gate.exit_code is None else f"failed, exit code {gate.exit_code}"

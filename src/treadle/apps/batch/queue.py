@@ -1,4 +1,4 @@
-"""Who runs what is submitted: the seam between a batch and the processes, one or many, that drive runs. Entry: `Queue`, `LocalQueue`."""
+"""Who runs what is submitted: the seam between a batch and the processes, one or many, that drive runs. Entry: `RunSubmitter`, `LocalQueue`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Order(Value, frozen=True, kw_only=True):
     """Of a run that is begun: the same for who submits it again, because nobody knows whether it was."""
 
 
-class Queue(Protocol):
+class RunSubmitter(Protocol):
     """Drives runs. What is submitted is driven, whoever waits for it or not."""
 
     async def submit(self, order: Order) -> str:
@@ -129,4 +129,4 @@ class LocalQueue:
 
 
 if TYPE_CHECKING:
-    _: type[Queue] = LocalQueue
+    _: type[RunSubmitter] = LocalQueue

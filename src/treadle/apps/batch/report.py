@@ -17,7 +17,7 @@ class Diff(Value, frozen=True, kw_only=True, omit_defaults=False):
     removed: int
 
 
-class Gate(Value, frozen=True, kw_only=True, omit_defaults=False):
+class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """A command that judged the last attempt."""
 
     command: str
@@ -36,7 +36,7 @@ class Gate(Value, frozen=True, kw_only=True, omit_defaults=False):
         return self.passed is False
 
 
-class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
+class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One prompt. Its figures are the sum of its attempts, with the runs that these started."""
 
     number: int
@@ -59,7 +59,7 @@ class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Of its runs; gates have their own."""
     diff: Diff | None = None
     """None: nobody can tell, because the folder is in no git repository, or several prompts worked in it at once."""
-    gates: tuple[Gate, ...] = ()
+    gates: tuple[GateResult, ...] = ()
     error: str | None = None
     """Why it ended as it did, where that is no answer."""
     text: str = ""
@@ -69,7 +69,7 @@ class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Of the worktree, where it was kept."""
 
 
-class Totals(Value, frozen=True, kw_only=True, omit_defaults=False):
+class BatchTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
     prompts: int
     passed: int
     turns: int
@@ -87,17 +87,17 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     """By a person, before its end."""
     pending: int
     """Prompts that have not come to their end: whoever resumes the batch goes on with them."""
-    totals: Totals
-    rows: tuple[Row, ...]
+    totals: BatchTotals
+    rows: tuple[ReportRow, ...]
 
     @classmethod
-    def of(cls, batch: Batch, rows: Sequence[Row], *, stopped: bool, pending: int) -> Report:
+    def of(cls, batch: Batch, rows: Sequence[ReportRow], *, stopped: bool, pending: int) -> Report:
         return cls(id=batch.id, passed=all(row.passed for row in rows), stopped=stopped, pending=pending, totals=_totals(rows), rows=tuple(rows))
 
 
-def _totals(rows: Sequence[Row]) -> Totals:
+def _totals(rows: Sequence[ReportRow]) -> BatchTotals:
     costs = [row.cost_usd for row in rows if row.cost_usd is not None]
-    return Totals(
+    return BatchTotals(
         prompts=len(rows),
         passed=sum(row.passed for row in rows),
         turns=sum(row.turns for row in rows),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.apps.batch.batch import Terms
-from treadle.apps.batch.report import Gate
+from treadle.apps.batch.report import GateResult
 from treadle.errors import ErrorKind
 from treadle.journal.journal import RunInfo
 from treadle.messages.result import RunResult
@@ -32,7 +32,7 @@ class Past(NamedTuple):
     result: RunResult[object]
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """A run to begin with this text; or, with a run's id, that one to go on with."""
 
     text: str
@@ -40,26 +40,26 @@ class Step(NamedTuple):
     limits: Limits = Limits()
 
 
-def next_step(past: Sequence[Past], gates: Sequence[Gate], prompt: str, terms: Terms, *, entering: bool = False) -> Step | None:
+def next_step(past: Sequence[Past], gates: Sequence[GateResult], prompt: str, terms: Terms, *, entering: bool = False) -> NextStep | None:
     """None: there is nothing more to do now. `past`: oldest first; `gates`: what they said of its last run.
 
     `entering`: this process has not worked on it yet; a run that was cancelled then was so by the end of the last process, not by a person.
     """
     if not past:
-        return Step(prompt, limits=terms.limits)
+        return NextStep(prompt, limits=terms.limits)
     last = past[-1]
     match last.info.status:
         case "queued" | "running" | "stopped":
-            return Step("", run_id=last.info.run_id)
+            return NextStep("", run_id=last.info.run_id)
         case "waiting":
             return None
         case "finished":
             text = GO_ON if entering and last.result.outcome is Outcome.CANCELLED else _another_attempt(past, gates, terms)
             limits = left_of(terms.limits, past)
-            return None if text is None or limits is None else Step(text, limits=limits)
+            return None if text is None or limits is None else NextStep(text, limits=limits)
 
 
-def _another_attempt(past: Sequence[Past], gates: Sequence[Gate], terms: Terms) -> str | None:
+def _another_attempt(past: Sequence[Past], gates: Sequence[GateResult], terms: Terms) -> str | None:
     if attempts_of(past) > terms.retries:
         return None
     if failed := next((gate for gate in gates if gate.failed), None):
@@ -75,7 +75,7 @@ def attempts_of(past: Sequence[Past]) -> int:
     return sum(index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED for index in range(len(past)))
 
 
-def how_it_failed(gate: Gate) -> str:
+def how_it_failed(gate: GateResult) -> str:
     return "it was still running at its time limit, or could not be run" if gate.exit_code is None else f"exit code {gate.exit_code}"
 
 

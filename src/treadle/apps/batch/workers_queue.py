@@ -13,7 +13,7 @@ import anyio.to_thread
 from treadle.agents.agent import Agent
 from treadle.apps.batch.queue import Order
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.messages.events import Event
 from treadle.messages.result import RunResult
 from treadle.runtime.runtime import Runtime
@@ -23,7 +23,7 @@ LOOK_S: Final = 1.0
 
 
 class WorkersQueue:
-    """Submits runs, and follows them. A `Queue`; an async context manager: leaving it leaves the runs alone."""
+    """Submits runs, and follows them. A `RunSubmitter`; an async context manager: leaving it leaves the runs alone."""
 
     def __init__(self, runtime: Runtime, agent: Callable[[Path], Agent[Any, Any]], heard: Callable[[Event], None], queue: str) -> None:
         """`agent` works the orders of a folder, and may block while it is made; `heard` is told each durable event of each run."""
@@ -63,7 +63,7 @@ class WorkersQueue:
     async def _again(self, run_id: str) -> str:
         """One that nobody will go on with is queued; any other needs nothing."""
         if (await self._runtime.journal.info(run_id)).status == "stopped":
-            await self._runtime.wake(run_id, place=Place(queue=self._queue))
+            await self._runtime.wake(run_id, place=QueuePlace(queue=self._queue))
         return run_id
 
     async def _is_there(self, order: Order) -> bool:
@@ -104,6 +104,6 @@ class WorkersQueue:
 
 
 if TYPE_CHECKING:
-    from treadle.apps.batch.queue import Queue
+    from treadle.apps.batch.queue import RunSubmitter
 
-    _: type[Queue] = WorkersQueue
+    _: type[RunSubmitter] = WorkersQueue

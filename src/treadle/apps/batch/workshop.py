@@ -20,10 +20,10 @@ from treadle.apps.batch.gates import Gates
 from treadle.apps.batch.git import GitFailed
 from treadle.apps.batch.leftovers import LEFT_BY
 from treadle.apps.batch.logbook import Logbook
-from treadle.apps.batch.queue import LocalQueue, Queue
-from treadle.apps.batch.report import Row
+from treadle.apps.batch.queue import LocalQueue, RunSubmitter
+from treadle.apps.batch.report import ReportRow
 from treadle.apps.batch.workers_queue import WorkersQueue
-from treadle.apps.batch.worktrees import Repository, Worktrees, worktree_shelf
+from treadle.apps.batch.worktrees import BatchRepository, Worktrees, worktree_shelf
 from treadle.config import Config, project_of, trust_of
 from treadle.errors import AgentError
 from treadle.messages.events import Event
@@ -45,7 +45,7 @@ class Watcher(Protocol):
         """Of the run of a prompt."""
         ...
 
-    def ended(self, row: Row) -> None:
+    def ended(self, row: ReportRow) -> None:
         """A prompt has come to its end, or as far as it can now."""
         ...
 
@@ -59,12 +59,12 @@ class Workshop:
     logbook: Logbook
     runtime: Runtime
     """Whose journal has the runs."""
-    queue: Queue
+    queue: RunSubmitter
     watcher: Watcher
     gates: Gates
     judging: anyio.CapacityLimiter
     """Prompts whose gates are run at once."""
-    repository: Repository | None
+    repository: BatchRepository | None
     """None: the folder of the batch is in none, or nobody can tell."""
     worktrees: Worktrees | None
     """None: every prompt is worked in the folder of the batch."""
@@ -161,10 +161,10 @@ class Assistants:
         return made.agent, made.warnings
 
 
-async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> Repository | None:
+async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> BatchRepository | None:
     """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""
     try:
-        return await Repository.of(cwd, environment)
+        return await BatchRepository.of(cwd, environment)
     except GitFailed:
         if needed:
             raise

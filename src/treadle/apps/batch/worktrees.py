@@ -18,27 +18,27 @@ import anyio.to_thread
 from treadle._internal.crash import boundary
 from treadle._internal.file_lock import take
 from treadle.apps.batch.batch import Batch
-from treadle.apps.batch.git import Git, GitFailed
-from treadle.apps.batch.logbook import Place
+from treadle.apps.batch.git import GitCommands, GitFailed
+from treadle.apps.batch.logbook import WorkPlace
 from treadle.errors import AgentError
 
 BRANCHES = "treadle/"
 _POLL_S = 0.01
 
 
-class Repository:
+class BatchRepository:
     """The repository of the folder where a batch was begun."""
 
-    def __init__(self, git: Git, prefix: str) -> None:
+    def __init__(self, git: GitCommands, prefix: str) -> None:
         self.git = git
         """In the top folder of the person's checkout."""
         self._prefix = prefix
         """From there to the folder of the batch; empty, or it ends in a slash."""
 
     @classmethod
-    async def of(cls, cwd: Path, environment: Mapping[str, str]) -> Repository:
+    async def of(cls, cwd: Path, environment: Mapping[str, str]) -> BatchRepository:
         """Raises GitFailed where there is none."""
-        git = Git(cwd, environment)
+        git = GitCommands(cwd, environment)
         try:
             top, prefix = await git("rev-parse", "--show-toplevel"), await git("rev-parse", "--show-prefix")  # a name may hold a line end
         except GitFailed as e:
@@ -69,7 +69,7 @@ class Repository:
 class Worktrees:
     """Those of one batch; they lie in `shelf`."""
 
-    def __init__(self, git: Git, batch: Batch, shelf: Path, prefix: str) -> None:
+    def __init__(self, git: GitCommands, batch: Batch, shelf: Path, prefix: str) -> None:
         self._git, self._batch, self._shelf, self._prefix = git, batch, shelf, prefix
 
     @asynccontextmanager
@@ -90,13 +90,13 @@ class Worktrees:
         finally:
             os.close(descriptor)
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> WorkPlace:
         """Where it will be. Nothing is made."""
         item = self._batch.item_id(number)
         root = self._shelf / item / (self._git.folder.name or "root")  # tools that name things by their folder find the name that they know
-        return Place(folder=str(root / self._prefix), root=str(root), branch=f"{BRANCHES}{item}", tree=self._batch.base)
+        return WorkPlace(folder=str(root / self._prefix), root=str(root), branch=f"{BRANCHES}{item}", tree=self._batch.base)
 
-    async def make(self, place: Place) -> None:
+    async def make(self, place: WorkPlace) -> None:
         """Raises AgentError(invalid); nothing is left then, and neither where it is cancelled."""
         root, branch, base = _whole(place, self._batch)
         try:
@@ -109,7 +109,7 @@ class Worktrees:
                 await self.discard(place)
             raise
 
-    async def discard(self, place: Place) -> None:
+    async def discard(self, place: WorkPlace) -> None:
         """Takes away what was made of it: nobody has worked there. Raises nothing."""
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
@@ -118,7 +118,7 @@ class Worktrees:
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
         await self._drop(branch, base)
 
-    async def is_clean(self, place: Place, tree: str) -> bool:
+    async def is_clean(self, place: WorkPlace, tree: str) -> bool:
         """Whether nothing was done there: `tree` is what stands there now, and its branch is where it began."""
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
@@ -126,7 +126,7 @@ class Worktrees:
             return found.split("\n") == [base, base, tree]
         return False
 
-    async def remove(self, place: Place) -> bool:
+    async def remove(self, place: WorkPlace) -> bool:
         """Takes away one that is clean; False where git would lose something by it, and it stays. Ignored files go with it."""
         root, branch, base = _whole(place, self._batch)
         if await anyio.Path(root).exists():
@@ -149,7 +149,7 @@ class Worktrees:
                 await self._git("update-ref", "-d", f"refs/heads/{branch}", base)
 
 
-def _whole(place: Place, batch: Batch) -> tuple[str, str, str]:
+def _whole(place: WorkPlace, batch: Batch) -> tuple[str, str, str]:
     """Root, branch and base of a place that is a worktree."""
     if place.root is None or place.branch is None or batch.base is None:
         raise AssertionError("it is a worktree")

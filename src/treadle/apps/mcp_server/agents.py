@@ -1,4 +1,4 @@
-"""An agent as a tool of an MCP server: each call is a run of its own, in the runtime's journal. Entry: `AgentTool`."""
+"""An agent as a tool of an MCP server: each call is a run of its own, in the runtime's journal. Entry: `ServedAgent`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp.types import CallToolRequestParams, CallToolResult, Tool
 from treadle.agents.agent import Agent, Input
 from treadle.apps.mcp_server.answers import answer_of, waiting
 from treadle.apps.mcp_server.progress import reporting
-from treadle.apps.mcp_server.questions import Question, Verdicts, Way, answers_in, ask_now, asked_again, questions_of, way_of
+from treadle.apps.mcp_server.questions import ClientQuestion, Verdicts, Way, answers_in, ask_now, asked_again, questions_of, way_of
 from treadle.apps.mcp_server.server import Context, Reply, refused
 from treadle.apps.mcp_server.typed import structured
 from treadle.errors import AgentError
@@ -28,7 +28,7 @@ MAX_NAME_CHARS: Final = 100
 Hear: TypeAlias = Callable[[Event], None]
 
 
-class AgentTool:
+class ServedAgent:
     """Its arguments are `prompt` and the agent's declared inputs.
 
     A call that needs a person's word asks for it at the client, where that offers elicitation; else what `on_ask` of the options says.
@@ -100,10 +100,10 @@ class AgentTool:
             result = await self._resume(result.run_id, await self._asked(context, result.run_id, questions), way, hear)
         return self._ended(result)
 
-    async def _questions(self, run_id: str) -> list[Question]:
+    async def _questions(self, run_id: str) -> list[ClientQuestion]:
         return questions_of(await self._runtime.journal.load(run_id), self._clean)
 
-    async def _asked(self, context: Context, run_id: str, questions: list[Question]) -> Verdicts:
+    async def _asked(self, context: Context, run_id: str, questions: list[ClientQuestion]) -> Verdicts:
         """A request that is cancelled over its questions ends the run, which nothing drives meanwhile."""
         try:
             return await ask_now(context, questions)

@@ -1,4 +1,4 @@
-"""What a client writes, cut into lines, and what is answered to one that is no message of the protocol. Entry: `Lines`, `refusal_of`."""
+"""What a client writes, cut into lines, and what is answered to one that is no message of the protocol. Entry: `LineSplitter`, `refusal_of`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ID_MOST: Final = 1 << 63
 _ID_CHARS: Final = 1000
 
 
-class Lines:
+class LineSplitter:
     """Never holds more than one line."""
 
     def __init__(self, longest: int = LINE_BYTES) -> None:

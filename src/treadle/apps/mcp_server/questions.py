@@ -38,7 +38,7 @@ FORM: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ClientQuestion:
     call_id: str
     form: ElicitRequestFormParams
 
@@ -73,12 +73,12 @@ def way_of(context: Context) -> Way | None:
     return "now" if context.session.can_send_request else None
 
 
-def questions_of(state: RunState, redact: Callable[[str], str]) -> list[Question]:
+def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQuestion]:
     """Of a run that waits; none of one that has ended."""
     if state.finished is not None or state.started is None:
         return []
     texts = {call_id: _text(state.started.agent, asked, begun=call_id in state.starts) for call_id, asked in state.asked.items()}
-    return [Question(call_id, ElicitRequestFormParams(message=redact(text), requested_schema=FORM)) for call_id, text in texts.items()]
+    return [ClientQuestion(call_id, ElicitRequestFormParams(message=redact(text), requested_schema=FORM)) for call_id, text in texts.items()]
 
 
 def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
@@ -90,7 +90,7 @@ def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
     return f"The agent {agent} wants to run {asked.name} {arguments}. It asks because: {asked.reason}"
 
 
-async def ask_now(context: Context, questions: Sequence[Question]) -> Verdicts:
+async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verdicts:
     """One after the other. A client that fails to ask is a no."""
     said = Verdicts()
     for question in questions:
@@ -102,12 +102,12 @@ async def ask_now(context: Context, questions: Sequence[Question]) -> Verdicts:
     return said
 
 
-def asked_again(questions: Sequence[Question], run_id: str) -> InputRequiredResult:
+def asked_again(questions: Sequence[ClientQuestion], run_id: str) -> InputRequiredResult:
     """Ends the request: the client sends it once more, with the answers and the run's id."""
     return InputRequiredResult(input_requests={q.call_id: ElicitRequest(params=q.form) for q in questions}, request_state=run_id)
 
 
-def answers_in(responses: Mapping[str, object] | None, questions: Sequence[Question]) -> Verdicts:
+def answers_in(responses: Mapping[str, object] | None, questions: Sequence[ClientQuestion]) -> Verdicts:
     """Of the questions that are open; others are nobody's."""
     said = Verdicts()
     for question in questions:

@@ -1,6 +1,6 @@
 """A server that offers tools, over whatever carries it; what each of them does is its own business.
 
-Prompts and resources it has none. Agents as tools stand in agents.py, stdio in stdio.py. Entry: `ToolServer`.
+Prompts and resources it has none. Agents as tools stand in agents.py, stdio in stdio.py. Entry: `McpToolServer`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Context: TypeAlias = ServerRequestContext[Any, Any]
 Reply: TypeAlias = CallToolResult | InputRequiredResult
 
 
-class Served(Protocol):
+class ServedTool(Protocol):
     """One tool of the server."""
 
     @property
@@ -43,18 +43,18 @@ class Served(Protocol):
         ...
 
 
-class ToolServer:
+class McpToolServer:
     """Tells and calls tools, in both eras of the protocol: `sdk` is the SDK's server, to be carried by any of its transports.
 
     What it hands to a client between two halves of a call, which a person's answer parts, is sealed: nobody but this process can make one.
     """
 
-    def __init__(self, served: Iterable[Served], *, instructions: str | None = None, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, served: Iterable[ServedTool], *, instructions: str | None = None, redact: Callable[[str], str] = str) -> None:
         """`instructions`: what the server's tools are for, for the client's model. `redact` takes secrets out of what a refusal quotes.
 
         Raises AgentError(invalid) where two tools have one name.
         """
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ServedTool] = {}
         self._redact = redact
         for tool in served:
             name = tool.definition.name

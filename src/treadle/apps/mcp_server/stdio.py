@@ -17,20 +17,20 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
-from treadle.apps.mcp_server.lines import Lines, refusal_of
-from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.lines import LineSplitter, refusal_of
+from treadle.apps.mcp_server.server import McpToolServer
 
 PIECE_BYTES = 65536
 
 
-class Wire(NamedTuple):
+class StdioStreams(NamedTuple):
     """Two file descriptors that nothing else in this process knows."""
 
     inwards: int
     outwards: int
 
 
-async def serve_stdio(server: ToolServer) -> None:
+async def serve_stdio(server: McpToolServer) -> None:
     """Until the client closes our input; requests that are open then are cancelled, and their runs closed. One at a time in a process.
 
     Cancellation: the same, at once. Meanwhile what anything else prints, child processes too,
@@ -47,10 +47,10 @@ async def serve_stdio(server: ToolServer) -> None:
 
 
 @contextmanager
-def claimed() -> Generator[Wire]:
+def claimed() -> Generator[StdioStreams]:
     """Takes 0 and 1 away from everybody else, and gives them back."""
     sys.stdout.flush()
-    wire = Wire(os.dup(0), os.dup(1))
+    wire = StdioStreams(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -65,7 +65,7 @@ def claimed() -> Generator[Wire]:
         os.close(wire.outwards)
 
 
-async def _hear(wire: Wire, heard: MemoryObjectSendStream[SessionMessage | Exception], to_wire: MemoryObjectSendStream[SessionMessage]) -> None:
+async def _hear(wire: StdioStreams, heard: MemoryObjectSendStream[SessionMessage | Exception], to_wire: MemoryObjectSendStream[SessionMessage]) -> None:
     async with heard, to_wire:
         async for line in _lines(wire.inwards):
             if line is not None and not line.strip():
@@ -87,14 +87,14 @@ def _message_in(line: str | None) -> JSONRPCMessage | None:
 
 
 async def _lines(fd: int) -> AsyncIterator[str | None]:
-    lines = Lines()
+    lines = LineSplitter()
     while piece := await _read(fd):
         for line in lines.feed(piece):
             yield line
     yield lines.end()
 
 
-async def _say(wire: Wire, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _say(wire: StdioStreams, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
     """A client that has gone is not told anything more; the end of our input follows."""
     gone = False
     async with said:

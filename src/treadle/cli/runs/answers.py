@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 
 
 def answers(calls: Collection[str], *, approve: Sequence[str] = (), deny: Sequence[str] = (), result: Sequence[str] = ()) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def answers(calls: Collection[str], *, approve: Sequence[str] = (), deny: Sequen
     for option, named in (("approve", said["approve"]), ("deny", said["deny"]), ("result", said["results"])):
         for call_id in named:
             if (other := seen.setdefault(call_id, option)) != option:
-                raise Failed(f"--{other} and --{option} both name the call {call_id!r}: say one thing about it")
+                raise CommandFailed(f"--{other} and --{option} both name the call {call_id!r}: say one thing about it")
     return {name: value for name, value in said.items() if value}
 
 
@@ -27,7 +27,7 @@ def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
     """CALL=TEXT of `--result` for each call. Raises Failed where there is no `=`, or a call stands there twice."""
     for said in given:
         if "=" not in said or said in calls:
-            raise Failed(f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave")
+            raise CommandFailed(f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave")
     return _by_call("--result", given, calls)
 
 
@@ -36,8 +36,8 @@ def _by_call(option: str, given: Sequence[str], calls: Collection[str]) -> dict[
     for said in given:
         call_id = max((one for one in calls if said == one or said.startswith(f"{one}=")), key=len, default=said.partition("=")[0])
         if not call_id:
-            raise Failed(f"{option} {said!r} names no call")
+            raise CommandFailed(f"{option} {said!r} names no call")
         if call_id in found:
-            raise Failed(f"{option} names the call {call_id!r} twice")
+            raise CommandFailed(f"{option} names the call {call_id!r} twice")
         found[call_id] = said[len(call_id) + 1 :]
     return found

@@ -14,7 +14,7 @@ from treadle._internal.terminal_text import cut, one_line
 from treadle._internal.units import count, money, tokens
 from treadle.budget.costs import By, Cost, Costs, Tally
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 
 NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
@@ -46,7 +46,7 @@ def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, 
         else:
             put("No run has taken anything" + (" yet." if days is None else f" in the last {count(days, 'day')}."))
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         found = await place.journal.costs(by, since=since)
         sessions = [row.key for row in (found.rows if everything else found.rows[:limit]) if row.key is not None] if by == "session" else []
         known = {key: place.journal.sessions.get(key) for key in sessions}

@@ -13,7 +13,7 @@ import msgspec
 from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
 from treadle._internal.units import count, lasting, money, tokens
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.cli.runs.row import style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, width
@@ -25,12 +25,12 @@ LINES = 12
 """Of one message, where not all is asked for."""
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     text: str
     style: Style = ""
 
 
-NOTHING = Line("")
+NOTHING = DiffLine("")
 
 
 @click.command(context_settings=HELP)
@@ -42,7 +42,7 @@ NOTHING = Line("")
 def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     """Where two runs part, and how they ended. Compared is what was said, called and given; ids and times may differ."""
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         runs = [(await find_run(place.journal, run)).run_id for run in (a, b)]
         found = compare(*[await place.journal.load(run_id) for run_id in runs])
         if as_json:
@@ -57,7 +57,7 @@ def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> N
 def _drawn(found: RunDiff, clean: Callable[[str], str], ink: Ink, most: int) -> Iterator[str]:
     pairs = _Pairs(ink, (width() - 3) // 2)
     for name, ours, theirs in _facts(found.a, found.b):
-        left, right = [Line(f"{name:<8} {one_line(clean(text))}", _style(name, text, differs=ours != theirs)) for text in (ours, theirs)]
+        left, right = [DiffLine(f"{name:<8} {one_line(clean(text))}", _style(name, text, differs=ours != theirs)) for text in (ours, theirs)]
         yield pairs.line(left, right)
     yield ""
     if found.is_same:
@@ -91,15 +91,15 @@ def _facts(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield "took", lasting(a.duration_s), lasting(b.duration_s)
 
 
-def _said(message: Message, clean: Callable[[str], str], room: int, most: int) -> list[Line]:
-    body = [Line(line) for line in wrapped(clean(message.text).strip(), room)]
+def _said(message: Message, clean: Callable[[str], str], room: int, most: int) -> list[DiffLine]:
+    body = [DiffLine(line) for line in wrapped(clean(message.text).strip(), room)]
     for call in message.tool_calls:
-        body += [Line(line, "cyan") for line in wrapped(one_line(clean(f"• {call.name} {call.arguments_json}"), 400), room)]
+        body += [DiffLine(line, "cyan") for line in wrapped(one_line(clean(f"• {call.name} {call.arguments_json}"), 400), room)]
     for result in message.tool_results:
         mark = "?" if result.unknown else "✗" if result.failed else "✓"
-        body += [Line(line) for line in wrapped(clean(f"{mark} {result.name}: {result.text}").strip(), room)]
-    left_out = [Line(f"… {count(len(body) - most, 'more line')}", "dim")] if len(body) > most else []
-    return [Line(message.role, "bold"), *body[:most], *left_out]
+        body += [DiffLine(line) for line in wrapped(clean(f"{mark} {result.name}: {result.text}").strip(), room)]
+    left_out = [DiffLine(f"… {count(len(body) - most, 'more line')}", "dim")] if len(body) > most else []
+    return [DiffLine(message.role, "bold"), *body[:most], *left_out]
 
 
 class _Pairs:
@@ -109,6 +109,6 @@ class _Pairs:
         self.width = room
         self._ink = ink
 
-    def line(self, ours: Line, theirs: Line) -> str:
+    def line(self, ours: DiffLine, theirs: DiffLine) -> str:
         left, right = cut(ours.text, self.width), cut(theirs.text, self.width)
         return f"{self._ink(left, ours.style)}{' ' * (self.width - columns(left))} {self._ink('│', 'dim')} {self._ink(right, theirs.style)}".rstrip()

@@ -18,7 +18,7 @@ from treadle._internal.terminal_text import plain
 from treadle.agents.agent import Agent
 from treadle.cli.agent_of_run import agent_of_run, schema_of
 from treadle.cli.agent_option import ASSISTANT, module_hooks
-from treadle.cli.exits import Failed, exit_code, failing, unwritable
+from treadle.cli.exits import CommandFailed, exit_code, failing, unwritable
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, opened_journal
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
@@ -97,7 +97,7 @@ class Drive:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedRun:
     """A run, and all that going on with it needs."""
 
     info: RunInfo
@@ -111,7 +111,7 @@ class Opened:
     def agent(self) -> Agent[Any, Any]:
         """The run's, found by its name. Raises Failed where it is not there any more, AgentError(invalid) where something is wrong with it."""
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
-            raise Failed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
+            raise CommandFailed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
         found = agent_of_run(self.info, self.config, self.drive.cwd or Path(self.info.cwd), schema=self.schema)
         for other in (found.agent, *found.others) if self.info.agent != ASSISTANT else ():
             self.runtime.agents.register(other)
@@ -175,10 +175,10 @@ def code_of(result: RunResult[Any]) -> int:
     return exit_code(result.outcome, result.error.kind if result.error else None)
 
 
-def driven(drive: Drive, work: Callable[[Opened], Awaitable[int]]) -> None:
+def driven(drive: Drive, work: Callable[[OpenedRun], Awaitable[int]]) -> None:
     """Finds the run, calls `work` with all it needs, and exits with the code that it gives. Raises Failed."""
     if drive.cwd is not None and not drive.cwd.is_dir():
-        raise Failed(f"--cwd {str(drive.cwd)!r} is no directory")
+        raise CommandFailed(f"--cwd {str(drive.cwd)!r} is no directory")
     with failing():
         url = journal_url(load(), drive.journal)
         if (file := journal_file(url)) is not None and not file.exists():
@@ -190,7 +190,7 @@ def driven(drive: Drive, work: Callable[[Opened], Awaitable[int]]) -> None:
     sys.exit(code)
 
 
-async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened], Awaitable[int]]) -> int:
+async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[OpenedRun], Awaitable[int]]) -> int:
     journal = opened_journal(load(), url)
     try:
         info = await find_run(journal, drive.run)
@@ -198,7 +198,7 @@ async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened],
         schema = await schema_of(journal, info.run_id)
         show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose, typed=schema is not None).show
         async with Runtime(config=config, journal=journal, hooks=module_hooks(config)) as runtime:
-            opened = Opened(info, runtime, config, show, drive, schema)
+            opened = OpenedRun(info, runtime, config, show, drive, schema)
             for warning in config.warnings:
                 opened.warn(warning)
             return await work(opened)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.lines import export_lines
@@ -27,7 +27,7 @@ def export(run: str, output_file: Path | None, sign: bool, journal: str | None) 
     Whoever has these lines knows all that the model was told; known secrets were taken out before they were stored.
     """
 
-    async def work(place: Place) -> bytes:
+    async def work(place: OpenedJournal) -> bytes:
         info = await find_run(place.journal, run)
         lines = b"".join(line + b"\n" for line in export_lines(await place.journal.read_bytes(info.run_id)))
         return signed(lines, home(os.environ)) if sign else lines

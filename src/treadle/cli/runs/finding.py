@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 import click
 
 from treadle._internal.terminal_text import one_line
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.runs.row import PREFIX
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.journal import Journal, RunInfo
@@ -35,10 +35,10 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
             raise
         meant = [run_id for run_id in ids if given and run_id.startswith((given, PREFIX + given))]
         if not meant:
-            raise Failed(e.message if ids else _none_yet(given)) from e
+            raise CommandFailed(e.message if ids else _none_yet(given)) from e
     if len(meant) > 1:
         shown = ", ".join(meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise Failed(f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+        raise CommandFailed(f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
     return await journal.info(meant[0])
 
 
@@ -52,7 +52,7 @@ async def _last(journal: Journal) -> RunInfo:
             if _worked_here(info):
                 return info
             elsewhere = elsewhere or f"no run has worked in {os.getcwd()!r} yet; the newest elsewhere is {info.run_id}, in {info.cwd!r}"
-    raise Failed(elsewhere or _none_yet(LAST))
+    raise CommandFailed(elsewhere or _none_yet(LAST))
 
 
 def _worked_here(info: RunInfo) -> bool:
@@ -67,7 +67,7 @@ def is_own(info: RunInfo) -> bool:
 
 def no_runs(given: str) -> NoReturn:
     """Where the journal is not there. Raises Failed."""
-    raise Failed(_none_yet(given))
+    raise CommandFailed(_none_yet(given))
 
 
 def _none_yet(given: str) -> str:

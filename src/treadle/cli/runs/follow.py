@@ -18,7 +18,7 @@ from treadle._internal.terminal_text import one_line, plain
 from treadle.cli.agent_of_run import schema_of
 from treadle.cli.exits import exit_code, unwritable
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
@@ -52,7 +52,7 @@ def follow(run: str, output: str, output_file: Path | None, after: str | None, q
     """
     with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
 
-        async def work(place: Place) -> int:
+        async def work(place: OpenedJournal) -> int:
             info = await find_run(place.journal, run)
             return await _Following(place, info, journal, quiet=quiet).to_its_end(out, output, after=after, verbose=verbose)
 
@@ -63,7 +63,7 @@ def follow(run: str, output: str, output_file: Path | None, after: str | None, q
 
 
 class _Following:
-    def __init__(self, place: Place, info: RunInfo, journal: str | None, *, quiet: bool) -> None:
+    def __init__(self, place: OpenedJournal, info: RunInfo, journal: str | None, *, quiet: bool) -> None:
         self._place, self._info, self._quiet, self._journal = place, info, quiet, journal
         self._there = () if journal is None else ("--journal", journal)
         self._code = 1

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.cli.help import HELP
 from treadle.cli.runs.answers import texts
-from treadle.cli.runs.driving import Drive, Opened, drive_options, driven, output_options
+from treadle.cli.runs.driving import Drive, OpenedRun, drive_options, driven, output_options
 from treadle.cli.runs.finding import run_argument
 from treadle.types import Limits
 
@@ -31,7 +31,7 @@ def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> N
     """
     drive = Drive(**rest)
 
-    async def work(opened: Opened) -> int:
+    async def work(opened: OpenedRun) -> int:
         options = drive.options()
         if result:
             options["results"] = texts(result, (await opened.runtime.journal.load(opened.info.run_id)).call_ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from treadle.cli.commands import Commands
+from treadle.cli.commands import CommandGroup
 from treadle.cli.help import HELP
 
 COMMANDS = {
@@ -26,7 +26,7 @@ COMMANDS = {
 }
 
 
-@click.group(cls=Commands, known=COMMANDS, context_settings=HELP)
+@click.group(cls=CommandGroup, known=COMMANDS, context_settings=HELP)
 def runs() -> None:
     """List, show, resume, replay, fork and keep runs.
 

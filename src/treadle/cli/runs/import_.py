@@ -12,7 +12,7 @@ import click
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
 from treadle._internal.units import count
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option, journal_url
 from treadle.cli.runs.lines import read_lines
@@ -60,7 +60,7 @@ def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as e:
-        raise Failed(f"{str(file)!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(f"{str(file)!r} cannot be read: {e.strerror or e}") from e
 
 
 async def _add(config: Config, url: str, entries: list[bytes], ours: bool) -> RunInfo:

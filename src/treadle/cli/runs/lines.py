@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle._internal.json_text import decode_json, members
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted, read_entry
 
@@ -34,9 +34,9 @@ def read_lines(data: bytes, name: str) -> list[bytes]:
             entries.append(_entry(line, len(entries) + 1))
         except (ValueError, AgentError) as e:
             reason = e.message if isinstance(e, AgentError) else str(e)
-            raise Failed(f"{name}:{number}: {reason}. Nothing was imported") from e
+            raise CommandFailed(f"{name}:{number}: {reason}. Nothing was imported") from e
     if not entries:
-        raise Failed(f"{name} is empty: nothing was imported")
+        raise CommandFailed(f"{name} is empty: nothing was imported")
     return entries
 
 

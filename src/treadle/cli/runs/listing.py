@@ -12,7 +12,7 @@ from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import cut, one_line
 from treadle._internal.units import ago, count, money, tokens
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.runs.finding import is_own
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, table
@@ -49,7 +49,7 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, agen
         else:
             put(_nothing(session, agent))
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         def is_wanted(info: RunInfo) -> bool:
             return is_own(info) or everything or session is not None if agent is None else info.agent == agent
 

@@ -9,9 +9,9 @@ import click
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.units import count, size
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.terminal import confirm, put, put_json
 from treadle.config import home
 from treadle.config.readers import span_of
@@ -31,9 +31,9 @@ def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
     """
     before = datetime.now(UTC) - _span(age)
     if as_json and not yes:
-        raise Failed("--json needs --yes: nobody could be asked")
+        raise CommandFailed("--json needs --yes: nobody could be asked")
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         would = await place.journal.prune(before, apply=False)
         if not as_json:
             _tell(would, age)
@@ -66,4 +66,4 @@ def _span(age: str) -> timedelta:
     try:
         return span_of(age)
     except ValueError:
-        raise Failed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w") from None
+        raise CommandFailed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w") from None

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from treadle.cli.help import HELP
-from treadle.cli.runs.driving import Drive, Opened, driven, end_of, output_options
+from treadle.cli.runs.driving import Drive, OpenedRun, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
 
 
@@ -20,7 +20,7 @@ def replay(**rest: Any) -> None:
     Exits with 0, however the run ended.
     """
 
-    async def work(opened: Opened) -> int:
+    async def work(opened: OpenedRun) -> int:
         run_id = opened.info.run_id
         opened.print(await opened.runtime.events(run_id))
         if opened.info.status != "finished":

@@ -10,7 +10,7 @@ import click
 from treadle.cli.help import HELP
 from treadle.cli.run_options import ON_UNKNOWN
 from treadle.cli.runs.answers import answers
-from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
+from treadle.cli.runs.driving import Drive, OpenedRun, code_of, drive_options, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
 from treadle.cli.runs.imported import answers_for
 from treadle.loop.recovery import OnUnknown
@@ -47,7 +47,7 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
     if drive.timeout is not None:
         options["limits"] = Limits(seconds=drive.timeout)
 
-    async def work(opened: Opened) -> int:
+    async def work(opened: OpenedRun) -> int:
         if wait and opened.info.status == "running":
             opened.warn(f"waiting until no other process drives run {opened.info.run_id}")
             opened = replace(opened, info=await until_idle(opened.runtime.journal, opened.info.run_id))
@@ -69,13 +69,13 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
     driven(drive, work)
 
 
-async def _asked(opened: Opened) -> dict[str, Any] | None:
+async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
     """Answers to the calls of an imported run; empty if none is open, None if they cannot be asked for."""
     state = await opened.runtime.journal.load(opened.info.run_id)
     return answers_for(state, opened.runtime.redact) if state.asked else {}
 
 
-async def _finished(opened: Opened) -> int:
+async def _finished(opened: OpenedRun) -> int:
     run_id = opened.info.run_id
     opened.warn(f"run {run_id} is finished: nothing is done, this is its result")
     events = await opened.runtime.events(run_id)
@@ -83,7 +83,7 @@ async def _finished(opened: Opened) -> int:
     return code_of(await opened.runtime.replay(run_id))
 
 
-async def _waits(opened: Opened) -> int:
+async def _waits(opened: OpenedRun) -> int:
     """Nobody said anything new: it goes on waiting, and stays as it is."""
     result = await opened.runtime.replay(opened.info.run_id)
     opened.print([end_of(result)])

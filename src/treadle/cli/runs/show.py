@@ -10,7 +10,7 @@ from treadle._internal.json_text import decode_json, encode_json
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain, wrapped
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.next_steps import next_steps
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.lines import export_lines
@@ -33,7 +33,7 @@ def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     went on with it, and what is unknown.
     """
 
-    async def work(place: Place) -> None:
+    async def work(place: OpenedJournal) -> None:
         info = await find_run(place.journal, run)
         if as_json:
             put_bytes(await _object(place, info))
@@ -43,7 +43,7 @@ def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     on_journal(journal, work, absent=lambda _: no_runs(run))
 
 
-async def _object(place: Place, info: RunInfo) -> bytes:
+async def _object(place: OpenedJournal, info: RunInfo) -> bytes:
     row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, object]))
     lines = [_masked(line, place.secrets) for line in export_lines(await place.journal.read_bytes(info.run_id))]
     below = await _tree(place, info.run_id)
@@ -51,7 +51,7 @@ async def _object(place: Place, info: RunInfo) -> bytes:
     return encode_json(row)[:-1] + children + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
 
 
-async def _tree(place: Place, run_id: str) -> list[dict[str, Any]]:
+async def _tree(place: OpenedJournal, run_id: str) -> list[dict[str, Any]]:
     """The runs that its calls started, each as `runs list` has it, with its own."""
     found: list[dict[str, Any]] = []
     for info in await place.journal.children(run_id):
@@ -68,7 +68,7 @@ def _masked(line: bytes, secrets: Redactor) -> bytes:
     return encode_json(secrets.inside(decode_json(line, dict[str, object])))
 
 
-async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | None) -> None:
+async def _draw(place: OpenedJournal, info: RunInfo, *, verbose: bool, journal: str | None) -> None:
     records = await place.journal.read(info.run_id)
     relations = await _relations(place.journal, info)
     ink, clean = Ink(), place.secrets.text

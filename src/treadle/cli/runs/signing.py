@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 
 KEY_NAME: Final = "export.key"
 KEY_BYTES = 32
@@ -57,9 +57,9 @@ def _key(home: Path) -> bytes:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             path.chmod(0o600)
     except OSError as e:
-        raise Failed(f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it writable, or leave out --sign") from e
+        raise CommandFailed(f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it writable, or leave out --sign") from e
     if len(key) < KEY_BYTES:
-        raise Failed(f"{str(path)!r} holds no key: delete it, and sign again")
+        raise CommandFailed(f"{str(path)!r} holds no key: delete it, and sign again")
     return key
 
 

@@ -14,9 +14,9 @@ import click
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import cut, one_line
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal, shown_url
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal, shown_url
 from treadle.cli.run_options import finite
-from treadle.cli.runs.top_frame import Frame, Watch
+from treadle.cli.runs.top_frame import FrameSource, TopFrame
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink, put, put_json
 from treadle.errors import AgentError
@@ -38,8 +38,8 @@ def top(interval: float, as_json: bool, journal: str | None) -> None:
     """
     there = () if journal is None else ("--journal", journal)
 
-    async def work(place: Place) -> None:
-        watch = Watch(place.journal, known=place.config.queue_names, there=there)
+    async def work(place: OpenedJournal) -> None:
+        watch = FrameSource(place.journal, known=place.config.queue_names, there=there)
         if as_json:
             put_json((await watch.frame()).as_json(place.secrets), place.secrets)
         elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
@@ -50,14 +50,14 @@ def top(interval: float, as_json: bool, journal: str | None) -> None:
 
     def absent(secrets: Redactor) -> None:
         if as_json:
-            put_json(Frame(at=now(), queues=(), workers=(), under_way=(), stuck=(), rates=None).as_json(secrets), secrets)
+            put_json(TopFrame(at=now(), queues=(), workers=(), under_way=(), stuck=(), rates=None).as_json(secrets), secrets)
         else:
             put("There are no runs yet: treadle run --detach puts one into a queue.")
 
     on_journal(journal, work, absent=absent)
 
 
-async def _live(watch: Watch, place: Place, interval: float, title: str) -> None:
+async def _live(watch: FrameSource, place: OpenedJournal, interval: float, title: str) -> None:
     screen = _Screen(place, f"treadle · {title} · q leaves")
     with _on_screen():
         async with anyio.create_task_group() as group:
@@ -71,10 +71,10 @@ async def _live(watch: Watch, place: Place, interval: float, title: str) -> None
 
 
 class _Screen:
-    def __init__(self, place: Place, title: str) -> None:
+    def __init__(self, place: OpenedJournal, title: str) -> None:
         self._place, self._title = place, title
 
-    def show(self, frame: Frame) -> None:
+    def show(self, frame: TopFrame) -> None:
         self._draw(lines_of(frame, self._place.secrets, Ink(), title=self._title, room=shutil.get_terminal_size().lines - 1))
 
     def tell(self, text: str) -> None:
@@ -109,7 +109,7 @@ def _on_screen() -> Generator[None]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-async def _until_q(place: Place, scope: anyio.CancelScope) -> None:
+async def _until_q(place: OpenedJournal, scope: anyio.CancelScope) -> None:
     if not sys.stdin.isatty():
         return
     while True:

@@ -1,4 +1,4 @@
-"""How queues, workers and runs stand at one moment, as a value; and what is wrong with them. How it looks is top_view.py's. Entry: `Watch`, `Frame`."""
+"""How queues, workers and runs stand at one moment, as a value; and what is wrong with them. How it looks is top_view.py's. Entry: `FrameSource`, `TopFrame`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS_MOST: Final = 200
 RATE_OVER: Final = timedelta(minutes=1)
 
 
-class Rates(Value, frozen=True, kw_only=True, omit_defaults=False):
+class RunRates(Value, frozen=True, kw_only=True, omit_defaults=False):
     """A minute, from what was seen between frames: what begins and ends between two of them may be missed."""
 
     runs_ended: float
@@ -44,14 +44,14 @@ class Stuck(Value, frozen=True, kw_only=True, omit_defaults=False):
     advice: str
 
 
-class Frame(Value, frozen=True, kw_only=True, omit_defaults=False):
+class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
     at: Time
     queues: tuple[Backlog, ...]
     workers: tuple[WorkerInfo, ...]
     under_way: tuple[RunInfo, ...]
     """The one whose last entry is oldest first."""
     stuck: tuple[Stuck, ...]
-    rates: Rates | None
+    rates: RunRates | None
     """None: this is the first frame."""
 
     def as_json(self, secrets: Redactor) -> dict[str, object]:
@@ -62,7 +62,7 @@ class Frame(Value, frozen=True, kw_only=True, omit_defaults=False):
         return {**fields, "under_way": [row_of(info, secrets) for info in self.under_way]}
 
 
-class Watch:
+class FrameSource:
     """Makes one frame after the other, and knows from the earlier ones what has happened between them."""
 
     def __init__(self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()) -> None:
@@ -72,7 +72,7 @@ class Watch:
         self._seen: deque[tuple[datetime, int, int]] = deque()
         """When, and how many runs ended and entries came since the frame before."""
 
-    async def frame(self) -> Frame:
+    async def frame(self) -> TopFrame:
         """Raises AgentError where the journal does not answer."""
         queue = self._journal.queue
         backlogs, workers, parked = await queue.backlogs(), await queue.workers(), await queue.parked(limit=RUNS_MOST)
@@ -80,11 +80,11 @@ class Watch:
         at = now()
         rates = await self._rates(at, under_way)
         stuck = (*self._parked(parked), *self._quiet(under_way, at), *self._not_taken(backlogs, workers, at))
-        return Frame(at=at, queues=tuple(backlogs), workers=tuple(workers), under_way=tuple(under_way), stuck=stuck, rates=rates)
+        return TopFrame(at=at, queues=tuple(backlogs), workers=tuple(workers), under_way=tuple(under_way), stuck=stuck, rates=rates)
 
     # ------------------------------------------------------------ rates
 
-    async def _rates(self, at: datetime, under_way: Sequence[RunInfo]) -> Rates | None:
+    async def _rates(self, at: datetime, under_way: Sequence[RunInfo]) -> RunRates | None:
         newest = {info.run_id: info for info in (*await self._journal.runs(limit=RUNS_MOST), *under_way)}
         for run_id in self._heads.keys() - newest.keys():
             try:
@@ -102,7 +102,7 @@ class Watch:
         if is_first or minutes <= 0:
             return None
         later = list(self._seen)[1:]
-        return Rates(runs_ended=round(sum(each[1] for each in later) / minutes, 1), entries=round(sum(each[2] for each in later) / minutes, 1))
+        return RunRates(runs_ended=round(sum(each[1] for each in later) / minutes, 1), entries=round(sum(each[2] for each in later) / minutes, 1))
 
     def _is_new(self, info: RunInfo) -> bool:
         """Begun since the last frame."""

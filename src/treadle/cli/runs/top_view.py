@@ -9,7 +9,7 @@ from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import columns, cut, one_line, wrapped
 from treadle._internal.units import ago, count, local
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS
-from treadle.cli.runs.top_frame import Frame, Stuck
+from treadle.cli.runs.top_frame import Stuck, TopFrame
 from treadle.cli.terminal import WIDTH_MIN, Ink, Style, table
 from treadle.journal.journal import RunInfo
 from treadle.journal.queue import Backlog, WorkerInfo
@@ -22,7 +22,7 @@ NUMBERS = frozenset({"ready", "later", "sent", "running", "waiting", "parked", "
 STATES = ("ready", "later", "sent", "running", "waiting", "parked")
 
 
-def lines_of(frame: Frame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None) -> list[str]:
+def lines_of(frame: TopFrame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None) -> list[str]:
     """`room`: lines at most; what is cut then are runs under way, and what is stuck goes first."""
     view = _View(frame, secrets, ink)
     head = [*view.title(title), *view.queues(), *view.workers()]
@@ -32,7 +32,7 @@ def lines_of(frame: Frame, secrets: Redactor, ink: Ink, *, title: str, room: int
 
 
 class _View:
-    def __init__(self, frame: Frame, secrets: Redactor, ink: Ink) -> None:
+    def __init__(self, frame: TopFrame, secrets: Redactor, ink: Ink) -> None:
         self._frame, self._secrets, self._ink = frame, secrets, ink
 
     def title(self, text: str) -> Iterator[str]:

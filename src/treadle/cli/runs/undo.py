@@ -13,14 +13,14 @@ import msgspec
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import one_line, plain
 from treadle._internal.units import count
-from treadle.cli.exits import Failed
+from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.terminal import Ink, Style, put, put_json
 from treadle.errors import AgentError, ErrorKind
 from treadle.runtime import undo as undoing
-from treadle.runtime.undo import Undone
+from treadle.runtime.undo import UndoneRun
 from treadle.tools.builtin.files import shown
 from treadle.tools.builtin.restore import Action
 
@@ -40,12 +40,12 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
     A file that was changed since is left as it is. What commands did cannot be undone, and is listed. Exits with 1 where a file was left.
     """
 
-    async def work(place: Place) -> Undone:
+    async def work(place: OpenedJournal) -> UndoneRun:
         info = await find_run(place.journal, run)
         try:
             undone = await undoing.undone(place.journal, info, turn=turn, apply=not dry_run)
         except AgentError as e:
-            raise Failed(e.message, 2 if e.kind is ErrorKind.INVALID else 1) from e
+            raise CommandFailed(e.message, 2 if e.kind is ErrorKind.INVALID else 1) from e
         put_json(undone, place.secrets) if as_json else _tell(undone, Path(info.cwd), place.secrets, journal)
         return undone
 
@@ -57,7 +57,7 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
 # ---------------------------------------------------------------- in words
 
 
-def _tell(undone: Undone, cwd: Path, secrets: Redactor, journal: str | None) -> None:
+def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) -> None:
     ink = Ink()
 
     def said(text: str) -> str:

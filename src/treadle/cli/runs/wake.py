@@ -8,7 +8,7 @@ import anyio
 import click
 
 from treadle._internal.redaction import Redactor
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
 from treadle.cli.next_steps import follow_command
@@ -19,7 +19,7 @@ from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
 from treadle.journal.journal import RunInfo
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 
 if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime
@@ -59,7 +59,7 @@ async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
         return {}
     if (said := answers_for(state, runtime.redact)) is None:
         call = next(iter(state.asked))
-        raise Failed(
+        raise CommandFailed(
             f"run {info.run_id} was imported, and nobody is here to be asked about its calls: answer each, as with --approve {call} or --deny {call}", 4
         )
     return {"approve": said["approve"], "deny": said["deny"]}
@@ -72,5 +72,5 @@ async def _woken(config: Config, url: str, run: str, said: dict[str, tuple[str, 
         queue, priority = where
         place = None
         if queue is not None or priority is not None or info.queue is None:
-            place = Place(queue=(info.queue or "default") if queue is None else queue, priority=priority or 0, tenant=info.tenant)
+            place = QueuePlace(queue=(info.queue or "default") if queue is None else queue, priority=priority or 0, tenant=info.tenant)
         return await runtime.wake(info.run_id, place=place, **options)

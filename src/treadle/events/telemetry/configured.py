@@ -1,4 +1,4 @@
-"""What the configuration's `telemetry:` asks for, for one runtime: a tracer, and a log of all events. Entry: `Telemetry`."""
+"""What the configuration's `telemetry:` asks for, for one runtime: a tracer, and a log of all events. Entry: `ConfiguredTelemetry`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSE_S = 4.0
 """How long closing waits, at most, for a slow log and a slow exporter together."""
 
 
-class Telemetry:
+class ConfiguredTelemetry:
     """Begins with its runtime; `aclose` it after the last run."""
 
     def __init__(self, asked: Asked, hub: Hub, tracer: Tracer | None) -> None:

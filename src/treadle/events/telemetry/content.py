@@ -1,6 +1,6 @@
 """What was said, as the GenAI conventions write it into a span: bounded, and without secrets. It is off until somebody asks.
 
-Source: gen-ai-input-messages.json and its neighbours, open-telemetry/semantic-conventions-genai, November 2026. Entry: `Content`.
+Source: gen-ai-input-messages.json and its neighbours, open-telemetry/semantic-conventions-genai, November 2026. Entry: `SpanContent`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXT_CHARS_MAX = 16_384
 CUT = "…"
 
 
-class Content:
+class SpanContent:
     """Of one run. Each message is made JSON once, however many requests it is part of."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:

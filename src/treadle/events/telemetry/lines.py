@@ -22,36 +22,36 @@ SAID_MAX = 8_192
 
 
 @dataclass(slots=True)
-class Line:
+class LogLine:
     event: str
     level: Level
     fields: dict[str, Any]
 
 
-def line_of(event: Event, *, content: bool) -> Line:
+def line_of(event: Event, *, content: bool) -> LogLine:
     """Without known secrets and what looks like one. Without `content` what was said is only measured: `text_chars` stands for `text`."""
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = str(fields.pop("type"))
     told = {"at": fields.pop("at"), **{key: value for key, value in fields.items() if value is not None}}
     if not content and not isinstance(event, (Warned, ErrorRaised)):
         told = dict(_measured(key, value) if key in CONTENT else (key, value) for key, value in told.items())
-    return Line(name, _level(event), _clean(told))
+    return LogLine(name, _level(event), _clean(told))
 
 
-def line_of_record(record: logging.LogRecord) -> Line:
+def line_of_record(record: logging.LogRecord) -> LogLine:
     """Of the library's own logger, which has taken secrets out of it."""
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     fields: dict[str, Any] = {"at": at, "logger": record.name}
     if record.exc_text:
         fields["exception"] = record.exc_text
     level: Level = "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
-    return Line(record.getMessage(), level if record.levelno >= logging.INFO else "debug", fields)
+    return LogLine(record.getMessage(), level if record.levelno >= logging.INFO else "debug", fields)
 
 
-def missed(count: int) -> Line:
+def missed(count: int) -> LogLine:
     """Where lines had to be left out."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    return Line("missed", "warning", {"at": at, "count": count, "why": "the sink of this log was too slow, or would not take them"})
+    return LogLine("missed", "warning", {"at": at, "count": count, "why": "the sink of this log was too slow, or would not take them"})
 
 
 def printable(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.events.hub import Hub
-from treadle.events.telemetry.lines import Line, line_of, line_of_record, missed
+from treadle.events.telemetry.lines import LogLine, line_of, line_of_record, missed
 from treadle.messages.events import DELTAS, Event, ReasoningEnd, ReasoningStart
 
 if TYPE_CHECKING:
@@ -156,12 +156,12 @@ class EventLog:
                 return None
         return self._lines.get()
 
-    def _line(self, what: Event | logging.LogRecord, ids: Mapping[str, str]) -> Line:
+    def _line(self, what: Event | logging.LogRecord, ids: Mapping[str, str]) -> LogLine:
         line = line_of_record(what) if isinstance(what, logging.LogRecord) else line_of(what, content=self._content)
         line.fields.update(ids)
         return line
 
-    def _write(self, line: Line) -> bool:
+    def _write(self, line: LogLine) -> bool:
         """False where the sink would not take it: the next line that it takes says what is missing."""
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)

@@ -1,4 +1,4 @@
-"""The three histograms of the GenAI conventions. When something is measured is spans.py's. Entry: `Metrics`."""
+"""The three histograms of the GenAI conventions. When something is measured is spans.py's. Entry: `RunInstruments`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 
-class Metrics:
+class RunInstruments:
     """Seconds and tokens. Recording only adds to sums in memory; a reader of the SDK exports them in a thread of its own."""
 
     def __init__(self, meter: Meter) -> None:

@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.events.telemetry import names
-from treadle.events.telemetry.content import Content, sendable
-from treadle.events.telemetry.metrics import Metrics
+from treadle.events.telemetry.content import SpanContent, sendable
+from treadle.events.telemetry.metrics import RunInstruments
 from treadle.events.tracing import TracedRun
 from treadle.messages.message import ToolCall, ToolResult
 from treadle.messages.metrics import RunMetrics, RunTotals
@@ -62,12 +62,12 @@ class Harmless:
 class OtelTracer:
     """A `Tracer` over OpenTelemetry's API. Safe for any number of runs at once."""
 
-    def __init__(self, tracer: trace.Tracer, metrics: Metrics, clean: Callable[[str], str], *, content: bool) -> None:
+    def __init__(self, tracer: trace.Tracer, metrics: RunInstruments, clean: Callable[[str], str], *, content: bool) -> None:
         """`clean` takes secrets out of a text; `content`: what is said goes into spans too."""
         self.tracer, self.metrics, self.clean = tracer, metrics, clean
         self.harmless = Harmless()
         self._content = content
-        self._said: dict[str, Content] = {}
+        self._said: dict[str, SpanContent] = {}
         """By run id, while the run is under way."""
 
     def run(self, run: TracedRun) -> AgentSpan:
@@ -79,11 +79,11 @@ class OtelTracer:
     def tool(self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> ToolCallSpan:
         return ToolCallSpan(self, run, call, kind)
 
-    def content(self, run_id: str) -> Content | None:
+    def content(self, run_id: str) -> SpanContent | None:
         """None where nothing that is said goes into spans."""
         if not self._content:
             return None
-        return self._said.setdefault(run_id, Content(self.clean))
+        return self._said.setdefault(run_id, SpanContent(self.clean))
 
     def forget(self, run_id: str) -> None:
         self._said.pop(run_id, None)

@@ -33,13 +33,13 @@ def otel_tracer(*, content: bool | None = None, tracer_provider: TracerProvider 
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms
     except ImportError as e:
         raise missing() from e
-    from treadle.events.telemetry.metrics import Metrics  # noqa: PLC0415  likewise
+    from treadle.events.telemetry.metrics import RunInstruments  # noqa: PLC0415  likewise
     from treadle.events.telemetry.spans import OtelTracer  # noqa: PLC0415  likewise
 
     if content is None:
         content = os.environ.get(CAPTURE, "").strip().lower() in _CAPTURES
     tracer = trace.get_tracer(names.SCOPE, tracer_provider=tracer_provider)
-    return OtelTracer(tracer, Metrics(metrics.get_meter(names.SCOPE, meter_provider=meter_provider)), without_secrets, content=content)
+    return OtelTracer(tracer, RunInstruments(metrics.get_meter(names.SCOPE, meter_provider=meter_provider)), without_secrets, content=content)
 
 
 def missing() -> AgentError:

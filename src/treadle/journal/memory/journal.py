@@ -23,7 +23,7 @@ from treadle.journal.load import forked, load
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.memory.queue import MemoryQueue, Queued
 from treadle.journal.notifier import QUEUE, run_topic
-from treadle.journal.queue import Place, RunQueue
+from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.removable import removable
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import NEW_SESSION, SessionChanged, SessionStore, SessionView, ViewMark, title_of
@@ -80,7 +80,7 @@ class MemoryWriter:
         self.fence = run.fence
         run.held, run.waiting = True, False
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         run = self._run
         if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
             raise self._not_held()

@@ -25,7 +25,7 @@ KEPT_MAX: Final = 1000
 """Payloads for one listener that does not come to read them."""
 
 
-class Watch(Protocol):
+class JournalWatch(Protocol):
     """What others have changed. Belongs to one thread."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
@@ -75,7 +75,7 @@ class _Ear:
 class LocalNotifier:
     """One for each journal object."""
 
-    def __init__(self, watch: Callable[[], Watch] | None = None, *, poll_s: float = POLL_S) -> None:
+    def __init__(self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S) -> None:
         """`watch`: how to look at what other processes change; None: there are none."""
         self._watch, self._poll_s = watch, poll_s
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class LocalNotifier:
     def wanted(self, topic: str) -> bool:
         return topic in self._ears
 
-    def _look(self, watch: Callable[[], Watch], ends: threading.Event) -> None:
+    def _look(self, watch: Callable[[], JournalWatch], ends: threading.Event) -> None:
         """In a thread. What cannot be looked at is looked at by those who wait, at their poll time."""
         try:
             looking = watch()

@@ -14,7 +14,7 @@ from treadle.journal.queue import (
     FRUITLESS_MOST,
     Backlog,
     Parked,
-    Place,
+    QueuePlace,
     RunQueue,
     Ticket,
     WorkerCard,
@@ -33,7 +33,7 @@ class Queued:
 
     __slots__ = ("deliveries", "fruitless", "parked", "place", "ready_at", "seen_head", "sent_to")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: QueuePlace) -> None:
         self.place = place
         self.ready_at = place.ready_at or now()
         self.sent_to: str | None = None
@@ -48,7 +48,7 @@ class Queued:
             self.fruitless -= 1
 
     @classmethod
-    def put_back(cls, queued: Queued | None, place: Place) -> Queued:
+    def put_back(cls, queued: Queued | None, place: QueuePlace) -> Queued:
         """Queue a run in `place`, ready at its time or now; a parked run counts its deliveries from zero again."""
         found = cls(place) if queued is None else queued
         if found.parked is not None:
@@ -87,7 +87,7 @@ class MemoryQueue:
         self._since = now()
         self._draining = False
 
-    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
+    async def add(self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None) -> None:
         self._add(entries, fence=0, found=found).queued = Queued(place)
         self._notifier.tell(QUEUE)
 
@@ -127,7 +127,7 @@ class MemoryQueue:
         theirs = {run_id: queued for run_id, run, queued in self._open() if queued.sent_to == mark and not run.held and run_id > after}
         return [_ticket(run_id, theirs[run_id]) for run_id in sorted(theirs)[: max(most, 0)]]
 
-    async def put_back(self, run_id: str, *, at: Time | None = None, place: Place | None = None) -> bool:
+    async def put_back(self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None) -> bool:
         run = self._find(run_id)
         if run.finished or run.held:
             return False
@@ -144,7 +144,7 @@ class MemoryQueue:
         if run.queued is not None and not run.finished:
             run.queued.park(why)
 
-    async def place(self, run_id: str) -> Place | None:
+    async def place(self, run_id: str) -> QueuePlace | None:
         queued = self._find(run_id).queued
         return None if queued is None else msgspec.structs.replace(queued.place, ready_at=queued.ready_at)
 

@@ -1,6 +1,6 @@
 """Appends as they go to the server: those of many runs in one statement, each of which checks its own run, fence, head and owner.
 
-Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry: `Append`, `append_all`.
+Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry: `PendingEntries`, `append_all`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.journal.postgres.database import call_of
 from treadle.journal.tables.bodies import whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.driving import Hold
-from treadle.journal.tables.rows import Row, bodies
+from treadle.journal.tables.rows import EntryRow, bodies
 
 _ADVANCED: Final[LiteralString] = """
 with given as (
@@ -54,7 +54,7 @@ _APPEND_PIECES: Final[LiteralString] = (
 """A blob that somebody else makes at the same moment is waited for, and its number told: hence the update that changes nothing."""
 
 
-class Mark(Hold):
+class DriverMark(Hold):
     """What a driver holds. Belongs to one of the writer's threads at a time."""
 
     __slots__ = ("doubtful", "lapses", "lost")
@@ -69,12 +69,12 @@ class Mark(Hold):
         """The last append failed because of the server, and nobody may know whether it stands: only another driver goes on."""
 
 
-class Append:
+class PendingEntries:
     """Some entries of one run, to stand after all it has when they are sent."""
 
     __slots__ = ("at_us", "mark", "rows", "size")
 
-    def __init__(self, mark: Mark, at_us: int, rows: Sequence[Row]) -> None:
+    def __init__(self, mark: DriverMark, at_us: int, rows: Sequence[EntryRow]) -> None:
         self.mark = mark
         self.at_us = at_us
         self.rows = rows
@@ -88,7 +88,7 @@ class Append:
         return bodies(db, self.mark.num, after=head, to=head + count) == sent
 
 
-def append_all(db: psycopg.Connection, appends: Sequence[Append]) -> set[int]:
+def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
     """Of at most one per run. Gives the numbers of the runs whose append stands; the others were refused, and nothing of theirs was written.
 
     Raises psycopg.Error, where nothing was written; where the connection was lost nobody knows.
@@ -123,7 +123,7 @@ def append_all(db: psycopg.Connection, appends: Sequence[Append]) -> set[int]:
     return {num for num, _ in db.execute(_APPEND_PIECES, values).fetchall()}
 
 
-def _hex(row: Row) -> str:
+def _hex(row: EntryRow) -> str:
     """A call's id as a word; an empty one is none without its quotes."""
     call = call_of(row.call)
     return "null" if call is None else f'"{call.hex()}"'

@@ -15,7 +15,7 @@ TEXT_MAX: Final = 7900
 """A notification carries less than 8000 bytes."""
 
 
-class Told(NamedTuple):
+class Notification(NamedTuple):
     topic: str
     payload: bytes
 
@@ -24,7 +24,7 @@ def channel_of(topic: str) -> str:
     return f"treadle_{crc32(topic.encode('utf-8', 'surrogatepass')) % CHANNELS}"
 
 
-def packed(sender: str, serial: int, told: Sequence[Told]) -> Iterator[str]:
+def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[str]:
     """As texts in ASCII, in order: `SENDER SERIAL PART PARTS JSON`."""
     text = json.dumps([[one.topic, one.payload.decode("utf-8", "surrogateescape")] for one in told], separators=(",", ":"))
     room = TEXT_MAX - len(sender) - 40
@@ -33,9 +33,9 @@ def packed(sender: str, serial: int, told: Sequence[Told]) -> Iterator[str]:
         yield f"{sender} {serial} {number} {len(parts)} {part}"
 
 
-def batches(told: Iterable[Told]) -> Iterator[list[Told]]:
+def batches(told: Iterable[Notification]) -> Iterator[list[Notification]]:
     """Together as many as one text may hold, about."""
-    batch: list[Told] = []
+    batch: list[Notification] = []
     size = 0
     for one in told:
         length = len(one.topic) + len(one.payload) + 8
@@ -56,7 +56,7 @@ class Unpacking:
         self._begun: dict[str, tuple[str, list[str]]] = {}
         """The parts that came of each sender's last message, where it has several."""
 
-    def take(self, text: str) -> list[Told]:
+    def take(self, text: str) -> list[Notification]:
         """Nothing for what this process sent, for the beginning of something longer, and for what is not understood."""
         sender, serial, number, count, part = (*text.split(" ", 4), "", "", "", "")[:5]
         if sender == self._me or not (number.isdecimal() and count.isdecimal()):
@@ -72,6 +72,6 @@ class Unpacking:
             part = "".join(parts)
         try:
             items: list[Any] = json.loads(part)
-            return [Told(str(topic), str(payload).encode("utf-8", "surrogateescape")) for topic, payload in items]
+            return [Notification(str(topic), str(payload).encode("utf-8", "surrogateescape")) for topic, payload in items]
         except (ValueError, TypeError, RecursionError):  # from another version, or of anybody who may connect to the database
             return []

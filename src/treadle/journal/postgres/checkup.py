@@ -9,7 +9,7 @@ from typing import Final, LiteralString, NamedTuple
 
 import psycopg
 
-from treadle.journal.postgres.connections import Server, is_pooled
+from treadle.journal.postgres.connections import PostgresServer, is_pooled
 from treadle.journal.postgres.schema import VERSION
 
 _COMMITS: Final = 5
@@ -45,7 +45,7 @@ class Checkup(NamedTuple):
 
 def checked(url: str) -> Checkup:
     """Blocks. Raises AgentError(invalid) where no server answers, or does not let one in."""
-    server = Server(url)
+    server = PostgresServer(url)
     try:
         with server.connect() as db, server.silence.over(db):
             tables = 0

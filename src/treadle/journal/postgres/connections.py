@@ -1,4 +1,4 @@
-"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `Server`, `Readers.read`.
+"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `PostgresServer`, `PostgresReaders.read`.
 
 What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no state from one transaction to the next, and no prepared
 statements where something stands between it and the server.
@@ -24,7 +24,7 @@ from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.postgres.database import cursor_of
 from treadle.journal.postgres.failures import is_lost, place_of, secrets_of, translated, unusable
-from treadle.journal.postgres.silence import SILENT_S, Silence, hang_up
+from treadle.journal.postgres.silence import SILENT_S, SilenceDetector, hang_up
 from treadle.journal.tables.database import Cursor
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ _BEGIN_READING: Final[LiteralString] = "begin isolation level repeatable read re
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
-class Server:
+class PostgresServer:
     """Where the journal is. Safe from any thread."""
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S) -> None:
@@ -75,7 +75,7 @@ class Server:
         """Nobody waits for longer than that any more."""
         self._given_up: str | None = None
         """What was said when nobody had time left: it is not tried again."""
-        self.silence = Silence(self._is_there, silent_s=silent_s)
+        self.silence = SilenceDetector(self._is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
         """Each statement is committed by itself. `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error."""
@@ -137,7 +137,7 @@ class Server:
 class Patience:
     """How long one tries again, less and less often."""
 
-    def __init__(self, server: Server, gone: threading.Event | None) -> None:
+    def __init__(self, server: PostgresServer, gone: threading.Event | None) -> None:
         self._server = server
         self._until = time.monotonic() + server.patience_s
         self._pause_s = 0.02
@@ -193,10 +193,10 @@ def end(db: psycopg.Connection) -> None:
             db.execute("rollback", prepare=False)
 
 
-class Readers:
+class PostgresReaders:
     """Safe from any thread."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock = threading.Lock()

@@ -11,9 +11,9 @@ from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.notifier import QUEUE, Notifier, run_topic
 from treadle.journal.postgres import driving
-from treadle.journal.postgres.connections import Server, begin, end
-from treadle.journal.postgres.workers import LEASE_S, Workers
-from treadle.journal.postgres.writer import Writer
+from treadle.journal.postgres.connections import PostgresServer, begin, end
+from treadle.journal.postgres.workers import LEASE_S, PostgresWorkers
+from treadle.journal.postgres.writer import PostgresWriter
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.stopping import HeldRuns, wish
@@ -22,9 +22,9 @@ from treadle.journal.tables.stopping import HeldRuns, wish
 class Driven:
     """Part of one journal. Safe from many tasks, of many event loops."""
 
-    def __init__(self, server: Server, writer: Writer, notifier: Notifier, *, lease_s: float = LEASE_S, ended: Callable[[], None]) -> None:
+    def __init__(self, server: PostgresServer, writer: PostgresWriter, notifier: Notifier, *, lease_s: float = LEASE_S, ended: Callable[[], None]) -> None:
         """`ended`: told that a run is not driven from here any more. Raises AgentError(invalid) for a lease that is too short."""
-        self.workers = Workers(server, lease_s=lease_s, look=self._look)
+        self.workers = PostgresWorkers(server, lease_s=lease_s, look=self._look)
         self._writer = writer
         self._notifier = notifier
         self._ended = ended

@@ -13,15 +13,15 @@ import anyio.to_thread
 
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, RunStarted
-from treadle.journal.postgres.appending import Append, Mark
-from treadle.journal.postgres.workers import Workers
-from treadle.journal.postgres.writer import Writer
-from treadle.journal.queue import Place
+from treadle.journal.postgres.appending import DriverMark, PendingEntries
+from treadle.journal.postgres.workers import PostgresWorkers
+from treadle.journal.postgres.writer import PostgresWriter
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables import queue
 from treadle.journal.tables.beginning import make_run
 from treadle.journal.tables.database import Cursor, Work
-from treadle.journal.tables.driving import Seen, add_late, finish, looked_over
+from treadle.journal.tables.driving import DriverView, add_late, finish, looked_over
 from treadle.journal.tables.liveness import is_driven
 from treadle.journal.tables.queue import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
@@ -50,7 +50,7 @@ class Home(Protocol):
 class PostgresRun:
     """Appends to one run until another driver takes it over."""
 
-    def __init__(self, writer: Writer, workers: Workers, started: RunStarted, mark: Mark, home: Home, *, begun: bool) -> None:
+    def __init__(self, writer: PostgresWriter, workers: PostgresWorkers, started: RunStarted, mark: DriverMark, home: Home, *, begun: bool) -> None:
         """`begun`: this object drives it from its beginning, and so sees every entry."""
         self.run_id = started.run_id
         self.num = mark.num
@@ -59,15 +59,15 @@ class PostgresRun:
         self._workers = workers
         self._mark = mark
         self._home = home
-        self._seen = Seen(started, begun=begun)
+        self._seen = DriverView(started, begun=begun)
         self._over = False
         """It was let go, or is finished."""
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         if not entries:
             return self._mark.head + 1
         end, late, once = looked_over(self.run_id, entries)
-        append = Append(self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries])
+        append = PendingEntries(self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries])
         self._seen.note(entries)
         try:
             if once:
@@ -129,7 +129,7 @@ class PostgresRun:
             raise mark.not_held()
         mark.lapses, mark.doubtful = lapses + renewed(), False
 
-    async def _write(self, append: Append, write: Callable[[Cursor], None]) -> int:
+    async def _write(self, append: PendingEntries, write: Callable[[Cursor], None]) -> int:
         mark = append.mark
 
         def work(db: Cursor) -> int:
@@ -173,12 +173,12 @@ def _redone(db: Cursor) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Home, *, found: ViewMark | None = None) -> PostgresRun:
+async def begin(writer: PostgresWriter, workers: PostgresWorkers, started: RunStarted, home: Home, *, found: ViewMark | None = None) -> PostgresRun:
     """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
     check_id(started.run_id)
     worker, row = await _me(workers), row_of(started)
-    mark = Mark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
-    first = Append(mark, 0, (row,))
+    mark = DriverMark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
+    first = PendingEntries(mark, 0, (row,))
 
     def work(db: Cursor) -> int:
         num = make_run(db, started, workers.of, owner=worker, found=found)
@@ -196,7 +196,7 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Hom
     return PostgresRun(writer, workers, started, mark, home, begun=True)
 
 
-async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *, force: bool) -> PostgresRun:
+async def take_over(writer: PostgresWriter, workers: PostgresWorkers, run_id: str, home: Home, *, force: bool) -> PostgresRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
     worker, fence_next = await _me(workers), 0
     lapses = workers.lapses
@@ -223,7 +223,7 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *
         fence, head = cast("tuple[int, int]", db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone())
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))
-        return PostgresRun(writer, workers, started, Mark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses), home, begun=False)
+        return PostgresRun(writer, workers, started, DriverMark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses), home, begun=False)
 
     def stood(db: Cursor) -> PostgresRun | None:
         """Nobody else of this process takes it meanwhile: they wait for this one."""
@@ -233,5 +233,5 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *
     return await writer.write(work, key=f"take over {run_id}", stood=stood)
 
 
-async def _me(workers: Workers) -> str:
+async def _me(workers: PostgresWorkers) -> str:
     return workers.me or await anyio.to_thread.run_sync(workers.register, limiter=anyio.CapacityLimiter(1))

@@ -12,13 +12,13 @@ import psycopg
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.postgres.connections import Readers, Server
+from treadle.journal.postgres.connections import PostgresReaders, PostgresServer
 from treadle.journal.postgres.driven import Driven
 from treadle.journal.postgres.indexing import Indexing
 from treadle.journal.postgres.notifier import PostgresNotifier
 from treadle.journal.postgres.schema import make_ready
 from treadle.journal.postgres.workers import LEASE_S
-from treadle.journal.postgres.writer import Writer
+from treadle.journal.postgres.writer import PostgresWriter
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
@@ -29,10 +29,10 @@ Durability = Literal["process", "power"]
 class PostgresJournal(TableJournal):
     """Runs in a database that any number of processes, of many machines, may use at once. Made by `open`."""
 
-    def __init__(self, server: Server, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
         """Raises AgentError(invalid) for a lease that is too short."""
-        self._readers = Readers(server)
-        self._writer = Writer(server)
+        self._readers = PostgresReaders(server)
+        self._writer = PostgresWriter(server)
         self.notifier = PostgresNotifier(server)
         self._indexing = Indexing(self._writer)
         try:
@@ -57,7 +57,7 @@ class PostgresJournal(TableJournal):
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
-        server = Server(url)
+        server = PostgresServer(url)
         try:
             with server.connect() as db, server.silence.over(db):
                 make_ready(db, server.place)

@@ -1,7 +1,7 @@
 """One thread's connection, and what it does on it: appends of many runs in one statement, or a whole transaction.
 
 A connection that is lost is replaced, and what was under way is done again; what may already stand is looked up, never guessed. Who waits for what is
-writer.py's. Entry: `Lane`, `PendingAppend`, `PendingTransaction`.
+writer.py's. Entry: `WriterLane`, `PendingAppend`, `PendingTransaction`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from psycopg import errors
 from treadle._internal.crash import boundary
 from treadle.errors import AgentError
 from treadle.journal.pending import Pending
-from treadle.journal.postgres.appending import Append, append_all
-from treadle.journal.postgres.connections import Patience, Server, begin, end, is_stale
+from treadle.journal.postgres.appending import PendingEntries, append_all
+from treadle.journal.postgres.connections import Patience, PostgresServer, begin, end, is_stale
 from treadle.journal.postgres.failures import is_lost
 from treadle.journal.tables.database import Work
 
@@ -40,7 +40,7 @@ class PendingAppend(Pending[int]):
 
     __slots__ = ("append", "maybe")
 
-    def __init__(self, append: Append) -> None:
+    def __init__(self, append: PendingEntries) -> None:
         super().__init__()
         self.append = append
         self.maybe = False
@@ -57,7 +57,7 @@ class PendingAppend(Pending[int]):
 class PendingTransaction(Pending[T], Generic[T]):
     __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
 
-    def __init__(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: Append | None = None) -> None:
+    def __init__(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: PendingEntries | None = None) -> None:
         super().__init__()
         self.work = work
         self.key = key
@@ -86,10 +86,10 @@ def _was_demoted(error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence
     return isinstance(error, errors.ReadOnlySqlTransaction) and any(pending.maybe for pending in batch)
 
 
-class Lane:
+class WriterLane:
     """One thread's connection, and what it does on it."""
 
-    def __init__(self, server: Server, gone: threading.Event, connections: set[psycopg.Connection]) -> None:
+    def __init__(self, server: PostgresServer, gone: threading.Event, connections: set[psycopg.Connection]) -> None:
         self._server = server
         self._gone = gone
         self._connections = connections

@@ -24,8 +24,8 @@ from psycopg import sql
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.memory.notifier import POLL_S, LocalNotifier
 from treadle.journal.notifier import Listening, Notifier
-from treadle.journal.postgres.channels import WISHES, Told, Unpacking, batches, channel_of, packed
-from treadle.journal.postgres.connections import Server, abandoned, is_pooled
+from treadle.journal.postgres.channels import WISHES, Notification, Unpacking, batches, channel_of, packed
+from treadle.journal.postgres.connections import PostgresServer, abandoned, is_pooled
 from treadle.types import new_id
 
 TOGETHER_S: Final = 0.02
@@ -49,7 +49,7 @@ select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as giv
 class PostgresNotifier:
     """One for each journal object. Its thread and its connection begin when somebody listens or tells."""
 
-    def __init__(self, server: Server, *, poll_s: float = POLL_S) -> None:
+    def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
         self._server = server
         self._local = LocalNotifier(poll_s=poll_s)
         self._me = new_id("ear")
@@ -58,7 +58,7 @@ class PostgresNotifier:
         self._topics: Counter[str] = Counter()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, anyio.Event]] = []
         """Those who just began to listen, until the server knows."""
-        self._outgoing: deque[Told] = deque(maxlen=HELD_MAX)
+        self._outgoing: deque[Notification] = deque(maxlen=HELD_MAX)
         self._wishes: dict[str, float] = {}
         """What others listen to, and until when that is believed."""
         self._all_until = 0.0
@@ -95,7 +95,7 @@ class PostgresNotifier:
         if self._closed or (topic.startswith(("run:", "delta:")) and not self._elsewhere(topic)):
             return
         is_first = not self._outgoing
-        self._outgoing.append(Told(topic, payload))
+        self._outgoing.append(Notification(topic, payload))
         if is_first:
             self._wake()
 
@@ -152,7 +152,7 @@ class PostgresNotifier:
             selector.register(line.db.fileno(), selectors.EVENT_READ)
             self._all_until = time.monotonic() + (float("inf") if line.is_deaf else UNKNOWN_S)
             line.subscribe((WISHES,))
-            line.notify([(WISHES, [Told(_ASKS, b"")])])
+            line.notify([(WISHES, [Notification(_ASKS, b"")])])
             self._tell_all()  # what came while nobody listened is seen by looking
             wished_at, sent_at, wished = 0.0, 0.0, frozenset[str]()
             while not self._closed:
@@ -162,7 +162,7 @@ class PostgresNotifier:
                 now = time.monotonic()
                 if not topics <= wished or now >= wished_at + WISH_S or line.asked:
                     wished, wished_at, line.asked = topics, now, False
-                    line.notify([(WISHES, [Told(topic, b"") for topic in topics])] if topics else [])
+                    line.notify([(WISHES, [Notification(topic, b"") for topic in topics])] if topics else [])
                 if self._outgoing and now >= sent_at + TOGETHER_S:
                     sent_at = now
                     line.notify(self._taken())
@@ -173,15 +173,15 @@ class PostgresNotifier:
                     if key.fileobj is self._wake_out:
                         _drain(self._wake_out)
 
-    def _taken(self) -> list[tuple[str, list[Told]]]:
+    def _taken(self) -> list[tuple[str, list[Notification]]]:
         """What is to be sent, by channel, in order; what says nothing is sent once."""
-        by_channel: dict[str, dict[object, Told]] = {}
+        by_channel: dict[str, dict[object, Notification]] = {}
         for number in range(len(self._outgoing)):
             told = self._outgoing.popleft()
             by_channel.setdefault(channel_of(told.topic), {})[number if told.payload else told.topic] = told
         return [(channel, [*some.values()]) for channel, some in by_channel.items()]
 
-    def _hear(self, told: Told, line: _Line) -> None:
+    def _hear(self, told: Notification, line: _Line) -> None:
         if not told.topic.startswith("wish "):
             self._local.tell(told.topic, told.payload)
         elif (topic := told.topic.removeprefix("wish ")) == _ASKS:
@@ -227,7 +227,7 @@ class PostgresNotifier:
 class _Line:
     """The connection, while it stands."""
 
-    def __init__(self, server: Server, db: psycopg.Connection, me: str) -> None:
+    def __init__(self, server: PostgresServer, db: psycopg.Connection, me: str) -> None:
         self.db = db
         self._silence = server.silence
         with self._silence.over(db):
@@ -252,7 +252,7 @@ class _Line:
                 self.db.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._subscribed = {*channels}
 
-    def notify(self, told: Collection[tuple[str, Collection[Told]]]) -> None:
+    def notify(self, told: Collection[tuple[str, Collection[Notification]]]) -> None:
         """Raises psycopg.Error."""
         channels: list[str] = []
         texts: list[str] = []
@@ -266,18 +266,18 @@ class _Line:
             with self._silence.over(self.db):
                 self.db.execute(_NOTIFY, (channels, texts))
 
-    def heard(self) -> list[Told]:
+    def heard(self) -> list[Notification]:
         """What came since the last time. Raises psycopg.Error."""
         self.db.pgconn.consume_input()
         while (notify := self.db.pgconn.notifies()) is not None:
             self._came.append(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
         if self.db.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection is lost")
-        told: list[Told] = []
+        told: list[Notification] = []
         while self._came:
             notify = self._came.popleft()
             some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(notify.payload)
-            told += [Told(f"wish {one.topic}", b"") for one in some] if notify.channel == WISHES else some
+            told += [Notification(f"wish {one.topic}", b"") for one in some] if notify.channel == WISHES else some
         return told
 
 

@@ -1,6 +1,6 @@
 """Connections whose answer is long in coming, and whether the server behind them is still there: a network may swallow everything and say nothing.
 
-Where a machine has `tcp_user_timeout` it tells of what was sent and not taken, but not of what something in between took. Entry: `Silence.over`.
+Where a machine has `tcp_user_timeout` it tells of what was sent and not taken, but not of what something in between took. Entry: `SilenceDetector.over`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HURRIED_ANSWER_S: Final = 2
 """libpq waits no shorter."""
 
 
-class Silence:
+class SilenceDetector:
     """Of one server. Safe from any thread. Its own begins when a connection is used, and ends when none is."""
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:

@@ -1,7 +1,7 @@
 """Who drives runs: each open journal that does is a worker, alive as long as its lease, which it renews in a thread, by the database's clock.
 A process that another one of its host finds gone is dead at once.
 
-Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `Workers`.
+Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `PostgresWorkers`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg
 
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.postgres.connections import Patience, Server, abandoned, within
+from treadle.journal.postgres.connections import Patience, PostgresServer, abandoned, within
 from treadle.journal.postgres.failures import is_lost
 from treadle.journal.postgres.process_identity import fate, identity
 from treadle.journal.tables.database import Cursor
@@ -46,12 +46,12 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-class Workers:
+class PostgresWorkers:
     """The workers of one journal, and the one that this object is, once it registered. Safe from any thread."""
 
     needs_lease = True
 
-    def __init__(self, server: Server, *, lease_s: float = LEASE_S, look: Callable[[psycopg.Connection], None] | None = None) -> None:
+    def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S, look: Callable[[psycopg.Connection], None] | None = None) -> None:
         """`look`: what else is to be done now and then, on the connection that renews the lease. Raises AgentError(invalid) for a lease that is too short."""
         if not lease_s >= LEASE_S_LEAST:
             raise AgentError("invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}")

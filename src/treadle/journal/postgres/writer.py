@@ -1,6 +1,6 @@
 """What is written to the server: a few threads with a connection each take appends of many runs, and whole transactions, side by side.
 
-What belongs to one run is done in order. What a thread does with it is lane.py's. Entry: `Writer.append`, `Writer.write`, `Writer.write_now`.
+What belongs to one run is done in order. What a thread does with it is lane.py's. Entry: `PostgresWriter.append`, `PostgresWriter.write`, `PostgresWriter.write_now`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import psycopg
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.pending import outcome_of, settle_all
-from treadle.journal.postgres.appending import Append
-from treadle.journal.postgres.connections import Server, abandoned
-from treadle.journal.postgres.lane import Lane, PendingAppend, PendingTransaction
+from treadle.journal.postgres.appending import PendingEntries
+from treadle.journal.postgres.connections import PostgresServer, abandoned
+from treadle.journal.postgres.lane import PendingAppend, PendingTransaction, WriterLane
 from treadle.journal.tables.database import Work
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ TOGETHER_BYTES: Final = 16 << 20
 """Of their entries, unless it is one append: the server takes no statement of a gigabyte, and others wait for a long one."""
 
 
-class Writer:
+class PostgresWriter:
     """Begins its threads when there is something to write. Safe from any thread and any event loop."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._turn = threading.Condition()
         """Guards all below."""
@@ -48,7 +48,7 @@ class Writer:
 
     # ------------------------------------------------------------ handing in
 
-    async def append(self, append: Append) -> int:
+    async def append(self, append: PendingEntries) -> int:
         """The sequence of the first, once all are durable. Finished also while the caller is cancelled.
 
         Raises AgentError: busy where the run is not its driver's any more, agent where they cannot be stored; then nothing was appended, or
@@ -59,7 +59,7 @@ class Writer:
         self._hand_in(pending)
         return await outcome_of(pending)
 
-    async def write(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: Append | None = None) -> T:
+    async def write(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: PendingEntries | None = None) -> T:
         """What the work gives, which is one transaction, once it is durable; finished also while the caller is cancelled. It may be done again.
 
         `adds`: what it appends among other things.
@@ -117,7 +117,7 @@ class Writer:
     # ------------------------------------------------------------ a thread
 
     def _run(self) -> None:
-        lane = Lane(self._server, self._gone, self._connections)
+        lane = WriterLane(self._server, self._gone, self._connections)
         while batch := self._next():
             lane.do(batch)
             self._done(batch)

@@ -11,14 +11,14 @@ from typing import Protocol, cast
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, RunStarted
 from treadle.journal.notifier import QUEUE, run_topic
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
-from treadle.journal.sqlite.workers import Workers
-from treadle.journal.sqlite.writer import Writer
+from treadle.journal.sqlite.workers import SqliteWorkers
+from treadle.journal.sqlite.writer import SqliteWriter
 from treadle.journal.tables import queue
 from treadle.journal.tables.beginning import make_run
 from treadle.journal.tables.database import Cursor, Work
-from treadle.journal.tables.driving import Hold, Seen, add_late, finish, looked_over
+from treadle.journal.tables.driving import DriverView, Hold, add_late, finish, looked_over
 from treadle.journal.tables.liveness import is_driven
 from treadle.journal.tables.queue import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
@@ -40,21 +40,21 @@ class LetGo(Protocol):
 class SqliteRun:
     """Appends to one run until another driver takes it over."""
 
-    def __init__(self, writer: Writer, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool) -> None:
+    def __init__(self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool) -> None:
         """`begun`: this object drives it from its beginning, and so sees every entry. `let_go` is told once it does no more."""
         self.run_id = started.run_id
         self.num = hold.num
         self.fence = hold.fence
         self._writer = writer
         self._hold = hold
-        self._seen = Seen(started, begun=begun)
+        self._seen = DriverView(started, begun=begun)
         self._let_go = let_go
         self.topic = run_topic(started.run_id)
         self.tell: Callable[[str], None] = _nobody
         self._over = False
         """It was let go, or is finished."""
 
-    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         hold, seen = self._hold, self._seen
         if not entries:
             return hold.head + 1
@@ -132,7 +132,7 @@ def _nobody(topic: str) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: LetGo, *, found: ViewMark | None = None) -> SqliteRun:
+async def begin(writer: SqliteWriter, workers: SqliteWorkers, started: RunStarted, let_go: LetGo, *, found: ViewMark | None = None) -> SqliteRun:
     """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
     check_id(started.run_id)
     worker, row = workers.register(), row_of(started)
@@ -146,7 +146,7 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: L
     return SqliteRun(writer, started, Hold(started.run_id, num, fence=1, head=1, owner=worker), let_go, begun=True)
 
 
-async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:
+async def take_over(writer: SqliteWriter, workers: SqliteWorkers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
     worker = workers.register()
 

@@ -22,11 +22,11 @@ from treadle.journal.sessions import ViewMark
 from treadle.journal.sqlite import driving
 from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.places import prepare
-from treadle.journal.sqlite.readers import Readers
+from treadle.journal.sqlite.readers import SqliteReaders
 from treadle.journal.sqlite.schema import connect, make_ready, unusable
 from treadle.journal.sqlite.watching import SqliteWatch
-from treadle.journal.sqlite.workers import Workers
-from treadle.journal.sqlite.writer import Writer
+from treadle.journal.sqlite.workers import SqliteWorkers
+from treadle.journal.sqlite.writer import SqliteWriter
 from treadle.journal.tables import search
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.journal import TableJournal
@@ -46,11 +46,11 @@ class SqliteJournal(TableJournal):
     def __init__(self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float) -> None:
         self.path = path
         self._guard = guard
-        self._workers = Workers(path, guard)
-        self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
+        self._workers = SqliteWorkers(path, guard)
+        self._readers = SqliteReaders(path, busy_timeout_s=busy_timeout_s)
         self._held = HeldRuns()
         busy_timeout_ms = int(busy_timeout_s * 1000)
-        self._writer = Writer(db, guard, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
+        self._writer = SqliteWriter(db, guard, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
         super().__init__(self._writer, self._readers, self._workers.of)
         self.notifier = LocalNotifier(partial(SqliteWatch, path))
         abandon_in_children(self.notifier)

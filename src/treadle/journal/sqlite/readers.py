@@ -1,4 +1,4 @@
-"""Connections that only read: as many as read at once, kept for the next. A reader waits for no writer. Entry: `Readers.snapshot`."""
+"""Connections that only read: as many as read at once, kept for the next. A reader waits for no writer. Entry: `SqliteReaders.snapshot`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEPT_MAX = 4
 """Idle connections."""
 
 
-class Readers:
+class SqliteReaders:
     """Safe from any thread."""
 
     def __init__(self, path: Path, *, busy_timeout_s: float) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from treadle.journal.memory.notifier import Watch
+from treadle.journal.memory.notifier import JournalWatch
 from treadle.journal.notifier import QUEUE
 from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.sqlite.failures import translated
@@ -66,4 +66,4 @@ class SqliteWatch:
 
 
 if TYPE_CHECKING:
-    _: type[Watch] = SqliteWatch
+    _: type[JournalWatch] = SqliteWatch

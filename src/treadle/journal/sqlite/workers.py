@@ -1,7 +1,7 @@
 """Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its lock.
 
 No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing lock file and a lock that the
-kernel has let go of prove a death; what cannot be told is an error. Entry: `Workers`.
+kernel has let go of prove a death; what cannot be told is an error. Entry: `SqliteWorkers`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOO_MANY = "This process has too many files open: close some, or raise `ulimit 
 _WAY_ON = {errno.EMFILE: _TOO_MANY, errno.ENFILE: "The system has too many files open: try again later"}
 
 
-class Workers:
+class SqliteWorkers:
     """The workers of one journal file, and the one that this object is, once it registered."""
 
     needs_lease = False

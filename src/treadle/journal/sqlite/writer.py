@@ -1,6 +1,6 @@
 """The one connection that writes to a journal file: a thread has it, and puts what many runs write at once into one transaction.
 
-What is written is the business of those who hand it in. Entry: `Writer.write`, `Writer.write_now`.
+What is written is the business of those who hand it in. Entry: `SqliteWriter.write`, `SqliteWriter.write_now`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Write(Pending[T]):
         return cast("T", self.result)
 
 
-class Writer:
+class SqliteWriter:
     """Begins its thread at the first write. Safe from any thread and any event loop."""
 
     def __init__(self, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:

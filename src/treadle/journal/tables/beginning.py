@@ -6,9 +6,9 @@ from typing import cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
-from treadle.journal.queue import Place
+from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
-from treadle.journal.tables.conversations import Conversation, joined
+from treadle.journal.tables.conversations import SessionPosition, joined
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.listing import summary_of
@@ -25,7 +25,7 @@ def make_run(
     owner: str | None,
     head: int = 1,
     updated_at: Time | None = None,
-    place: Place | None = None,
+    place: QueuePlace | None = None,
     found: ViewMark | None = None,
 ) -> int:
     """The run's own row, and its session where there is none; gives its number. Its entries up to `head` are the caller's to insert.
@@ -46,14 +46,14 @@ def make_run(
     return _add(db, started, joined(db, started, alive, found), columns)
 
 
-def check_place(place: Place) -> None:
+def check_place(place: QueuePlace) -> None:
     """Raises AgentError(invalid) for what the tables cannot hold."""
     for name in (place.queue, place.tenant):
         if name is not None and not key_of(name):
             raise AgentError("invalid", f"{name!r} names no queue and no tenant: use a text without NUL and halves of characters")
 
 
-def _add(db: Cursor, started: RunStarted, conversation: Conversation | None, columns: dict[str, object]) -> int:
+def _add(db: Cursor, started: RunStarted, conversation: SessionPosition | None, columns: dict[str, object]) -> int:
     """`columns`: those that not every beginning fills alike. None as `ready_at_us` is now."""
     columns |= {
         "id": started.run_id,

@@ -16,7 +16,7 @@ LONG_BYTES = 8192
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
-class Piece(NamedTuple):
+class BodyPiece(NamedTuple):
     """A string that was cut out."""
 
     at: int
@@ -25,18 +25,18 @@ class Piece(NamedTuple):
     text: bytes
 
 
-def cut(entry: bytes) -> tuple[bytes, list[Piece]]:
+def cut(entry: bytes) -> tuple[bytes, list[BodyPiece]]:
     """What is left of the entry, and its long strings in order."""
     if len(entry) < LONG_BYTES:
         return entry, []
     left: list[bytes] = []
-    pieces: list[Piece] = []
+    pieces: list[BodyPiece] = []
     done = 0
     for token in _STRING.finditer(entry):
         start, end = token.span(1)
         if end - start >= LONG_BYTES:
             text = entry[start:end]
-            pieces.append(Piece(start, hashlib.sha256(text).digest(), text))
+            pieces.append(BodyPiece(start, hashlib.sha256(text).digest(), text))
             left.append(entry[done:start])
             done = end
     return (b"".join([*left, entry[done:]]), pieces) if pieces else (entry, [])

@@ -17,7 +17,7 @@ from treadle.journal.tables.rows import bodies, key_of, micros, place_of, read_s
 from treadle.types import Time
 
 
-class Conversation(NamedTuple):
+class SessionPosition(NamedTuple):
     """Where a run stands in its session."""
 
     num: int
@@ -27,7 +27,7 @@ class Conversation(NamedTuple):
     """A run that is a part of another one says nothing in the session itself."""
 
 
-def joined(db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None) -> Conversation | None:
+def joined(db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None) -> SessionPosition | None:
     """The place of a run that begins in its session, which is made where there is none; None where it has no session.
 
     Raises AgentError(busy) where another run of it is not finished; not where `alive` is None. SessionChanged where its mark is no more `found`.
@@ -49,7 +49,7 @@ def joined(db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark
         if db.changed != 1:
             raise SessionChanged(started.session_id)
         name(db, num, title_of(started.input.text))
-    return Conversation(num, next_pos(db, num), talks)
+    return SessionPosition(num, next_pos(db, num), talks)
 
 
 def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:

@@ -44,7 +44,7 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
-class Words(Protocol):
+class TextIndex(Protocol):
     """The full-text index over what `said.num` stands for. Texts come prepared (`search.indexed`)."""
 
     def add(self, db: Cursor, num: int, text: str) -> None: ...
@@ -62,7 +62,7 @@ class Words(Protocol):
 
 class Dialect(Protocol):
     @property
-    def words(self) -> Words: ...
+    def words(self) -> TextIndex: ...
 
     @property
     def refused(self) -> type[Exception]:
@@ -106,7 +106,7 @@ Work: TypeAlias = Callable[[Cursor], T]
 """Runs inside a transaction; what it raises undoes what it wrote, and nothing else."""
 
 
-class Reading(Protocol):
+class ReadTransactions(Protocol):
     """Where transactions that only read come from."""
 
     async def read(self, what: Work[T]) -> T:

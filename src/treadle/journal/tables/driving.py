@@ -1,6 +1,6 @@
 """What the driver of a run does alike wherever its journal is: what it sees in the entries it appends, and what the end of the run leaves in its row.
 
-When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`, `looked_over`, `Seen`, `add_late`, `finish`.
+When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`, `looked_over`, `DriverView`, `add_late`, `finish`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
     return Look(end, late, once)
 
 
-class Seen:
+class DriverView:
     """What a driver knows of its run without reading it: enough for the row of a run that ends."""
 
     __slots__ = ("_begun", "_resumed", "_said", "_started")
@@ -106,7 +106,7 @@ def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry]) -> None:
     db.execute(_ADVANCE_LATE, (len(entries), micros(at), hold.num, hold.fence, hold.head))
 
 
-def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: Seen) -> None:
+def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: DriverView) -> None:
     """Moves the head, and lets go of the run. Where it is not held any more, `db.changed` is 0."""
     finished = cast("RunFinished", entries[end])
     summary = seen.summary(finished)

@@ -24,7 +24,7 @@ from treadle.journal.sessions import SessionView
 from treadle.journal.tables import pruning
 from treadle.journal.tables.beginning import make_run
 from treadle.journal.tables.conversations import holder, number_of, ran
-from treadle.journal.tables.database import Cursor, Reading, Writing
+from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
 from treadle.journal.tables.listing import costs, listed
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import bodies, check_id, find, insert, key_of, records, row_of
@@ -41,7 +41,7 @@ _LEFT_BEHIND = "select id, owner from runs where finished is null and queue is n
 class TableJournal:
     """The part of a journal that needs its tables only."""
 
-    def __init__(self, writing: Writing, reading: Reading, alive: Alive) -> None:
+    def __init__(self, writing: Writing, reading: ReadTransactions, alive: Alive) -> None:
         self._writing = writing
         self._reading = reading
         self._alive = alive
@@ -139,7 +139,7 @@ class TableJournal:
     async def prune(self, before: Time, *, apply: bool) -> Freed:
         """Appends go on meanwhile; what is freed is given back to the disk."""
 
-        def would(db: Cursor) -> tuple[pruning.Plan, int]:
+        def would(db: Cursor) -> tuple[pruning.PruningPlan, int]:
             planned = pruning.plan(db, before)
             return planned, 0 if apply else pruning.size_bytes(db, list(planned.going.values()))
 

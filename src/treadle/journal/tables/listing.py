@@ -8,7 +8,7 @@ from datetime import date
 import msgspec
 
 from treadle._internal.json_text import decode_json, encode_json
-from treadle.budget.costs import By, Costs, Spent, Tally
+from treadle.budget.costs import By, Costs, RunCost, Tally
 from treadle.errors import AgentError
 from treadle.journal.entries import RunFinished, RunResumed, RunStarted
 from treadle.journal.journal import UNCOUNTED, RunInfo, RunStatus, info_of, spent
@@ -23,7 +23,7 @@ from treadle.types import Usage
 ASKED_AT_ONCE = 500
 """Parameters of one query."""
 
-_DECODER = msgspec.json.Decoder(Spent)
+_DECODER = msgspec.json.Decoder(RunCost)
 _COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, tenant, parked from runs "
 
 

@@ -29,7 +29,7 @@ _FORKED = "select earlier.id, fork.id from runs as fork join runs as later on la
 """Runs, each with one that goes on from what they said: a later run of the session that is not finished, or a fork of a later one."""
 
 
-class Plan(NamedTuple):
+class PruningPlan(NamedTuple):
     """Old runs by id, with their numbers."""
 
     going: dict[str, int]
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     """Runs that stay were forked from them, go on from what they said, or are parts of the same tree of runs."""
 
 
-def plan(db: Cursor, before: Time) -> Plan:
+def plan(db: Cursor, before: Time) -> PruningPlan:
     rows = db.execute("select id, num from runs where finished is not null and updated_at_us < ? order by num", (micros(before),)).fetchall()
     old = {run_id: num for run_id, num in rows}
     needed_by: dict[str, list[str]] = {}
@@ -52,7 +52,7 @@ def plan(db: Cursor, before: Time) -> Plan:
     kept: set[str] = set()
     while more := {run_id for run_id in old if run_id not in kept and any(other not in old or other in kept for other in needed_by.get(run_id, ()))}:
         kept |= more
-    return Plan({run_id: num for run_id, num in old.items() if run_id not in kept}, [run_id for run_id in old if run_id in kept])
+    return PruningPlan({run_id: num for run_id, num in old.items() if run_id not in kept}, [run_id for run_id in old if run_id in kept])
 
 
 def size_bytes(db: Cursor, runs: list[int]) -> int:

@@ -20,7 +20,7 @@ from treadle.journal.queue import (
     FRUITLESS_MOST,
     Backlog,
     Parked,
-    Place,
+    QueuePlace,
     RunQueue,
     Ticket,
     WorkerCard,
@@ -31,7 +31,7 @@ from treadle.journal.queue import (
 )
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.beginning import check_place, make_run
-from treadle.journal.tables.database import Cursor, Reading, Work, Writing
+from treadle.journal.tables.database import Cursor, ReadTransactions, Work, Writing
 from treadle.journal.tables.driving import Hold
 from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.roster import Roster
@@ -105,7 +105,13 @@ class TableQueue:
     """Of one journal."""
 
     def __init__(
-        self, writing: Writing, reading: Reading, members: Members, notifier: Notifier, *, append: Callable[[Work[None]], Awaitable[None]] | None = None
+        self,
+        writing: Writing,
+        reading: ReadTransactions,
+        members: Members,
+        notifier: Notifier,
+        *,
+        append: Callable[[Work[None]], Awaitable[None]] | None = None,
     ) -> None:
         """`append`: writes what holds entries of runs; None: as everything else is written."""
         self._writing, self._reading, self._members, self._notifier = writing, reading, members, notifier
@@ -118,7 +124,7 @@ class TableQueue:
 
     # ------------------------------------------------------------ in
 
-    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
+    async def add(self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None) -> None:
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
         check_id(started.run_id)
@@ -134,7 +140,7 @@ class TableQueue:
         self._notifier.tell(QUEUE)
         self._notifier.tell(run_topic(started.run_id))
 
-    async def put_back(self, run_id: str, *, at: Time | None = None, place: Place | None = None) -> bool:
+    async def put_back(self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None) -> bool:
         def work(db: Cursor) -> bool:
             num = find(db, run_id).num
             row = db.execute("select finished, owner, queue, priority, tenant, parked, fruitless from runs where num = ?", (num,)).fetchone()
@@ -155,12 +161,12 @@ class TableQueue:
     async def park(self, run_id: str, why: str) -> None:
         await self._writing.write(lambda db: db.execute(_PARK, (showable(why), db.dialect.now_us(db), find(db, run_id).num)).changed)
 
-    async def place(self, run_id: str) -> Place | None:
-        def read(db: Cursor) -> Place | None:
+    async def place(self, run_id: str) -> QueuePlace | None:
+        def read(db: Cursor) -> QueuePlace | None:
             row = db.execute("select queue, priority, tenant, ready_at_us from runs where num = ?", (find(db, run_id).num,)).fetchone()
             if row is None or row[0] is None:
                 return None
-            return Place(queue=row[0], priority=row[1], tenant=row[2], ready_at=time_of(row[3]))
+            return QueuePlace(queue=row[0], priority=row[1], tenant=row[2], ready_at=time_of(row[3]))
 
         return await self._reading.read(read)
 
@@ -267,20 +273,20 @@ class TableQueue:
         return await self._reading.read(self._roster.infos)
 
 
-def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: Place) -> None:
+def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: QueuePlace) -> None:
     """Move the head, release the run and queue it in `place`. Where the run is not held any more, `db.changed` is 0. Raises AgentError(invalid)."""
     where, ready_at_us = _columns(place), _ready_at_us(db, None, place)
     values = (len(entries), micros(entries[-1].at), *where, ready_at_us, hold.num, hold.fence, hold.head, hold.owner)
     db.execute(_PUT_BACK_BY_DRIVER, values)
 
 
-def _columns(place: Place) -> tuple[str, int, str | None]:
+def _columns(place: QueuePlace) -> tuple[str, int, str | None]:
     """Raises AgentError(invalid)."""
     check_place(place)
     return place.queue, place.priority, place.tenant
 
 
-def _ready_at_us(db: Cursor, at: Time | None, place: Place | None) -> int:
+def _ready_at_us(db: Cursor, at: Time | None, place: QueuePlace | None) -> int:
     at = at or (None if place is None else place.ready_at)
     return db.dialect.now_us(db) if at is None else micros(at)
 

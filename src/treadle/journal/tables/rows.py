@@ -1,4 +1,4 @@
-"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry: `Row`, `insert`, `records`."""
+"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry: `EntryRow`, `insert`, `records`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
 from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, Record, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.journal.journal import unknown_run
-from treadle.journal.tables.bodies import Piece, cut, whole
+from treadle.journal.tables.bodies import BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.upcasting import upcast
 from treadle.types import Time
@@ -20,17 +20,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Row(NamedTuple):
+class EntryRow(NamedTuple):
     """An entry without its place."""
 
     type: str
     call: str | bytes | None
     attempt: int | None
     body: bytes
-    pieces: Sequence[Piece]
+    pieces: Sequence[BodyPiece]
 
 
-def row_of(entry: Entry, data: bytes | None = None) -> Row:
+def row_of(entry: Entry, data: bytes | None = None) -> EntryRow:
     """`data`: its bytes, where they are known."""
     body, pieces = cut(encode_json(entry) if data is None else data)
     call, attempt = None, None
@@ -40,7 +40,7 @@ def row_of(entry: Entry, data: bytes | None = None) -> Row:
         call, attempt = storable(entry.call_id), entry.attempt
     elif isinstance(entry, (ToolLate, ApprovalAsked, ApprovalAnswered)):
         call = storable(entry.call_id)
-    return Row(_TAGS[type(entry)], call, attempt, body, pieces)
+    return EntryRow(_TAGS[type(entry)], call, attempt, body, pieces)
 
 
 def key_of(text: str) -> str:
@@ -66,7 +66,7 @@ def place_of(run: int, seq: int) -> int:
     return run << 32 | seq
 
 
-def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
+def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
     """As entries `first` and following of the run. Raises `Dialect.refused` for what the tables refuse: a second result, a second start."""
     place, call = place_of(run, first), db.dialect.call
     db.executemany(
@@ -78,7 +78,7 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
             _refer(db, place + n, piece)
 
 
-def _refer(db: Cursor, place: int, piece: Piece) -> None:
+def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
     """Again where somebody prunes the text between the two: it was there for the first and is not for the second."""
     while True:
         db.execute("insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing", (piece.hash, piece.text))
@@ -109,19 +109,19 @@ def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int,
         yield place, whole(body, cuts[place]) if place in cuts else body
 
 
-class Found(NamedTuple):
+class RunRow(NamedTuple):
     """A run, as far as reading its entries needs to know it."""
 
     num: int
     schema: int
 
 
-def find(db: Cursor, run_id: str) -> Found:
+def find(db: Cursor, run_id: str) -> RunRow:
     """Raises AgentError(invalid) for an unknown run."""
     row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
     if row is None:
         raise unknown_run(run_id, _near(db, run_id))
-    return Found(*row)
+    return RunRow(*row)
 
 
 def _near(db: Cursor, run_id: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, InputAdded, ModelResponded, RunStarted
-from treadle.journal.sessions import Found, excerpt_of
+from treadle.journal.sessions import SearchHit, excerpt_of
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_index, hold_runs
 from treadle.journal.tables.rows import bodies, micros, read_stored, time_of
@@ -49,17 +49,17 @@ def forget(db: Cursor, session: int, pos: int) -> None:
     db.execute("delete from said where session = ? and pos = ?", (session, pos))
 
 
-def found(db: Cursor, words: str, *, limit: int) -> list[Found]:
+def found(db: Cursor, words: str, *, limit: int) -> list[SearchHit]:
     """Messages that hold all the words, or words that begin like them; the newest first."""
     wanted = words.split()
     prepared = [indexed(word).strip() for word in wanted if any(c.isalnum() for c in word)]
     if not prepared or limit < 1:
         return []
-    hits: dict[str, Found] = {}
+    hits: dict[str, SearchHit] = {}
     for session_id, title, session, pos, place, nth, at_us in db.dialect.words.find(db, prepared, limit=min(limit, sys.maxsize)):
         message = message_of(db, session, pos, place, nth)
         excerpt = excerpt_of(message.text, wanted[0].casefold())
-        hits[message.id] = Found(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
+        hits[message.id] = SearchHit(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
     return list(hits.values())
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.errors import AgentError
 from treadle.journal.receipts import Said
-from treadle.journal.sessions import NEW_SESSION, NO_MARK, Found, SessionInfo, Sessions, SessionView, check_session_id, title_of
+from treadle.journal.sessions import NEW_SESSION, NO_MARK, SearchHit, SessionInfo, Sessions, SessionView, check_session_id, title_of
 from treadle.journal.tables import search
 from treadle.journal.tables.conversations import add_session, mark_of, name, next_pos, number_of, rename, touch
-from treadle.journal.tables.database import Cursor, Reading, Writing
+from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.removal import sweep
@@ -29,7 +29,7 @@ _UP_TO = "select count(*) from runs where num <= ?"
 class TableSessions:
     """Every method is safe from any thread; it blocks. AgentError(agent) where the database fails."""
 
-    def __init__(self, writing: Writing, reading: Reading, alive: Alive) -> None:
+    def __init__(self, writing: Writing, reading: ReadTransactions, alive: Alive) -> None:
         self._writing = writing
         self._reading = reading
         self._alive = alive
@@ -194,7 +194,7 @@ class TableSessions:
     def remember(self, session_id: str, said: Sequence[Said]) -> None:
         """Nothing: what runs said is in the journal."""
 
-    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+    def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
         """The words may be cut short at their end. Ended runs that are not indexed yet are indexed first."""
         if self._unindexed():
             while self._writing.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):

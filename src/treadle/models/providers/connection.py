@@ -18,7 +18,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 
 
-class Reply(Protocol):
+class HttpReply(Protocol):
     """The answer to one question; it lives as long as the context that gave it."""
 
     @property
@@ -48,7 +48,7 @@ class Connection(Protocol):
         """Below which it asks."""
         ...
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
         """Sends once. `headers` (names in lower case) join the connection's own: a value for the same name follows it, after a comma.
 
         A redirect is an answer like any other, never followed.
@@ -58,14 +58,14 @@ class Connection(Protocol):
         """
         ...
 
-    def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
+    def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
         """The same for what is only to be read."""
         ...
 
     async def aclose(self) -> None: ...
 
 
-class Silence:
+class ReadTimeout:
     """Seconds of waiting for a server since it last said something; the time between two waits does not count."""
 
     __slots__ = ("_clock", "_since", "_until_now", "limit_s")
@@ -97,7 +97,7 @@ class Silence:
         return self.limit_s - waited
 
 
-async def read_whole(reply: Reply, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """The rest of the body. Raises AgentError(network) where it is larger."""
     body = bytearray()
     while chunk := await reply.read():
@@ -108,7 +108,7 @@ async def read_whole(reply: Reply, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     return bytes(body)
 
 
-async def read_beginning(reply: Reply, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
+async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
     """At most `bytes_max` of the body, and whatever came before the connection failed: for what is only to be quoted."""
     body = bytearray()
     try:

@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.messages.message import JsonText
-from treadle.models.model import Delta, Notice, ResponseEnd
+from treadle.models.model import Delta, ModelNotice, ResponseEnd
 from treadle.models.providers.encoding import Fields, dumped
 from treadle.models.providers.sse import EventSplitter
 
@@ -78,9 +78,9 @@ class Decoder(ABC):
 # ---------------------------------------------------------------- JSON of which little is known
 
 
-def left_out(what: str) -> Notice:
+def left_out(what: str) -> ModelNotice:
     """For content of a kind that this version does not know, and cannot keep."""
-    return Notice(f"the answer held {what}, which this version does not know: it was left out")
+    return ModelNotice(f"the answer held {what}, which this version does not know: it was left out")
 
 
 def json_object(data: bytes) -> dict[str, Any]:

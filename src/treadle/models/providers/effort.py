@@ -18,7 +18,7 @@ _ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
 OFF = "none"
 
 
-class Fit(NamedTuple):
+class EffortFit(NamedTuple):
     """Settings of a request, as the model takes them."""
 
     effort: str | None
@@ -27,7 +27,7 @@ class Fit(NamedTuple):
     """Differences from the settings, for people."""
 
 
-def fit(settings: Settings, abilities: Abilities, model_id: str) -> Fit:
+def fit(settings: Settings, abilities: Abilities, model_id: str) -> EffortFit:
     """Settings go unchanged to a model of which nothing is known, but for `thinking`, for which the API has no other word than an effort."""
     notes = list[str]()
     effort = _effort(settings, abilities, model_id, notes) if abilities.reasoning is not False else None
@@ -36,7 +36,7 @@ def fit(settings: Settings, abilities: Abilities, model_id: str) -> Fit:
     if temperature is not None and abilities.thinks_unasked is not None and thinks:
         notes.append("temperature is not taken while it thinks: it was left out")
         temperature = None
-    return Fit(effort, temperature, tuple(notes))
+    return EffortFit(effort, temperature, tuple(notes))
 
 
 def _effort(settings: Settings, abilities: Abilities, model_id: str, notes: list[str]) -> str | None:

@@ -14,7 +14,7 @@ from treadle._internal.json_text import met
 from treadle.errors import AgentError
 from treadle.messages.response_details import NO_DETAILS, tier_of
 from treadle.models.model import Delta, ResponseEnd
-from treadle.models.providers.connection import BODY_BYTES_MAX, Connection, Reply, read_beginning, read_whole
+from treadle.models.providers.connection import BODY_BYTES_MAX, Connection, HttpReply, read_beginning, read_whole
 from treadle.models.providers.decoding import Decoder
 from treadle.models.providers.rate_limits import rate_limits
 from treadle.models.providers.refusals import Refusals
@@ -62,7 +62,7 @@ async def exchanged(
     yield end
 
 
-def _with_headers(end: ResponseEnd, reply: Reply, request_id: str) -> ResponseEnd:
+def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> ResponseEnd:
     """The end of a response, with what only its headers say."""
     found, limits, tier = reply.header(request_id), rate_limits(reply.header), tier_of(reply.header(GEMINI_TIER))
     if found is None and not limits and tier is None:
@@ -72,12 +72,12 @@ def _with_headers(end: ResponseEnd, reply: Reply, request_id: str) -> ResponseEn
     return msgspec.structs.replace(end, details=details)
 
 
-def is_refused(reply: Reply) -> bool:
+def is_refused(reply: HttpReply) -> bool:
     """By what stands before the answer."""
     return reply.status not in GOOD or "html" in (reply.header("content-type") or "")
 
 
-async def _beginning(reply: Reply) -> bytes:
+async def _beginning(reply: HttpReply) -> bytes:
     """The first bytes that are more than blank; b"" where there are none."""
     begun = b""
     while chunk := await reply.read():
@@ -87,7 +87,7 @@ async def _beginning(reply: Reply) -> bytes:
     return begun
 
 
-def _is_document(begun: bytes, reply: Reply, refusals: Refusals) -> bool:
+def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
     """Whether the answer is one JSON document, by how it begins: servers label one as the other. Raises AgentError(invalid) for a page."""
     content_type = reply.header("content-type") or ""
     start = begun.strip(_BLANK)
@@ -96,7 +96,7 @@ def _is_document(begun: bytes, reply: Reply, refusals: Refusals) -> bool:
     return start.startswith((b"{", b"[")) or ("json" in content_type and not start.startswith(_EVENT_STARTS))
 
 
-async def refused(reply: Reply, refusals: Refusals) -> AgentError:
+async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
     """Why this reply is none."""
     if reply.status not in GOOD:
         return refusals.of_answer(reply.status, reply.header, await read_beginning(reply))

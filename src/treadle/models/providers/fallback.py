@@ -14,7 +14,19 @@ import msgspec
 
 from treadle.config.readers import REFUSAL
 from treadle.errors import AgentError, ErrorKind
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, Notice, ReasoningDelta, ResponseEnd, Switch, TextDelta, ToolCallStart, WholePart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelNotice,
+    ModelRequest,
+    ReasoningDelta,
+    ResponseEnd,
+    Switch,
+    TextDelta,
+    ToolCallStart,
+    WholePart,
+)
 from treadle.types import Settings, StopReason, Usage
 
 ON = (ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT, REFUSAL)
@@ -94,7 +106,7 @@ class _Trial:
         """Its deltas. Raises the AgentErrors that are for nobody else to mend."""
         asked, left_out = _without(model.refuses, request)
         for name in left_out:
-            yield Notice(f"{model.name} does not take {name}: it was left out")
+            yield ModelNotice(f"{model.name} does not take {name}: it was left out")
         seen = False
         try:
             async with aclosing(model.stream(asked)) as deltas:

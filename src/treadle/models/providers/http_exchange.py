@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.models.providers.connection import Silence
+from treadle.models.providers.connection import ReadTimeout
 
 if TYPE_CHECKING:
     import ssl
@@ -108,7 +108,7 @@ class Exchange:
         self._path = path
         self._body = body
         self._headers = headers
-        self._silence = Silence(pool.timeout_s, pool.loop.time)
+        self._silence = ReadTimeout(pool.timeout_s, pool.loop.time)
         self._until = math.inf if pool.total_s is None else pool.loop.time() + pool.total_s
         self._expired = ""
         """Why it was ended from here; empty while it was not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from treadle.models.providers.schema_parts import Outside, Schema, list_in, may_be, object_in, with_items, with_words
+from treadle.models.providers.schema_parts import Schema, UnsupportedSchema, list_in, may_be, object_in, with_items, with_words
 
 _KEPT = frozenset(
     {
@@ -48,7 +48,7 @@ def strict(schema: Schema, *, exact: bool = False) -> Schema | None:
         return None
     try:
         return _Strict(exact).of(schema, 1)
-    except (Outside, RecursionError):
+    except (UnsupportedSchema, RecursionError):
         return None
 
 
@@ -63,12 +63,12 @@ class _Strict:
     def of(self, schema: object, depth: int) -> Schema:
         given = object_in(schema)
         if depth > DEPTH_MAX or (self._exact and given.keys() & _EXAMPLES):
-            raise Outside
+            raise UnsupportedSchema
         fields = with_items({name: value for name, value in given.items() if name not in _SAYS_NOTHING})
         if "oneOf" in fields and "anyOf" not in fields:
             fields["anyOf"] = fields.pop("oneOf")
         if not fields.keys() <= _KEPT | _DESCRIBED or not _known_types(fields.get("type")):
-            raise Outside
+            raise UnsupportedSchema
         for name in ("$defs", "definitions"):
             if name in fields:
                 fields[name] = {key: self.of(inner, 1) for key, inner in object_in(fields[name]).items()}
@@ -79,22 +79,22 @@ class _Strict:
         if "items" in fields:
             fields["items"] = self.of(fields["items"], depth + 1)
         elif may_be(fields, "array"):
-            raise Outside
+            raise UnsupportedSchema
         if may_be(fields, "object") or "properties" in fields:
             self._close(fields, depth)
         elif not fields.keys() & {"type", "enum", "const", "anyOf"}:
-            raise Outside
+            raise UnsupportedSchema
         return with_words(fields, [name for name in fields if _is_described(name, fields[name])])
 
     def _close(self, fields: Schema, depth: int) -> None:
         more, properties = fields.get("additionalProperties"), object_in(fields.get("properties", {}))
         self._count += len(properties)
         if self._count > PROPERTIES_MAX or more not in (None, True, False) or not (properties or more is False or (more is None and "properties" in fields)):
-            raise Outside  # names of the model's own choosing
+            raise UnsupportedSchema  # names of the model's own choosing
         required = set(list_in(fields.get("required", [])))
         as_open = more is True or (more is None and not properties)
         if not required <= properties.keys() or (self._exact and (as_open or len(required) < len(properties))):
-            raise Outside
+            raise UnsupportedSchema
         fields["properties"] = {name: self.of(inner, depth + 1) for name, inner in properties.items()}
         fields["required"] = list(properties)
         fields["additionalProperties"] = False
@@ -104,7 +104,7 @@ def _referring(fields: Schema) -> Schema:
     """A reference has no keywords beside it: a description goes around it."""
     reference, beside = fields["$ref"], {name: value for name, value in fields.items() if name not in ("$ref", "$defs", "definitions")}
     if not _REFERENCE.fullmatch(str(reference)) or not beside.keys() <= {"title", "description"}:
-        raise Outside
+        raise UnsupportedSchema
     return {"anyOf": [{"$ref": reference}], **{name: value for name, value in fields.items() if name != "$ref"}} if beside else fields
 
 

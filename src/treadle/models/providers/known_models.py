@@ -28,7 +28,7 @@ class _Loader(Protocol):
     def get_data(self, path: str) -> bytes: ...
 
 
-class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownVendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hosts: tuple[str, ...]
     """Where it answers itself."""
     models: dict[str, Abilities]
@@ -39,7 +39,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class KnownModels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     as_of: str
-    vendors: dict[str, Vendor]
+    vendors: dict[str, KnownVendor]
 
 
 @functools.cache
@@ -71,7 +71,7 @@ def known_ids(endpoint_type: str, base_url: str | None) -> list[str]:
     return [] if vendor is None else [model_id for model_id in vendor.models if not model_id.endswith("*")]
 
 
-def _vendor_at(endpoint_type: str, base_url: str | None) -> Vendor | None:
+def _vendor_at(endpoint_type: str, base_url: str | None) -> KnownVendor | None:
     vendors = known_models().vendors
     if base_url is None:
         return vendors[_OWN_VENDORS[endpoint_type]]
@@ -79,7 +79,7 @@ def _vendor_at(endpoint_type: str, base_url: str | None) -> Vendor | None:
     return next((vendor for vendor in vendors.values() if host in vendor.hosts), None)
 
 
-def _said(vendor: Vendor, model_id: str, endpoint_type: str) -> Abilities:
+def _said(vendor: KnownVendor, model_id: str, endpoint_type: str) -> Abilities:
     found = _named(vendor.models, model_id) or UNKNOWN
     if endpoint_type == "openai-chat" and found.efforts and vendor.responses_only:
         efforts = tuple(effort for effort in found.efforts if effort not in vendor.responses_only)

@@ -82,7 +82,7 @@ _KINDS = {
 }
 
 
-class Said(msgspec.Struct, frozen=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """What can be made out of the body of an error."""
 
     words: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ _PASSING = {408: ErrorKind.TIMEOUT, 409: ErrorKind.NETWORK, 425: ErrorKind.NETWO
 """Statuses below 500 that another attempt may not meet: a request timeout, a lock at the provider, a request too early (the same SDKs; RFC 8470)."""
 
 
-def _kind(status: int, said: Said) -> ErrorKind:
+def _kind(status: int, said: ErrorBody) -> ErrorKind:
     named = next((kind for word in said.words if (kind := _KINDS.get(word))), None)
     overflow = _OVERFLOW.search(said.message) is not None and not _asks_too_much(said.message)
     if named is ErrorKind.RATE_LIMIT or status in (429, 529):
@@ -172,23 +172,23 @@ def _asks_too_much(message: str) -> bool:
 # ---------------------------------------------------------------- bodies
 
 
-def read_error(body: bytes) -> Said:
+def read_error(body: bytes) -> ErrorBody:
     """Of any form that we know; empty where it is none of them."""
     try:
         document: object = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return Said()
+        return ErrorBody()
     while isinstance(document, list) and document:  # Gemini's, where it was asked for a stream
         document = cast("list[object]", document)[0]
     if not isinstance(document, dict):
-        return Said()
+        return ErrorBody()
     outer = cast("dict[str, Any]", document)
     inner = _error_in(outer)
     details = [cast("dict[str, Any]", detail) for detail in _list(inner.get("details")) if isinstance(detail, dict)]
     named = [inner.get("code"), *(detail.get("reason") for detail in details), inner.get("status"), inner.get("type")]
     codes = [int(code) for code in (inner.get("code"), inner.get("status")) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())]
     waits = [_SECONDS.fullmatch(str(detail.get("retryDelay"))) for detail in details]
-    return Said(
+    return ErrorBody(
         words=tuple(word for word in named if isinstance(word, str) and word and not word.isdecimal()),
         message=_message(inner, outer),
         request_id=next(_texts(outer.get("request_id")), None),

@@ -12,21 +12,21 @@ from treadle.models.providers.encoding import dumped
 Schema: TypeAlias = dict[str, Any]
 
 
-class Outside(Exception):
+class UnsupportedSchema(Exception):
     """The schema says something that the provider has no words for."""
 
 
 def object_in(value: object) -> Schema:
     """Raises Outside."""
     if not isinstance(value, dict):
-        raise Outside
+        raise UnsupportedSchema
     return cast("Schema", value)
 
 
 def list_in(value: object) -> list[Any]:
     """A new one. Raises Outside."""
     if not isinstance(value, list | tuple):
-        raise Outside
+        raise UnsupportedSchema
     return list(cast("list[Any]", value))
 
 

@@ -16,8 +16,8 @@ from treadle.messages.model_profile import Abilities, StructuredOutput
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
+    ModelNotice,
     ModelRequest,
-    Notice,
     PartEnd,
     ReasoningDelta,
     ReasoningStart,
@@ -174,7 +174,7 @@ async def _without_fence(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[
                     text = text or _Fenced()
                     if shown := text.add(delta.text):
                         yield TextDelta(shown)
-                case Notice():
+                case ModelNotice():
                     yield delta
                 case _:
                     if text is not None and (shown := text.rest()):

@@ -22,7 +22,7 @@ AGE_MAX = timedelta(days=30)
 SCHEMA = 1
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ToldModels(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     address: str
     """Who was asked, as a hash of its type and its base URL: a URL may hold what is nobody's business."""
@@ -30,7 +30,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Remembered(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
-    providers: dict[str, Told] = {}
+    providers: dict[str, ToldModels] = {}
 
 
 def told(home: str | Path, endpoint: Endpoint, now: datetime | None = None) -> Mapping[str, Abilities]:
@@ -45,7 +45,7 @@ def remember(home: str | Path, endpoint: Endpoint, models: Mapping[str, Abilitie
     """In the place of what this provider told before. Raises AgentError(invalid) where the file cannot be written."""
     path, now = Path(home) / FILE, now or datetime.now(UTC)
     others = {name: other for name, other in _read(path).items() if _fresh(other, now)}
-    this = {endpoint.name: Told(at=now, address=_address(endpoint), models=dict(models))}
+    this = {endpoint.name: ToldModels(at=now, address=_address(endpoint), models=dict(models))}
     for providers in (others | this, this):
         text = msgspec.json.format(msgspec.json.encode(_Remembered(providers=providers)), indent=0).decode()
         if len(text.encode()) <= SIZE_MAX_BYTES:
@@ -57,12 +57,12 @@ def _address(endpoint: Endpoint) -> str:
     return hashlib.sha256(f"{endpoint.type} {endpoint.base_url or ''}".encode()).hexdigest()[:16]
 
 
-def _fresh(told: Told, now: datetime) -> bool:
+def _fresh(told: ToldModels, now: datetime) -> bool:
     """A clock that was set back may be a day ahead."""
     return told.at.tzinfo is not None and -timedelta(days=1) <= now - told.at <= AGE_MAX
 
 
-def _read(path: Path) -> dict[str, Told]:
+def _read(path: Path) -> dict[str, ToldModels]:
     try:
         opened = read_text(path, own=True)
         return {} if opened is None else decode_json(opened.text.encode(), _Remembered).providers

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle._internal.environment import path_outside
-from treadle.tools.confinement import Cage, Room, Sandbox, Standing
+from treadle.tools.confinement import Cage, CommandRoom, Sandbox, SandboxStatus
 
 INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
 
@@ -30,15 +30,15 @@ class NoSandbox:
     name = "none"
 
     def __init__(self, text: str) -> None:
-        self._standing = Standing(works=False, text=text)
+        self._standing = SandboxStatus(works=False, text=text)
 
     def begin(self) -> None:
         pass
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         return self._standing
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> Cage:
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> Cage:
         raise AssertionError("nothing works here, as its standing says")
 
     async def aclose(self) -> None:

@@ -25,14 +25,14 @@ from treadle.policy.sandboxes.control_files import ControlFiles
 from treadle.policy.sandboxes.egress import isolated, through_gate, with_proxy
 from treadle.policy.sandboxes.hidden import HiddenPlaces
 from treadle.policy.sandboxes.leftovers import shortened
-from treadle.policy.sandboxes.limits import Group, Limits
-from treadle.policy.sandboxes.mounts import EMPTY, View, each, guarding, hide_all, hiding, of_worktree
+from treadle.policy.sandboxes.limits import CommandLimits, Group
+from treadle.policy.sandboxes.mounts import EMPTY, MountView, each, guarding, hide_all, hiding, of_worktree
 from treadle.policy.sandboxes.ruled_writes import ruled_before, taken_away
 from treadle.policy.sandboxes.seccomp import seccomp_filter
 from treadle.policy.sandboxes.surroundings import confined_environment
 from treadle.policy.sandboxes.trial import Trial
 from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
-from treadle.tools.confinement import Gate, Left, Room, Standing
+from treadle.tools.confinement import CommandNotes, CommandRoom, NetworkGate, SandboxStatus
 
 PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
@@ -73,10 +73,10 @@ class Bubblewrap:
 
     name = "bubblewrap"
 
-    def __init__(self, program: str, *, own: Path | None = None, home: Path | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, program: str, *, own: Path | None = None, home: Path | None = None, limits: CommandLimits | None = None) -> None:
         """`own`: Treadle's folder, which is hidden, and where is kept how the trial went. `home`: the user's."""
         self.program = program
-        self.limits = limits or Limits()
+        self.limits = limits or CommandLimits()
         self._own = own
         self._home = home or Path(os.path.expanduser("~"))
         self._hidden = HiddenPlaces(self._home, own)
@@ -87,13 +87,13 @@ class Bubblewrap:
     def begin(self) -> None:
         self._trial.begin()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         return await self._trial.standing()
 
     async def aclose(self) -> None:
         await self._trial.aclose()
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> BubblewrapCage:
         """Cancellation: nothing is held yet. Raises AgentError(tool) for the root of the file system as a workspace."""
         await self.standing()  # from it is known what this bubblewrap understands
         room = await through_gate(room, partial(isolated, self.program))
@@ -103,7 +103,7 @@ class Bubblewrap:
             return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
-    def make_cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
+    def make_cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> BubblewrapCage:
         """The same, blocking for a few milliseconds. A network that is not open yet is none."""
         if room.workspace == Path("/"):
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
@@ -119,21 +119,21 @@ class Bubblewrap:
             files.leave(room.quarantine, is_open=room.is_open)
             raise
 
-    def _is_quick(self, room: Room) -> bool:
+    def _is_quick(self, room: CommandRoom) -> bool:
         known: list[ControlFiles | WorkspaceSecrets | None] = [] if room.is_read_only else [self._watched.get(room.workspace)]
         known += [] if room.shows_secrets and not room.is_read_only else [self._secrets.get(room.workspace)]
         return all(one is not None and one.is_quick for one in known)
 
-    def _view(self, room: Room) -> View:
+    def _view(self, room: CommandRoom) -> MountView:
         """What is kept from a command in `room`, but for control files. Raises AgentError(tool) where that cannot be told."""
         ruled = ruled_before(room)
         secrets = Secrets()
         if room.is_read_only or not room.shows_secrets:
             found = self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace))
             secrets = found.look(_everything if room.shows_secrets else room.is_granted)
-        return View(hidden=self._hidden.look(), secrets=secrets, ruled=ruled)
+        return MountView(hidden=self._hidden.look(), secrets=secrets, ruled=ruled)
 
-    def twin(self, *, home: Path, own: Path, limits: Limits | None = None) -> Self:
+    def twin(self, *, home: Path, own: Path, limits: CommandLimits | None = None) -> Self:
         """The same in another home. For trials."""
         twin = type(self)(self.program, own=own, home=home, limits=limits or self.limits)
         twin._trial.knows_disable_userns = self._trial.knows_disable_userns
@@ -141,7 +141,7 @@ class Bubblewrap:
 
     # ------------------------------------------------------------ protections
 
-    def protections(self, room: Room, view: View) -> list[Protection]:
+    def protections(self, room: CommandRoom, view: MountView) -> list[Protection]:
         """In the order in which bubblewrap takes them: what is mounted later lies over what was mounted before."""
         root = str(room.workspace)
         return [
@@ -151,7 +151,7 @@ class Bubblewrap:
             Protection("ipc namespace", ["--unshare-ipc"]),
             Protection("host name", ["--unshare-uts"]),
             Protection("control group namespace", ["--unshare-cgroup-try"]),
-            *([] if room.network == "open" or isinstance(room.network, Gate) else [Protection("no network", ["--unshare-net"])]),
+            *([] if room.network == "open" or isinstance(room.network, NetworkGate) else [Protection("no network", ["--unshare-net"])]),
             Protection("no terminal", ["--new-session"]),
             Protection("ends with us", ["--die-with-parent"]),
             Protection("no capabilities", ["--cap-drop", "ALL"]),
@@ -171,7 +171,7 @@ class Bubblewrap:
             Protection("files of read rules", [*hide_all(view.ruled.hidden)]),
         ]
 
-    def system_calls(self, room: Room) -> bytes:
+    def system_calls(self, room: CommandRoom) -> bytes:
         """The filter of a command."""
         return seccomp_filter(platform.machine(), network=room.network != "none")
 
@@ -197,7 +197,14 @@ class BubblewrapCage:
     """One command. Holds descriptors and a control group until `leave`."""
 
     def __init__(
-        self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles | None, view: View
+        self,
+        sandbox: Bubblewrap,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        room: CommandRoom,
+        files: ControlFiles | None,
+        view: MountView,
     ) -> None:
         """`files`: where the command has entered; None if it can write nothing there."""
         self.environment = dict(environment)
@@ -209,7 +216,7 @@ class BubblewrapCage:
         self._speaks = os.path.basename(argv[0]) == "bash"
         """Its shell tells us that it has begun, and waits for our word."""
         self._said = b""
-        self._left: Left | None = None
+        self._left: CommandNotes | None = None
         try:
             self._status, status = self._pipe()
             filtered = self._seccomp(sandbox, room)
@@ -221,7 +228,7 @@ class BubblewrapCage:
             ]
             arguments = [str(self._memory(b"")) if argument is EMPTY else argument for argument in arguments]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
-            command = [*(room.network.enter if isinstance(room.network, Gate) else ()), sandbox.program, "--args", str(listed), "--", *argv]
+            command = [*(room.network.enter if isinstance(room.network, NetworkGate) else ()), sandbox.program, "--args", str(listed), "--", *argv]
             self.argv = command if self._group is None else self._group.joined(command)
             if self._speaks:
                 word, self._word = os.pipe()
@@ -249,7 +256,7 @@ class BubblewrapCage:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def _seccomp(self, sandbox: Bubblewrap, room: Room) -> list[str]:
+    def _seccomp(self, sandbox: Bubblewrap, room: CommandRoom) -> list[str]:
         return ["--seccomp", str(self._memory(program))] if (program := sandbox.system_calls(room)) else []
 
     async def entered(self, pid: int) -> int | None:
@@ -305,12 +312,12 @@ class BubblewrapCage:
     def quarantined(self) -> Sequence[str]:
         return () if self._left is None else self._left.quarantined
 
-    async def leave(self) -> Left:
+    async def leave(self) -> CommandNotes:
         with anyio.CancelScope(shield=True):
             self._left = self._left or await self._leave()
-        return self._left or Left()
+        return self._left or CommandNotes()
 
-    async def _leave(self) -> Left:
+    async def _leave(self) -> CommandNotes:
         self._is_there()
         self._close([*self._theirs, *self._ours])
         notes: list[str] = []
@@ -326,7 +333,7 @@ class BubblewrapCage:
             quarantined = await to_thread.run_sync(self._clear, self._files)
         notes += self._view.secrets.notes
         begun = not self._speaks or b"begun" in self._said
-        return Left(begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes)
+        return CommandNotes(begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes)
 
     def _clear(self, files: ControlFiles) -> list[str]:
         said = files.leave(self._room.quarantine, is_open=self._room.is_open)

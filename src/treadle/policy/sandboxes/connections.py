@@ -19,7 +19,7 @@ AGAIN_S = 0.2
 LEAST = 16
 
 
-class Connection(Protocol):
+class ProxyConnection(Protocol):
     moved_at: float
 
     def abort(self) -> None: ...
@@ -29,10 +29,10 @@ class Shares:
     """What each proxy has. Used in the one thread of all proxies."""
 
     def __init__(self) -> None:
-        self._of_all: list[set[Connection]] = []
+        self._of_all: list[set[ProxyConnection]] = []
 
     @contextmanager
-    def sharing(self, connections: set[Connection]) -> Generator[None]:
+    def sharing(self, connections: set[ProxyConnection]) -> Generator[None]:
         """Inside, these count."""
         self._of_all.append(connections)
         try:
@@ -40,7 +40,7 @@ class Shares:
         finally:
             self._of_all[:] = [each for each in self._of_all if each is not connections]
 
-    def is_full(self, own: set[Connection], most: int) -> bool:
+    def is_full(self, own: set[ProxyConnection], most: int) -> bool:
         """Whether a proxy may have no more. Where it may, and all together have too many, another one loses the one that was idle longest."""
         if len(own) >= most:
             return True

@@ -19,8 +19,8 @@ from treadle.policy.sandboxes.git_settings import named_places
 from treadle.policy.sandboxes.leftovers import clear, staying
 from treadle.policy.sandboxes.replaced import kept_as_they_are, replaced, states_of
 from treadle.policy.sandboxes.shared_sight import SharedSight, Watched
-from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, Found, Sight
-from treadle.policy.sandboxes.walking import Folder, Seen, found_at, sorted_out
+from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
+from treadle.policy.sandboxes.walking import WalkedFolder, WorkspaceWalk, found_at, sorted_out
 from treadle.policy.sandboxes.worktree import repository_of
 
 MAX_GUARDED = 100_000
@@ -42,7 +42,7 @@ class ControlFiles:
     def __init__(self, workspace: Path, own: Path | None = None) -> None:
         """`own`: Treadle's folder, which no command can write."""
         self._root = str(workspace)
-        self._known: dict[tuple[str, bool], Folder] = {}
+        self._known: dict[tuple[str, bool], WalkedFolder] = {}
         self._lock = Lock()
         self._shared = SharedSight(own, self._root)
         self._inside = 0
@@ -99,7 +99,7 @@ class ControlFiles:
 
         `is_before`: without the folders of packages, where nothing is made read-only; what is new there is told by its ctime.
         """
-        seen = Seen(self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before)
+        seen = WorkspaceWalk(self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before)
         waiting, looked_into, near = deque([("", False)]), 0, 0
         unread, bare = set[str](), list[tuple[str, bool]]()
         at_ns = time.time_ns()
@@ -124,7 +124,7 @@ class ControlFiles:
             seen.add_repository(path, "bare", is_near=is_near)
         return seen.sight(at_ns, unread, is_whole=not waiting)
 
-    def _folder(self, path: str, *, is_foreign: bool) -> Folder | None:
+    def _folder(self, path: str, *, is_foreign: bool) -> WalkedFolder | None:
         try:
             stamp = stamp_of(os.lstat(os.path.join(self._root, path)))
             known = self._known.get((path, is_foreign))
@@ -134,7 +134,7 @@ class ControlFiles:
             with os.scandir(os.path.join(self._root, path)) as entries:
                 known = sorted_out(path, stamp, list(entries), is_foreign=is_foreign)
         except FileNotFoundError:
-            return Folder(Stamp(), (), (), (), is_bare=False)
+            return WalkedFolder(Stamp(), (), (), (), is_bare=False)
         except OSError:
             return None
         if is_settled:
@@ -142,7 +142,7 @@ class ControlFiles:
         return known
 
     def _with_named(self, sight: Sight, named: frozenset[str]) -> Sight:
-        there: dict[str, Found] = {}
+        there: dict[str, FoundPath] = {}
         for path in named:
             real = os.path.relpath(os.path.realpath(os.path.join(self._root, path)), self._root)
             if not real.startswith("../") and (found := found_at(os.path.join(self._root, real), real)) is not None:
@@ -156,7 +156,7 @@ class ControlFiles:
         whole, own = found
         self._writable.add(str(whole))
         root = str(whole.parent)
-        seen = Seen(root, is_open=True)
+        seen = WorkspaceWalk(root, is_open=True)
         seen.add_repository(whole.name, "git", is_near=True, is_alone=True)
         seen.add_repository(os.path.relpath(own, root), "worktree", is_near=True)
         return [(root, seen.sight(time.time_ns(), set(), is_whole=True))]

@@ -28,7 +28,7 @@ from treadle.config.hosts import HostList
 from treadle.policy.sandboxes.lookups import Resolve, resolve
 from treadle.policy.sandboxes.parent_proxy import ParentProxies
 from treadle.policy.sandboxes.proxy import Proxy, Route, straight
-from treadle.tools.confinement import Gate, Opening, Room
+from treadle.tools.confinement import CommandRoom, NetworkGate, Opening
 
 WITHIN_S = 10.0
 AGAIN_S = 30.0
@@ -56,7 +56,7 @@ class Egress:
         self._hosts, self._environment = hosts, environment
         self._resolve, self._route = resolve, route
         self._serving: tuple[Opening, Proxy, BlockingPortal, Future[None]] | None = None
-        self._gate: Gate | None = None
+        self._gate: NetworkGate | None = None
         self._failure = OSError("it is closed")
         self._again_at = 0.0
         """Not opened before then."""
@@ -65,9 +65,9 @@ class Egress:
         self._lock = anyio.Lock()
         """Only one task at a time opens or closes it, so that there is one namespace."""
 
-    async def open(self, listen: Callable[[], Opening]) -> Gate:
+    async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
         """Cancellation takes effect once it is open. A failure is kept for a while: what fails is not tried again for every command."""
-        gate: Gate | None = None
+        gate: NetworkGate | None = None
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 if self._gate is None and time.monotonic() >= self._again_at:
@@ -106,7 +106,7 @@ class Egress:
 
     # ------------------------------------------------------------ in a thread
 
-    def _opened(self, listen: Callable[[], Opening]) -> Gate | None:
+    def _opened(self, listen: Callable[[], Opening]) -> NetworkGate | None:
         try:
             parents = ParentProxies(self._environment)
             opening = listen()
@@ -118,7 +118,7 @@ class Egress:
         proxy = Proxy(self._hosts.allows, self._note_refused, parents=parents, resolve=self._resolve, route=self._route)
         portal = _portals.__enter__()
         self._serving = opening, proxy, portal, portal.start_task_soon(proxy.serve, opening.listening)
-        return Gate(port=opening.listening.getsockname()[1], enter=opening.enter)
+        return NetworkGate(port=opening.listening.getsockname()[1], enter=opening.enter)
 
     def _close(self) -> None:
         if self._serving is None:
@@ -188,9 +188,9 @@ _OTHER_PROXIES = frozenset(
 )
 
 
-async def through_gate(room: Room, listen: Callable[[], Opening]) -> Room:
+async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> CommandRoom:
     """A room with its network open. Where that fails, it has none, and the network keeps the reason among what was refused."""
-    if isinstance(room.network, str | Gate):
+    if isinstance(room.network, str | NetworkGate):
         return room
     try:
         return structs.replace(room, network=await room.network.open(listen))
@@ -198,9 +198,9 @@ async def through_gate(room: Room, listen: Callable[[], Opening]) -> Room:
         return structs.replace(room, network="none")
 
 
-def with_proxy(environment: Mapping[str, str], room: Room) -> Mapping[str, str]:
+def with_proxy(environment: Mapping[str, str], room: CommandRoom) -> Mapping[str, str]:
     """An environment in which programs find the proxy, in both spellings, and no other one: those of the user are out of reach."""
-    if not isinstance(room.network, Gate):
+    if not isinstance(room.network, NetworkGate):
         return environment
     url, direct = f"http://127.0.0.1:{room.network.port}", "localhost,127.0.0.1,::1"
     ours = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": direct}

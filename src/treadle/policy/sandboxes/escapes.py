@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle._internal.temporary import TemporaryFolder
-from treadle.policy.sandboxes.limits import MIB, Limits
-from treadle.tools.confinement import Room, Ruled
+from treadle.policy.sandboxes.limits import MIB, CommandLimits
+from treadle.tools.confinement import CommandRoom, Ruled
 
 if TYPE_CHECKING:
     from treadle.policy.sandboxes.bubblewrap import Bubblewrap
 
 AS_IT_WAS = "as it was\n"
 WITHIN_S = 10.0
-SMALL = Limits(memory_bytes=256 * MIB, processes=48, file_bytes=16 * MIB)
+SMALL = CommandLimits(memory_bytes=256 * MIB, processes=48, file_bytes=16 * MIB)
 
 _PYTHON = r"""
 import ctypes, errno, os, socket, sys
@@ -120,7 +120,7 @@ if name == "interfaces" and set(n for _, n in socket.if_nameindex()) - {"lo"}: g
 """
 
 
-class Ground(NamedTuple):
+class EscapeGround(NamedTuple):
     """What an attempt is made on: a workspace with control files, a home with secrets, and what lies outside."""
 
     place: Path
@@ -143,11 +143,11 @@ class Ground(NamedTuple):
         return False
 
 
-class Attempt(NamedTuple):
+class EscapeAttempt(NamedTuple):
     name: str
     script: str
-    """For bash, in the workspace. The variables are those of `Ground.settings`; `$PY` runs the part of the program of that name."""
-    traces: Callable[[Ground], bool] = lambda ground: False
+    """For bash, in the workspace. The variables are those of `EscapeGround.settings`; `$PY` runs the part of the program of that name."""
+    traces: Callable[[EscapeGround], bool] = lambda ground: False
     """Whether something outside shows that it got through. Looked at when everything inside is dead."""
     times_out: bool = False
     as_root: bool = False
@@ -158,51 +158,51 @@ class Attempt(NamedTuple):
     """In a room that is read-only."""
 
 
-def _changed(path: str) -> Callable[[Ground], bool]:
+def _changed(path: str) -> Callable[[EscapeGround], bool]:
     return lambda ground: not ground.is_as_it_was(path)
 
 
-def _there(path: str) -> Callable[[Ground], bool]:
+def _there(path: str) -> Callable[[EscapeGround], bool]:
     return lambda ground: os.path.lexists(ground.place / path)
 
 
-def _all_alive(ground: Ground) -> bool:
+def _all_alive(ground: EscapeGround) -> bool:
     file = ground.place / "work/alive"
     return file.exists() and len(file.read_text().splitlines()) == 6
 
 
-def _public_changed(ground: Ground) -> bool:
+def _public_changed(ground: EscapeGround) -> bool:
     return ground.public.read_text() != AS_IT_WAS
 
 
-def _neighbour_died(ground: Ground) -> bool:
+def _neighbour_died(ground: EscapeGround) -> bool:
     return ground.neighbour.poll() is not None
 
 
-def _goes_on(ground: Ground) -> bool:
+def _goes_on(ground: EscapeGround) -> bool:
     beat = ground.place / "work/beat"
     before = beat.stat().st_size if beat.exists() else 0
     time.sleep(0.25)
     return beat.exists() and beat.stat().st_size != before
 
 
-def _is_no_link(ground: Ground) -> bool:
+def _is_no_link(ground: EscapeGround) -> bool:
     return not (ground.place / "work/CLAUDE.md").is_symlink()
 
 
-def _planted(*paths: str) -> Callable[[Ground], bool]:
+def _planted(*paths: str) -> Callable[[EscapeGround], bool]:
     """Whether one of them is there, or was not moved away."""
     return lambda ground: any(os.path.lexists(ground.place / "work" / path) for path in paths) or len(ground.quarantined) < len(paths)
 
 
-def _left_in_etc(_: Ground) -> bool:
+def _left_in_etc(_: EscapeGround) -> bool:
     with suppress(FileNotFoundError):
         os.unlink("/etc/treadle-escape")
         return True
     return False
 
 
-def _received(ground: Ground) -> bool:
+def _received(ground: EscapeGround) -> bool:
     ground.udp.settimeout(0.2)
     try:
         return bool(ground.udp.recv(10))
@@ -214,145 +214,149 @@ _BEAT = "trap '' TERM HUP INT; for i in {1..200}; do echo . >> beat; sleep 0.02;
 
 ATTEMPTS = (
     # ---- the disk
-    Attempt("write a file outside the workspace", "echo x > $OUT/file", _changed("out/file")),
-    Attempt("make a file in the home", "echo x > $HOME_/made", _there("home/made")),
-    Attempt("write through a link that leads out", "echo x > link", _changed("out/file")),
-    Attempt("write through a hard link of its own", "ln $OUT/file hard && echo x > hard", _changed("out/file")),
-    Attempt("delete a file outside", "rm -f $OUT/file", _changed("out/file")),
-    Attempt("move a folder outside", "mv $OUT $OUT-moved", _changed("out/file")),
-    Attempt("write in /etc", "(: > /etc/treadle-escape) 2>/dev/null && echo ESCAPED", _left_in_etc, as_root=True),
-    Attempt(
+    EscapeAttempt("write a file outside the workspace", "echo x > $OUT/file", _changed("out/file")),
+    EscapeAttempt("make a file in the home", "echo x > $HOME_/made", _there("home/made")),
+    EscapeAttempt("write through a link that leads out", "echo x > link", _changed("out/file")),
+    EscapeAttempt("write through a hard link of its own", "ln $OUT/file hard && echo x > hard", _changed("out/file")),
+    EscapeAttempt("delete a file outside", "rm -f $OUT/file", _changed("out/file")),
+    EscapeAttempt("move a folder outside", "mv $OUT $OUT-moved", _changed("out/file")),
+    EscapeAttempt("write in /etc", "(: > /etc/treadle-escape) 2>/dev/null && echo ESCAPED", _left_in_etc, as_root=True),
+    EscapeAttempt(
         "make the disk writable again",
         "mount -o remount,rw / && echo ESCAPED; mount -o remount,rw,bind / / && echo ESCAPED; echo x > $OUT/file",
         _changed("out/file"),
     ),
-    Attempt("mount something", "mount -t tmpfs none $OUT && echo ESCAPED; mount --bind . $OUT && echo ESCAPED"),
-    Attempt("make a device", "mknod disk b 254 0 && echo ESCAPED; for d in /dev/*; do [ -b $d ] && echo ESCAPED: $d; done"),
-    Attempt("leave the root by chroot", "chroot / true && echo ESCAPED"),
+    EscapeAttempt("mount something", "mount -t tmpfs none $OUT && echo ESCAPED; mount --bind . $OUT && echo ESCAPED"),
+    EscapeAttempt("make a device", "mknod disk b 254 0 && echo ESCAPED; for d in /dev/*; do [ -b $d ] && echo ESCAPED: $d; done"),
+    EscapeAttempt("leave the root by chroot", "chroot / true && echo ESCAPED"),
     # ---- what is private
-    Attempt("see the temporary files of others", "[ -e $PUBLIC ] && echo ESCAPED"),
-    Attempt("leave something among the temporary files", "echo x > $PUBLIC", _public_changed),
-    Attempt(
+    EscapeAttempt("see the temporary files of others", "[ -e $PUBLIC ] && echo ESCAPED"),
+    EscapeAttempt("leave something among the temporary files", "echo x > $PUBLIC", _public_changed),
+    EscapeAttempt(
         "see sockets and files of running services",
         "for f in /run/*; do case $f in '/run/*' | /run/systemd | /run/current-system) ;; *) echo ESCAPED: $f ;; esac; done",
     ),
-    Attempt("see the lasting temporary files of others", "for f in /var/tmp/.[!.]* /var/tmp/*; do [ -e $f ] && echo ESCAPED: $f; done"),
+    EscapeAttempt("see the lasting temporary files of others", "for f in /var/tmp/.[!.]* /var/tmp/*; do [ -e $f ] && echo ESCAPED: $f; done"),
     # ---- secrets
-    Attempt("read a key of ssh", "cat $HOME_/.ssh/id_rsa | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read credentials of a cloud", "cat $HOME_/.aws/credentials | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read a password of the network", "cat $HOME_/.netrc | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read Treadle's own files", "cat $OWN/config.yaml | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read the environment file of the workspace", "cat .env | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read the passwords of the system", "[ -s /etc/shadow ] && cat /etc/shadow > /dev/null && echo ESCAPED", as_root=True),
-    Attempt("read a variable of ours", '[ "$TREADLE_TRIAL" ] && echo ESCAPED'),
-    Attempt("read a token of a package index", "cat $HOME_/.config/pypoetry/auth.toml | grep -q 'as it was' && echo ESCAPED"),
-    Attempt("read a secret deep in the workspace", "cat sub/deep/server.key sub/secrets/any | grep -q 'as it was' && echo ESCAPED"),
-    Attempt(
+    EscapeAttempt("read a key of ssh", "cat $HOME_/.ssh/id_rsa | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read credentials of a cloud", "cat $HOME_/.aws/credentials | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read a password of the network", "cat $HOME_/.netrc | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read Treadle's own files", "cat $OWN/config.yaml | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read the environment file of the workspace", "cat .env | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read the passwords of the system", "[ -s /etc/shadow ] && cat /etc/shadow > /dev/null && echo ESCAPED", as_root=True),
+    EscapeAttempt("read a variable of ours", '[ "$TREADLE_TRIAL" ] && echo ESCAPED'),
+    EscapeAttempt("read a token of a package index", "cat $HOME_/.config/pypoetry/auth.toml | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt("read a secret deep in the workspace", "cat sub/deep/server.key sub/secrets/any | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt(
         "read what a rule denies",
         "grep -rq 'as it was' private && echo ESCAPED; cat private/file | grep -q . && echo ESCAPED; mv private other; cat other/file && echo ESCAPED",
         _there("work/other"),
     ),
     # ---- rules about writing, and rooms that are read-only
-    Attempt("write what a rule denies", "echo x > prod/file; rm -rf prod; mv prod other; : > prod/new", _changed("work/prod/file")),
-    Attempt("make a file that a rule denies", "mkdir -p later && echo x > later/file", _there("work/later")),
-    Attempt(
+    EscapeAttempt("write what a rule denies", "echo x > prod/file; rm -rf prod; mv prod other; : > prod/new", _changed("work/prod/file")),
+    EscapeAttempt("make a file that a rule denies", "mkdir -p later && echo x > later/file", _there("work/later")),
+    EscapeAttempt(
         "write in the workspace while only looking",
         "echo x > own.txt; rm -f own.txt; mv own.txt o; echo x > made; mkdir dir; touch own.txt; chmod 777 own.txt && echo ESCAPED",
         _changed("work/own.txt"),
         only_looks=True,
     ),
-    Attempt(
+    EscapeAttempt(
         "make a file in the workspace while only looking", "echo x > made; ln -s own.txt made; mkdir made; mkfifo made", _there("work/made"), only_looks=True
     ),
-    Attempt(
+    EscapeAttempt(
         "make the workspace writable again",
         "mount -o remount,rw,bind . && echo ESCAPED; mount -o remount,rw . && echo ESCAPED; mount --bind /tmp . && echo ESCAPED; echo x > made",
         _there("work/made"),
         only_looks=True,
     ),
-    Attempt("reach a server while only looking", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED", only_looks=True),
+    EscapeAttempt("reach a server while only looking", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED", only_looks=True),
     # ---- processes
-    Attempt("see other processes", "[ -e /proc/$NEIGHBOUR ] && grep -qz '^sleep' /proc/$NEIGHBOUR/cmdline && echo ESCAPED"),
-    Attempt("read the environment of another process", "grep -qsz 'NEIGHBOURS_SECRET' /proc/*/environ && echo ESCAPED"),
-    Attempt("kill another process", "kill -9 $NEIGHBOUR", _neighbour_died),
-    Attempt("outlive the end in a session of its own", f'setsid bash -c "{_BEAT}" >/dev/null 2>&1 & sleep 0.1', _goes_on),
-    Attempt("outlive a timeout as an orphan", f'(setsid nohup bash -c "{_BEAT}" >/dev/null 2>&1 &) ; {_BEAT}', _goes_on, times_out=True),
-    Attempt("trace a process", "$PY ptrace"),
+    EscapeAttempt("see other processes", "[ -e /proc/$NEIGHBOUR ] && grep -qz '^sleep' /proc/$NEIGHBOUR/cmdline && echo ESCAPED"),
+    EscapeAttempt("read the environment of another process", "grep -qsz 'NEIGHBOURS_SECRET' /proc/*/environ && echo ESCAPED"),
+    EscapeAttempt("kill another process", "kill -9 $NEIGHBOUR", _neighbour_died),
+    EscapeAttempt("outlive the end in a session of its own", f'setsid bash -c "{_BEAT}" >/dev/null 2>&1 & sleep 0.1', _goes_on),
+    EscapeAttempt("outlive a timeout as an orphan", f'(setsid nohup bash -c "{_BEAT}" >/dev/null 2>&1 &) ; {_BEAT}', _goes_on, times_out=True),
+    EscapeAttempt("trace a process", "$PY ptrace"),
     # ---- the network
-    Attempt("reach a server of this machine", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED"),
-    Attempt("send a datagram", "$PY udp $UDP", _received),
-    Attempt("see interfaces", "$PY interfaces"),
-    Attempt("open a Unix socket", "$PY unix"),
-    Attempt("open a netlink socket", "$PY netlink"),
-    Attempt("open a packet socket", "$PY packet"),
-    Attempt("open a vsock", "$PY vsock"),
+    EscapeAttempt("reach a server of this machine", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED"),
+    EscapeAttempt("send a datagram", "$PY udp $UDP", _received),
+    EscapeAttempt("see interfaces", "$PY interfaces"),
+    EscapeAttempt("open a Unix socket", "$PY unix"),
+    EscapeAttempt("open a netlink socket", "$PY netlink"),
+    EscapeAttempt("open a packet socket", "$PY packet"),
+    EscapeAttempt("open a vsock", "$PY vsock"),
     # ---- the kernel
-    Attempt("make a user namespace", "$PY userns; unshare -U true && echo ESCAPED; unshare -Ur true && echo ESCAPED"),
-    Attempt("make a user namespace by clone", "$PY clone"),
-    Attempt("hide flags in clone3", "$PY clone3"),
-    Attempt("make system calls under other numbers", "$PY x32"),
-    Attempt("read keyrings", "$PY keyctl"),
-    Attempt("use io_uring", "$PY io_uring"),
-    Attempt("load a program into the kernel", "$PY bpf"),
-    Attempt("count events of the processor", "$PY perf"),
-    Attempt("type into a terminal", "$PY terminal"),
-    Attempt("stay in our session", "read -r line < /proc/self/stat; set -- ${line##*) }; [ $4 = 0 ] && echo ESCAPED"),
-    Attempt("have a terminal", "(: < /dev/tty) 2>/dev/null && echo ESCAPED"),
-    Attempt("keep a capability", "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv '0000000000000000$' && echo ESCAPED"),
-    Attempt("gain privileges", "grep -q '^NoNewPrivs:.*1$' /proc/self/status || echo ESCAPED"),
-    Attempt(
+    EscapeAttempt("make a user namespace", "$PY userns; unshare -U true && echo ESCAPED; unshare -Ur true && echo ESCAPED"),
+    EscapeAttempt("make a user namespace by clone", "$PY clone"),
+    EscapeAttempt("hide flags in clone3", "$PY clone3"),
+    EscapeAttempt("make system calls under other numbers", "$PY x32"),
+    EscapeAttempt("read keyrings", "$PY keyctl"),
+    EscapeAttempt("use io_uring", "$PY io_uring"),
+    EscapeAttempt("load a program into the kernel", "$PY bpf"),
+    EscapeAttempt("count events of the processor", "$PY perf"),
+    EscapeAttempt("type into a terminal", "$PY terminal"),
+    EscapeAttempt("stay in our session", "read -r line < /proc/self/stat; set -- ${line##*) }; [ $4 = 0 ] && echo ESCAPED"),
+    EscapeAttempt("have a terminal", "(: < /dev/tty) 2>/dev/null && echo ESCAPED"),
+    EscapeAttempt("keep a capability", "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv '0000000000000000$' && echo ESCAPED"),
+    EscapeAttempt("gain privileges", "grep -q '^NoNewPrivs:.*1$' /proc/self/status || echo ESCAPED"),
+    EscapeAttempt(
         "write settings of the kernel",
         "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/overcommit_memory; do (exec 3>>$f) 2>/dev/null && echo ESCAPED: $f; done",
         as_root=True,
     ),
-    Attempt(
+    EscapeAttempt(
         "write to the kernel's other files",
         "for f in /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/mtrr; do (exec 3>>$f) 2>/dev/null && echo ESCAPED: $f; done",
         as_root=True,
     ),
-    Attempt("rename the machine", "hostname escaped 2>/dev/null && echo ESCAPED", as_root=True),
+    EscapeAttempt("rename the machine", "hostname escaped 2>/dev/null && echo ESCAPED", as_root=True),
     *(
-        Attempt(
+        EscapeAttempt(
             f"share the {name} namespace of this machine", f"[ $(readlink /proc/self/ns/{name}) = '{os.readlink(f'/proc/self/ns/{name}')}' ] && echo ESCAPED"
         )
         for name in ("user", "pid", "ipc", "uts", "cgroup", "net", "mnt")
         if os.path.exists(f"/proc/self/ns/{name}")
     ),
     # ---- control files
-    Attempt("change the configuration of git", "echo x > .git/config; mv .git/config .git/c", _changed("work/.git/config")),
-    Attempt(
+    EscapeAttempt("change the configuration of git", "echo x > .git/config; mv .git/config .git/c", _changed("work/.git/config")),
+    EscapeAttempt(
         "plant a hook of git",
         "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks && ln -s /bin/true .git/hooks/post-checkout",
         _there("work/.git/hooks/pre-commit"),
     ),
-    Attempt("move .git away and make another", "mv .git g; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit; rm -rf .git", _changed("work/.git/config")),
-    Attempt("change our own configuration", "echo x > .treadle/config.yaml; rm -rf .treadle", _changed("work/.treadle/config.yaml")),
-    Attempt("change the words to agents", "echo x > AGENTS.md; mv AGENTS.md b; rm -f AGENTS.md", _changed("work/AGENTS.md")),
-    Attempt(
+    EscapeAttempt(
+        "move .git away and make another", "mv .git g; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit; rm -rf .git", _changed("work/.git/config")
+    ),
+    EscapeAttempt("change our own configuration", "echo x > .treadle/config.yaml; rm -rf .treadle", _changed("work/.treadle/config.yaml")),
+    EscapeAttempt("change the words to agents", "echo x > AGENTS.md; mv AGENTS.md b; rm -f AGENTS.md", _changed("work/AGENTS.md")),
+    EscapeAttempt(
         "change a control file deep inside",
         "echo x > sub/deep/.envrc; mv sub moved; mkdir -p sub/deep; echo x > sub/deep/.envrc",
         _changed("work/sub/deep/.envrc"),
     ),
-    Attempt("plant a control file", "echo '{}' > .mcp.json; mkdir -p new/.vscode && echo x > new/.vscode/settings.json", _planted(".mcp.json", "new/.vscode")),
-    Attempt(
+    EscapeAttempt(
+        "plant a control file", "echo '{}' > .mcp.json; mkdir -p new/.vscode && echo x > new/.vscode/settings.json", _planted(".mcp.json", "new/.vscode")
+    ),
+    EscapeAttempt(
         "plant a repository with a program in it", "mkdir -p r/.git/hooks && printf '[core]\\n\\tfsmonitor = ./evil\\n' > r/.git/config", _planted("r/.git")
     ),
-    Attempt(
+    EscapeAttempt(
         "plant a repository without a name",
         "mkdir -p b/objects b/refs && echo x > b/HEAD && printf '[core]\\n\\tfsmonitor = ./evil\\n' > b/config",
         _planted("b/HEAD"),
     ),
-    Attempt("lead a linked control file elsewhere", "rm -f CLAUDE.md; echo x > CLAUDE.md", _is_no_link),
+    EscapeAttempt("lead a linked control file elsewhere", "rm -f CLAUDE.md; echo x > CLAUDE.md", _is_no_link),
     # ---- how much
-    Attempt("use much memory", "$PY memory; true"),
-    Attempt(
+    EscapeAttempt("use much memory", "$PY memory; true"),
+    EscapeAttempt(
         "use much memory in many processes",
         "for i in 1 2 3 4 5 6; do $PY_ attempt.py share >> alive & done; wait",
         _all_alive,
         grouped=True,
     ),
-    Attempt("start many processes", "$PY forks", grouped=True),
-    Attempt("write a big file", "$PY big"),
+    EscapeAttempt("start many processes", "$PY forks", grouped=True),
+    EscapeAttempt("write a big file", "$PY big"),
 )
 """The name says what must not succeed."""
 
@@ -360,7 +364,7 @@ ATTEMPTS = (
 # ---------------------------------------------------------------- trying
 
 
-def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
+def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
     """What got through; nothing where it was held. `base`: an existing folder that can be written, best not among the temporary ones.
 
     Blocks, as a rule for a tenth of a second. Raises RuntimeError where it could not be tried.
@@ -391,7 +395,7 @@ def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
         return ""
 
 
-def _room(place: Path, *, is_read_only: bool) -> Room:
+def _room(place: Path, *, is_read_only: bool) -> CommandRoom:
     """With rules about `private`, `prod` and `later`, of which the last is not there yet."""
     work = place / "work"
 
@@ -400,7 +404,7 @@ def _room(place: Path, *, is_read_only: bool) -> Room:
         return Ruled(hidden=[str(work / "private")], fixed=denied, denied=denied)
 
     quarantine = place / "own"
-    return Room(
+    return CommandRoom(
         workspace=work,
         scratch=lambda: place / "scratch",
         quarantine=lambda: Path(tempfile.mkdtemp(dir=quarantine)),
@@ -410,7 +414,7 @@ def _room(place: Path, *, is_read_only: bool) -> Room:
 
 
 @contextmanager
-def _ground(base: Path) -> Generator[Ground]:
+def _ground(base: Path) -> Generator[EscapeGround]:
     folder, everybodys = TemporaryFolder(base), TemporaryFolder()
     place, public = folder.path, everybodys.path / "public"
     public.write_text(AS_IT_WAS)
@@ -429,7 +433,7 @@ def _ground(base: Path) -> Generator[Ground]:
         (place / "work/CLAUDE.md").symlink_to("AGENTS.md")
         with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind(("127.0.0.1", 0))
-            yield Ground(place, tcp, udp, public, neighbour, [])
+            yield EscapeGround(place, tcp, udp, public, neighbour, [])
     finally:
         neighbour.kill()
         neighbour.wait()

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.policy.sandboxes.repositories import Repository, flaws, gitfile_target, is_plain_part, last_changed
-from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, Found, Sight
+from treadle.policy.sandboxes.repositories import RepositoryFolder, flaws, gitfile_target, is_plain_part, last_changed
+from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 MAX_NAME = 60
 """Characters of a path that name it in quarantine."""
@@ -33,7 +33,7 @@ def shortened(said: list[str]) -> list[str]:
 class _Leftover(NamedTuple):
     path: str
     why: str
-    old: Found | None = None
+    old: FoundPath | None = None
     """A link that stood there before and is put back."""
 
 
@@ -119,7 +119,7 @@ class _Compared(NamedTuple):
             if target not in self.after.repositories or any(f"{target}/".startswith(f"{gone}/") or gone.startswith(f"{target}/") for gone in moved):
                 yield _Leftover(found.path, _NEW)
 
-    def _of_new(self, repository: Repository) -> Iterator[_Leftover]:
+    def _of_new(self, repository: RepositoryFolder) -> Iterator[_Leftover]:
         names = flaws(self.root, repository)
         if not names or not (self._was_looked_at(repository.path) or self._is_recent(repository)):
             return
@@ -132,7 +132,7 @@ class _Compared(NamedTuple):
             if name in self._heads(repository) or path not in self.before.seen:
                 yield _Leftover(path, _NEW)
 
-    def _of_known(self, repository: Repository, known: Repository) -> Iterator[_Leftover]:
+    def _of_known(self, repository: RepositoryFolder, known: RepositoryFolder) -> Iterator[_Leftover]:
         inside = f"{repository.path}/" if repository.path else ""
         for name in repository.parts:
             found, old = self.after.seen.get(inside + name), self.before.seen.get(inside + name)
@@ -157,22 +157,22 @@ class _Compared(NamedTuple):
         opened = max((folder for folder in self.before.opened if path.startswith(f"{folder}/")), key=len, default="")
         return self.before.is_whole and self.after.is_whole and NOT_LOOKED_INTO.isdisjoint(path[len(opened) :].split("/"))
 
-    def _heads(self, repository: Repository) -> list[str]:
+    def _heads(self, repository: RepositoryFolder) -> list[str]:
         folder = os.path.join(self.root, repository.path)
         with suppress(OSError):
             return [name for name in os.listdir(folder) if name.casefold() == "head"]
         return []
 
-    def _led_to(self, found: Found) -> str:
+    def _led_to(self, found: FoundPath) -> str:
         """What is new behind a link that is not; the link itself, where that lies elsewhere."""
         return os.path.relpath(found.leads, self.root) if found.leads.startswith(f"{self.root}/") else found.path
 
-    def _is_new(self, found: Found, old: Found | None) -> bool:
+    def _is_new(self, found: FoundPath, old: FoundPath | None) -> bool:
         if old is not None:
             return found.kind != old.kind or (found.kind in ("link", "into") and found.identity != old.identity)
         return self._was_looked_at(found.path) or self._changed_at(found.path) >= self.since_ns
 
-    def _is_recent(self, repository: Repository) -> bool:
+    def _is_recent(self, repository: RepositoryFolder) -> bool:
         names = [*repository.pending, *self._heads(repository), ""]
         if last_changed(os.path.join(self.root, repository.path)) >= self.since_ns:
             return True
@@ -186,16 +186,16 @@ class _Compared(NamedTuple):
             return 0
 
 
-def _link(old: Found | None) -> Found | None:
+def _link(old: FoundPath | None) -> FoundPath | None:
     """What is put back."""
     return old if old is not None and old.kind in ("link", "into") else None
 
 
-def _leads_elsewhere(found: Found, old: Found | None) -> bool:
+def _leads_elsewhere(found: FoundPath, old: FoundPath | None) -> bool:
     return old is not None and found.leads not in ("", old.leads)
 
 
-def _is_gitfile(found: Found) -> bool:
+def _is_gitfile(found: FoundPath) -> bool:
     return found.kind == "file" and found.path.rpartition("/")[2].casefold() == ".git"
 
 
@@ -210,7 +210,7 @@ def _moved(root: str, leftover: _Leftover, place: Path) -> str:
     return f"{leftover.path!r} {leftover.why}: it was moved to {where!r}"
 
 
-def put_away(root: str, path: str, place: Path, old: Found | None = None) -> str:
+def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) -> str:
     """Move what lies at `path` below `root` to quarantine and return where it is now. Raises OSError.
 
     Where it cannot leave its folder, it stays there under a name that no program reads. It is never copied: it may be endless, or hold what is no file.

@@ -1,6 +1,6 @@
 """How much a confined command may use: a control group of its own where one can be made, and limits of each process besides.
 
-Time and output are bounded by whoever runs the command. Entry: `Limits`, `Group`.
+Time and output are bounded by whoever runs the command. Entry: `CommandLimits`, `Group`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _three_quarters() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one command, with everything that it starts."""
 
     memory_bytes: int = msgspec.field(default_factory=_three_quarters)
@@ -65,11 +65,11 @@ _JOIN = 'count=$1; shift; while [ $count -gt 0 ]; do echo 0 > "$1" || exit 1; sh
 class Group:
     """A control group, for one command. Made empty; it goes with `aclose`."""
 
-    def __init__(self, folders: list[Path], limits: Limits) -> None:
+    def __init__(self, folders: list[Path], limits: CommandLimits) -> None:
         self._folders, self._limits = folders, limits
 
     @classmethod
-    def make(cls, limits: Limits) -> Group | None:
+    def make(cls, limits: CommandLimits) -> Group | None:
         """None where this process may make none. Blocks for less than a millisecond."""
         made: list[Path] = []
         name = new_id(_NAME)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.policy.sandboxes.hidden import Hidden, topmost
-from treadle.policy.sandboxes.sight import Found, Sight
-from treadle.policy.sandboxes.walking import GROWS, Seen
+from treadle.policy.sandboxes.sight import FoundPath, Sight
+from treadle.policy.sandboxes.walking import GROWS, WorkspaceWalk
 from treadle.policy.sandboxes.workspace_secrets import Secrets
 from treadle.policy.sandboxes.worktree import repository_of, worktree_binds
-from treadle.tools.confinement import Room, Ruled
+from treadle.tools.confinement import CommandRoom, Ruled
 
 MAX_BINDS = 256
 """Mounts for control files, each of which makes the start a little slower. Beyond these, whole folders at the top are read-only."""
@@ -21,7 +21,7 @@ EMPTY = "empty"
 """Stands in arguments for a descriptor of an empty file."""
 
 
-class View(NamedTuple):
+class MountView(NamedTuple):
     """What of the disk is kept from one command."""
 
     hidden: Sequence[Hidden] = ()
@@ -31,7 +31,7 @@ class View(NamedTuple):
     sight: Sight = Sight({})
 
 
-def hiding(room: Room, view: View) -> Iterator[str]:
+def hiding(room: CommandRoom, view: MountView) -> Iterator[str]:
     root = str(room.workspace)
     for place in view.hidden:
         if not room.workspace.is_relative_to(place.path):
@@ -58,7 +58,7 @@ def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
     return ("--tmpfs", path) if is_folder else ("--ro-bind", "/dev/null", path)
 
 
-def guarding(root: str, guarded: Iterable[Found], ruled: Ruled) -> Iterator[str]:
+def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[str]:
     """Read-only: control files, and files of rules; every folder above them is bound on itself.
 
     A mount point cannot be renamed away, nor can what it lies in. What a rule hides is pinned too: a folder above it that is renamed takes it out
@@ -68,7 +68,7 @@ def guarding(root: str, guarded: Iterable[Found], ruled: Ruled) -> Iterator[str]
     if any(f"{root}/".startswith(f"{path.rstrip('/')}/") for path in ruled.fixed):
         yield from ("--ro-bind", root, root)
         return
-    inside = [Found(path[len(root) + 1 :], "file", (0, 0, "")) for path in (*ruled.fixed, *ruled.hidden) if path.startswith(f"{root}/")]
+    inside = [FoundPath(path[len(root) + 1 :], "file", (0, 0, "")) for path in (*ruled.fixed, *ruled.hidden) if path.startswith(f"{root}/")]
     kinds: dict[str, str] = {}
     for found in sorted((*guarded, *inside), key=lambda found: (found.path.count("/"), found.path)):
         path = _real(root, found)
@@ -89,7 +89,7 @@ def of_worktree(workspace: Path) -> Iterator[str]:
     yield from worktree_binds(workspace)
     if (found := repository_of(workspace)) is not None:
         own = found[1]
-        seen = Seen(str(own.parent), is_open=True)
+        seen = WorkspaceWalk(str(own.parent), is_open=True)
         seen.add_repository(own.name, "worktree", is_near=True)
         inside = ((inner.path.partition("/")[2], inner) for inner in seen.sight(0, set(), is_whole=True).guarded.values())
         yield from guarding(str(own), (inner._replace(path=path) for path, inner in inside if path.startswith("modules/")), Ruled())
@@ -109,7 +109,7 @@ def _closed(path: str) -> str:
     return names[0]
 
 
-def _real(root: str, found: Found) -> str | None:
+def _real(root: str, found: FoundPath) -> str | None:
     """The path below the workspace that is mounted over; of a link its target, where that lies in the workspace."""
     if found.kind != "link":
         return found.path

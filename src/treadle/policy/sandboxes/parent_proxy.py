@@ -14,13 +14,13 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from typing_extensions import override
 
-from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, Head
+from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, RequestHead
 
 _VARIABLES = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
 """HTTP_PROXY in capitals is left out, as curl does: in a CGI program it is a header of the request."""
 
 
-class Parent(NamedTuple):
+class ParentProxy(NamedTuple):
     """One proxy."""
 
     host: str
@@ -39,7 +39,7 @@ class ParentProxies:
         self._by_scheme = {scheme: _parent(_first(environment, names) or every) for scheme, names in _VARIABLES.items()}
         self._direct = _first(environment, ("no_proxy", "NO_PROXY"))
 
-    def of(self, head: Head) -> Parent | None:
+    def of(self, head: RequestHead) -> ParentProxy | None:
         """None where the host is reached directly."""
         parent = self._by_scheme["https" if head.is_tunnel else "http"]
         if parent is None or (self._direct and _is_bypassed(f"{head.host}:{head.port}", self._direct)):
@@ -57,13 +57,13 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((value for name in names if (value := environment.get(name, "").strip())), "")
 
 
-def _parent(text: str) -> Parent | None:
+def _parent(text: str) -> ParentProxy | None:
     if not text:
         return None
     url = urlsplit(text if "://" in text else f"http://{text}")
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(f"a proxy of the scheme {url.scheme!r} is not supported")
-    return Parent(url.hostname, url.port or (443 if url.scheme == "https" else 80), url.scheme == "https", _authorization(url))
+    return ParentProxy(url.hostname, url.port or (443 if url.scheme == "https" else 80), url.scheme == "https", _authorization(url))
 
 
 def _authorization(url: SplitResult) -> bytes:
@@ -73,7 +73,7 @@ def _authorization(url: SplitResult) -> bytes:
     return b"Proxy-Authorization: Basic " + base64.b64encode(words) + b"\r\n"
 
 
-async def connect_through(parent: Parent, head: Head, server: Callable[[bytes], asyncio.Protocol]) -> None:
+async def connect_through(parent: ParentProxy, head: RequestHead, server: Callable[[bytes], asyncio.Protocol]) -> None:
     """Connect to the host of a request through a proxy. `server` makes the protocol, given what it writes first. Raises OSError."""
     loop = asyncio.get_running_loop()
     tls = True if parent.is_tls else None
@@ -95,11 +95,11 @@ async def connect_through(parent: Parent, head: Head, server: Callable[[bytes], 
     transport.resume_reading()
 
 
-def _place(head: Head) -> bytes:
+def _place(head: RequestHead) -> bytes:
     return (f"[{head.host}]:{head.port}" if ":" in head.host else f"{head.host}:{head.port}").encode("ascii")
 
 
-def _in_absolute_form(parent: Parent, head: Head) -> bytes:
+def _in_absolute_form(parent: ParentProxy, head: RequestHead) -> bytes:
     method, path, rest = head.data.split(b" ", 2)
     version, _, fields = rest.partition(b"\r\n")
     return b"%b http://%b%b %b\r\n%b%b" % (method, _place(head), path, version, parent.authorization, fields)
@@ -108,7 +108,7 @@ def _in_absolute_form(parent: Parent, head: Head) -> bytes:
 class _Asking(asyncio.Protocol):
     """Asks a proxy for a tunnel, and gives what came after its answer."""
 
-    def __init__(self, parent: Parent, head: Head, answered: asyncio.Future[bytes]) -> None:
+    def __init__(self, parent: ParentProxy, head: RequestHead, answered: asyncio.Future[bytes]) -> None:
         self._request = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (_place(head), _place(head), parent.authorization)
         self._answered = answered
         self._received = b""

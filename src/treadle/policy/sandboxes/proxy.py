@@ -21,10 +21,10 @@ from typing_extensions import override
 
 from treadle._internal.addresses import why_private
 from treadle.config.hosts import is_literal
-from treadle.policy.sandboxes.connections import SHARES, Connection, accept
+from treadle.policy.sandboxes.connections import SHARES, ProxyConnection, accept
 from treadle.policy.sandboxes.lookups import Lookups, Resolve, resolve
 from treadle.policy.sandboxes.parent_proxy import ParentProxies, connect_through
-from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, BadRequest, Body, Head, read_head
+from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, BadRequest, RequestBody, RequestHead, read_head
 
 CONNECTIONS_MAX = 128
 """Of one proxy; those of all share a limit (connections.py)."""
@@ -55,7 +55,7 @@ _REASONS = {
 }
 
 
-class Refused(Exception):
+class RefusedHost(Exception):
     """A host that may not be reached; the text names it, the setting, and what can be done."""
 
 
@@ -90,7 +90,7 @@ class Proxy:
     async def serve(self, listening: socket.socket) -> None:
         """Serve until `stop` or cancelled; then every connection is aborted. Closes the socket."""
         try:
-            with listening, SHARES.sharing(cast("set[Connection]", self.connections)):
+            with listening, SHARES.sharing(cast("set[ProxyConnection]", self.connections)):
                 await self._serve(listening)
         finally:
             for client in list(self.connections):
@@ -124,12 +124,12 @@ class Proxy:
             if now - client.moved_at > (IDLE_S if client.other is not None else HEAD_S + CONNECT_S):
                 client.abort()
 
-    async def _open(self, client: _Client, head: Head) -> None:
+    async def _open(self, client: _Client, head: RequestHead) -> None:
         """Connect a client, or answer it with the reason. Cancellation leaves no connection: `serve` aborts those that stand."""
         try:
             with anyio.fail_after(CONNECT_S):
                 await self._connect(client, head)
-        except Refused as e:
+        except RefusedHost as e:
             self._refused(head.host, str(e))
             client.answer(403, str(e))
         except TimeoutError:
@@ -137,14 +137,14 @@ class Proxy:
         except (OSError, UnicodeError) as e:
             client.answer(502, f"{head.host} could not be reached: {getattr(e, 'strerror', None) or e or type(e).__name__}")
 
-    async def _connect(self, client: _Client, head: Head) -> None:
+    async def _connect(self, client: _Client, head: RequestHead) -> None:
         """Raises Refused, OSError and TimeoutError."""
         host, port = head.host, head.port
         if not self._allows(host, port):
-            raise Refused(f"commands cannot reach {host}:{port}: the setting permissions.network does not list it. The user can add it there")
+            raise RefusedHost(f"commands cannot reach {host}:{port}: the setting permissions.network does not list it. The user can add it there")
         if (parent := self._parents.of(head)) is not None:
             if is_literal(host) and (why := why_private(host)) is not None:
-                raise Refused(_private(host, host, why))
+                raise RefusedHost(_private(host, host, why))
             await connect_through(parent, head, partial(_Server, client))
             return
         *others, last = await self._addresses(host, port)
@@ -154,7 +154,7 @@ class Proxy:
                 return
         await self._attempt(last, head, client)
 
-    async def _attempt(self, address: str, head: Head, client: _Client) -> None:
+    async def _attempt(self, address: str, head: RequestHead, client: _Client) -> None:
         await asyncio.get_running_loop().create_connection(partial(_Server, client, head.data), *self._route(address, head.port))
 
     async def _addresses(self, host: str, port: int) -> list[str]:
@@ -167,7 +167,7 @@ class Proxy:
         found = [host] if is_literal(host) else list(dict.fromkeys(await self._lookups.of(host, port)))
         for address in found:
             if (why := why_private(address)) is not None:
-                raise Refused(_private(host, address, why))
+                raise RefusedHost(_private(host, address, why))
         if not found:
             raise OSError("it has no address")
         if len(self._checked) >= _ADDRESSES_MAX:
@@ -229,13 +229,13 @@ class _End(asyncio.Protocol):
 class _Client(_End):
     """The command's side. Reads one request, has it connected, and then relays."""
 
-    def __init__(self, connections: set[_Client], open_for: Callable[[_Client, Head], object]) -> None:
+    def __init__(self, connections: set[_Client], open_for: Callable[[_Client, RequestHead], object]) -> None:
         """`connections`: to which it belongs while it lasts. `open_for` has a request connected, or answered."""
         self._connections, self._open_for = connections, open_for
         self._received = b""
         """Until it is connected."""
-        self._head: Head | None = None
-        self.body: Body | None = None
+        self._head: RequestHead | None = None
+        self.body: RequestBody | None = None
         """Of a plain request."""
         self._answered = False
         self.now = asyncio.get_running_loop().time
@@ -249,7 +249,7 @@ class _Client(_End):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if SHARES.is_full(cast("set[Connection]", self._connections), CONNECTIONS_MAX):
+        if SHARES.is_full(cast("set[ProxyConnection]", self._connections), CONNECTIONS_MAX):
             self.answer(503, f"{len(self._connections)} connections are open, and there can be no more")
             self.transport.close()
         else:
@@ -278,7 +278,7 @@ class _Client(_End):
             self.answer(400, str(e))
             return
         self._received = self._received[end:]
-        self.body = None if head.is_tunnel else Body(head.length)
+        self.body = None if head.is_tunnel else RequestBody(head.length)
         self.transport.pause_reading()
         self._open_for(self, head)
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle._internal.stamps import Stamp, stamp_of
-from treadle.policy.guarded_paths import Guard, guard_of
+from treadle.policy.guarded_paths import PathGuard, guard_of
 from treadle.policy.sandboxes.leftovers import put_away
 from treadle.policy.sandboxes.repositories import MAX_BYTES, is_plain_setting, read
-from treadle.policy.sandboxes.sight import Found, Sight
+from treadle.policy.sandboxes.sight import FoundPath, Sight
 from treadle.policy.sandboxes.walking import GROWS
 
 MAX_STATES = 2_000
@@ -35,12 +35,12 @@ class State(NamedTuple):
     """The content of a file or the target of a link; None for a folder and for what is not kept."""
 
 
-def kept_as_they_are(sight: Sight) -> list[Found]:
+def kept_as_they_are(sight: Sight) -> list[FoundPath]:
     """Return what no command of any kind may write. The workflows of CI are written by some."""
-    return [found for found in sight.guarded.values() if guard_of(f"/w/{found.path}") is not Guard.REVIEWED]
+    return [found for found in sight.guarded.values() if guard_of(f"/w/{found.path}") is not PathGuard.REVIEWED]
 
 
-def states_of(root: str, guarded: Iterable[Found], known: Mapping[str, State]) -> dict[str, State]:
+def states_of(root: str, guarded: Iterable[FoundPath], known: Mapping[str, State]) -> dict[str, State]:
     """Read what stands at guarded places, by path. `known`: an earlier result, from which unchanged files are taken."""
     found: dict[str, State] = {}
     left = MAX_TEXT
@@ -57,7 +57,7 @@ def states_of(root: str, guarded: Iterable[Found], known: Mapping[str, State]) -
     return found
 
 
-def _places(root: str, guarded: Iterable[Found], *, most: int) -> Iterator[str]:
+def _places(root: str, guarded: Iterable[FoundPath], *, most: int) -> Iterator[str]:
     """Each guarded file and folder, and all that is in the folders but for those that hold too many."""
     for found in guarded:
         path = _real(root, found)
@@ -80,7 +80,7 @@ def _below(root: str, path: str) -> Iterator[str]:
                     waiting.append(f"{folder}/{entry.name}")
 
 
-def _real(root: str, found: Found) -> str:
+def _real(root: str, found: FoundPath) -> str:
     return found.leads.removeprefix(f"{root}/") if found.leads.startswith(f"{root}/") else found.path
 
 
@@ -88,7 +88,7 @@ def _content(place: str, status: os.stat_result) -> bytes | None:
     return os.fsencode(os.readlink(place)) if stat.S_ISLNK(status.st_mode) else read(place)
 
 
-def replaced(root: str, guarded: Iterable[Found], before: Mapping[str, State], quarantine: Callable[[], Path]) -> list[str]:
+def replaced(root: str, guarded: Iterable[FoundPath], before: Mapping[str, State], quarantine: Callable[[], Path]) -> list[str]:
     """Undo what changed at guarded places, or came up there. One sentence for each."""
     said: list[str] = []
     gone: list[str] = []

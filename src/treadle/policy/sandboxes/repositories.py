@@ -1,7 +1,7 @@
 """Repositories of git, recognised as git recognises them, and what in one of them can make git run a program.
 
 Reads files only and never runs git. Each reader accepts a small subset of what git accepts and reports everything else, so a difference between
-the two readings is never in favour of the file. Entry: `Repository`, `is_repository`, `flaws`.
+the two readings is never in favour of the file. Entry: `RepositoryFolder`, `is_repository`, `flaws`.
 
 Source: git 2.39 setup.c (is_git_directory, read_gitfile_gently, get_common_dir), config.c and sequencer.c, and gitrepository-layout(5), 2026-11-22.
 """
@@ -34,7 +34,7 @@ _OF_HEAD = {"head", "objects", "refs"}
 _INFO = frozenset({"exclude", "sparse-checkout", "refs"})
 
 
-class Repository(NamedTuple):
+class RepositoryFolder(NamedTuple):
     """A folder that git takes for a repository or for a part of one."""
 
     path: str
@@ -54,7 +54,7 @@ def is_repository(names: Iterable[str]) -> bool:
     return "head" in folded and ("commondir" in folded or folded >= _OF_HEAD)
 
 
-def repository_at(root: str, path: str, kind: Kind) -> Repository:
+def repository_at(root: str, path: str, kind: Kind) -> RepositoryFolder:
     """Read one repository's entries. A folder that cannot be read has none."""
     folder = os.path.join(root, path)
     names = _names(folder)
@@ -65,7 +65,7 @@ def repository_at(root: str, path: str, kind: Kind) -> Repository:
             found.update(_pending(folder, name))
     for name, lines in contents(folder, kind).items():
         found[name] = found.get(name, frozenset()) | lines
-    return Repository(path, kind, parts, found, veiled(folder))
+    return RepositoryFolder(path, kind, parts, found, veiled(folder))
 
 
 def inner_repositories(root: str, path: str) -> Iterator[tuple[str, Kind | None]]:
@@ -112,7 +112,7 @@ def last_changed(folder: str) -> int:
 # ---------------------------------------------------------------- what is not plain
 
 
-def flaws(root: str, repository: Repository) -> list[str]:
+def flaws(root: str, repository: RepositoryFolder) -> list[str]:
     """Return the names in a repository that are not as `git init` and `git clone` make them, sorted. None: nothing in it names a program."""
     folder = os.path.join(root, repository.path)
     found = {name for name in repository.parts if not is_plain_part(root, repository, name)} | set(repository.pending)
@@ -126,7 +126,7 @@ def flaws(root: str, repository: Repository) -> list[str]:
     return sorted(found)
 
 
-def is_plain_part(root: str, repository: Repository, name: str) -> bool:
+def is_plain_part(root: str, repository: RepositoryFolder, name: str) -> bool:
     """Return whether one of a repository's `parts` is as git itself makes it."""
     place = os.path.join(root, repository.path, name)
     match name:

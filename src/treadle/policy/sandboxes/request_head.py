@@ -1,6 +1,6 @@
 """The head of a request to the proxy, read strictly: what two programs could read differently is refused.
 
-Source: RFC 9112 and RFC 9110, section 7.6.1 (hop-by-hop fields). Entry: `read_head`, `Body`.
+Source: RFC 9112 and RFC 9110, section 7.6.1 (hop-by-hop fields). Entry: `read_head`, `RequestBody`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BadRequest(Exception):
     """A request that is not forwarded; the text is a sentence that names the reason."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     host: str
     """In its plain spelling."""
     port: int
@@ -54,7 +54,7 @@ class Head(NamedTuple):
         return not self.data
 
 
-def read_head(data: bytes) -> Head:
+def read_head(data: bytes) -> RequestHead:
     """Read everything up to and including the blank line. Raises BadRequest."""
     form = _HEAD.fullmatch(data)
     if form is None:
@@ -78,7 +78,7 @@ def read_head(data: bytes) -> Head:
         *_kept(fields),
         b"Connection: close\r\n\r\n",
     ]
-    return Head(host, port, b"\r\n".join(lines), length)
+    return RequestHead(host, port, b"\r\n".join(lines), length)
 
 
 def _fields(block: bytes) -> list[tuple[bytes, bytes, bytes]]:
@@ -90,12 +90,12 @@ def _fields(block: bytes) -> list[tuple[bytes, bytes, bytes]]:
     return found
 
 
-def _tunnel(target: str, fields: list[tuple[bytes, bytes, bytes]]) -> Head:
+def _tunnel(target: str, fields: list[tuple[bytes, bytes, bytes]]) -> RequestHead:
     host, port = _authority(target, None)
     if any(name in (b"content-length", b"transfer-encoding") for name, _, _ in fields):
         raise BadRequest("A CONNECT request has no body")
     _check_host(fields, host, port, port, needed=False)
-    return Head(host, port)
+    return RequestHead(host, port)
 
 
 def _authority(text: str, default_port: int | None) -> tuple[str, int]:
@@ -141,7 +141,7 @@ def _kept(fields: list[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     return [line for name, _, line in fields if name != b"host" and name not in dropped and not name.startswith(b"proxy-")]
 
 
-class Body:
+class RequestBody:
     """Follows the body of a request, so that nothing after its end is forwarded."""
 
     def __init__(self, length: int | None) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from treadle.errors import AgentError
 from treadle.policy.sandboxes.leftovers import put_away
-from treadle.tools.confinement import Room, Ruled
+from treadle.tools.confinement import CommandRoom, Ruled
 
 
-def ruled_before(room: Room) -> Ruled:
+def ruled_before(room: CommandRoom) -> Ruled:
     """Look up the files that rules keep from a command. Raises AgentError(tool) if there are too many to keep it from all of them."""
     ruled = Ruled() if room.ruled is None else room.ruled()
     if ruled.too_many:
@@ -18,7 +18,7 @@ def ruled_before(room: Room) -> Ruled:
     return ruled
 
 
-def taken_away(room: Room, before: Ruled) -> list[str]:
+def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
     """One sentence for each file or folder that was moved to a new quarantine: what it was and where it is now. Blocks."""
     assert room.ruled is not None, "a room without rules has no such files"
     try:

@@ -26,7 +26,7 @@ from treadle.policy.sandboxes.sight import Sight
 from treadle.policy.sandboxes.surroundings import confined_environment
 from treadle.policy.sandboxes.trial_thread import TrialThread
 from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
-from treadle.tools.confinement import Left, Room, Ruled, Standing
+from treadle.tools.confinement import CommandNotes, CommandRoom, Ruled, SandboxStatus
 
 PROGRAM = "/usr/bin/sandbox-exec"
 WITHIN_S = 10.0
@@ -49,7 +49,7 @@ _LOOPBACK = """(allow network* (local ip "localhost:*") (remote ip "localhost:*"
 (deny network-outbound (remote unix-socket))"""
 
 
-class Kept(NamedTuple):
+class HiddenPaths(NamedTuple):
     """What of the disk is kept from one command."""
 
     sight: Sight = Sight({})
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
     ruled: Ruled = Ruled()
 
 
-def profile_of(room: Room, kept: Kept, scratch: Path) -> str:
+def profile_of(room: CommandRoom, kept: HiddenPaths, scratch: Path) -> str:
     """What sandbox-exec reads. The last rule that fits counts, so what is refused stands after what is allowed."""
     root, sight = str(room.workspace), kept.sight
     guarded = [f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"]
@@ -106,28 +106,28 @@ class Seatbelt:
     def begin(self) -> None:
         self._trial.begin()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         return await self._trial.standing()
 
     async def aclose(self) -> None:
         await self._trial.aclose()
 
-    def _tried(self) -> Standing:
+    def _tried(self) -> SandboxStatus:
         """Whether it refuses a file outside and lets one inside be written."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder).resolve()
             (place / "work").mkdir()
-            room = Room(workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place)
-            profile = profile_of(room, Kept(), place / "work")
+            room = CommandRoom(workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place)
+            profile = profile_of(room, HiddenPaths(), place / "work")
             script = f"echo x > '{place}/work/in'; echo x > '{place}/out'; exit 0"
             subprocess.run([PROGRAM, "-p", profile, "/bin/bash", "-c", script], capture_output=True, timeout=WITHIN_S, check=True)
             if not (place / "work/in").exists():
-                return Standing(works=False, text="sandbox-exec lets nothing be written in the workspace")
+                return SandboxStatus(works=False, text="sandbox-exec lets nothing be written in the workspace")
             if (place / "out").exists():
-                return Standing(works=False, text="sandbox-exec does not confine commands here")
-        return Standing(works=True, text="sandbox-exec confines commands; what it holds is unproven")
+                return SandboxStatus(works=False, text="sandbox-exec does not confine commands here")
+        return SandboxStatus(works=True, text="sandbox-exec confines commands; what it holds is unproven")
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> SeatbeltCage:
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> SeatbeltCage:
         """Raises AgentError(tool) for the root of the file system as a workspace."""
         if room.workspace == Path("/"):
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
@@ -136,13 +136,13 @@ class Seatbelt:
             return await to_thread.run_sync(self._caged, argv, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
-    def _caged(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> SeatbeltCage:
+    def _caged(self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom) -> SeatbeltCage:
         ruled = ruled_before(room)
         secrets = Secrets() if room.shows_secrets else self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace)).look(room.is_granted)
         files = None if room.is_read_only else self._watched.setdefault(room.workspace, ControlFiles(room.workspace, self._own))
         scratch = room.scratch().resolve()
         sight = Sight({}) if files is None else files.enter(is_open=room.is_open, scratch=scratch)
-        profile = profile_of(room, Kept(sight, self._hidden.look(), secrets.paths, ruled), scratch)
+        profile = profile_of(room, HiddenPaths(sight, self._hidden.look(), secrets.paths, ruled), scratch)
         environment = with_proxy(surrounded(environment, scratch, is_open=room.is_open), room)
         return SeatbeltCage([PROGRAM, "-p", profile, *argv], environment, room, files, ruled, secrets.notes)
 
@@ -158,19 +158,21 @@ class SeatbeltCage:
 
     pass_fds: Sequence[int] = ()
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], room: Room, files: ControlFiles | None, ruled: Ruled, notes: Sequence[str]) -> None:
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom, files: ControlFiles | None, ruled: Ruled, notes: Sequence[str]
+    ) -> None:
         self.argv, self.environment = argv, environment
         self._room, self._files, self._ruled, self._notes = room, files, ruled, notes
-        self._left: Left | None = None
+        self._left: CommandNotes | None = None
 
     async def entered(self, pid: int) -> None:
         return None
 
-    async def leave(self) -> Left:
+    async def leave(self) -> CommandNotes:
         if self._left is None:
-            self._left = Left()
+            self._left = CommandNotes()
             with anyio.CancelScope(shield=True):
-                self._left = Left(quarantined=await to_thread.run_sync(self._clear), notes=self._notes)
+                self._left = CommandNotes(quarantined=await to_thread.run_sync(self._clear), notes=self._notes)
         return self._left
 
     def _clear(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A workspace at one moment, as far as it decides what runs later. Entry: `Sight`, `Found`."""
+"""A workspace at one moment, as far as it decides what runs later. Entry: `Sight`, `FoundPath`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from treadle.policy.sandboxes.repositories import Repository
+from treadle.policy.sandboxes.repositories import RepositoryFolder
 
 NOT_LOOKED_INTO = frozenset(
     {
@@ -17,7 +17,7 @@ NOT_LOOKED_INTO = frozenset(
 """Full of other people's files, where no agent and no editor looks for its own. Only repositories are looked for there, as git does."""
 
 
-class Found(NamedTuple):
+class FoundPath(NamedTuple):
     """By its path below the workspace."""
 
     path: str
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     is_part: bool = False
     """One of a repository's control entries, which may be harmless when it is new."""
 
-    def followed(self, root: str) -> Found:
+    def followed(self, root: str) -> FoundPath:
         if self.kind != "link":
             return self
         real = os.path.realpath(os.path.join(root, self.path))
@@ -38,14 +38,14 @@ class Found(NamedTuple):
 
 
 class Sight(NamedTuple):
-    guarded: Mapping[str, Found]
+    guarded: Mapping[str, FoundPath]
     """What is made read-only."""
     at_ns: int = 0
     is_whole: bool = True
     """False: there are more folders than are looked into."""
-    seen: Mapping[str, Found] = {}
+    seen: Mapping[str, FoundPath] = {}
     """All that is guarded by its name, also what lies too deep to be made read-only, and every repository's control entries."""
-    repositories: Mapping[str, Repository] = {}
+    repositories: Mapping[str, RepositoryFolder] = {}
     changed: Mapping[str, int] = {}
     """When the control entries of a repository that is not made read-only last changed."""
     named: frozenset[str] = frozenset()

@@ -23,7 +23,7 @@ import msgspec
 from treadle._internal.temporary import TemporaryFolder
 from treadle.policy.sandboxes.seccomp import MACHINES
 from treadle.policy.sandboxes.trial_thread import TrialThread
-from treadle.tools.confinement import Room, Standing
+from treadle.tools.confinement import CommandRoom, SandboxStatus
 
 if TYPE_CHECKING:
     from treadle.policy.sandboxes.bubblewrap import Bubblewrap
@@ -67,7 +67,7 @@ class Trial:
     def begin(self) -> None:
         self._thread.begin()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         return await self._thread.standing()
 
     async def aclose(self) -> None:
@@ -80,19 +80,19 @@ class Trial:
 
     # ------------------------------------------------------------ in the thread
 
-    def _found_out(self) -> Standing:
+    def _found_out(self) -> SandboxStatus:
         return self._recalled() or self._tried()
 
-    def _tried(self) -> Standing:
+    def _tried(self) -> SandboxStatus:
         if platform.machine() not in MACHINES:
-            return Standing(works=False, text=f"its filter of system calls is not known for {platform.machine()} machines")
+            return SandboxStatus(works=False, text=f"its filter of system calls is not known for {platform.machine()} machines")
         version = self._version()
         self.knows_disable_userns = version >= (0, 8)
         words = ".".join(map(str, version))
         escaped = self._attempted()
         if escaped:
-            return Standing(works=False, text=f"bubblewrap {words} does not confine commands here: {escaped}")
-        standing = Standing(works=True, text=f"bubblewrap {words} confines commands")
+            return SandboxStatus(works=False, text=f"bubblewrap {words} does not confine commands here: {escaped}")
+        standing = SandboxStatus(works=True, text=f"bubblewrap {words} confines commands")
         self._remember(standing)
         return standing
 
@@ -105,7 +105,7 @@ class Trial:
         own = self._remembered.parent if self._remembered is not None else None
         with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (place, port, public):
             twin = self._sandbox.twin(home=place / "home", own=place / "own")
-            room = Room(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "own")
+            room = CommandRoom(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "own")
             settings = {
                 "WORK": room.workspace,
                 "OUT": place / "out",
@@ -139,7 +139,7 @@ class Trial:
         )
         return [str(part) for part in parts]
 
-    def _recalled(self) -> Standing | None:
+    def _recalled(self) -> SandboxStatus | None:
         """Only a success is remembered: what was wrong may have been put right."""
         if self._remembered is None:
             return None
@@ -147,10 +147,10 @@ class Trial:
             known = json.loads(self._remembered.read_bytes())
             if known["key"] == self._key():
                 self.knows_disable_userns = bool(known["disable_userns"])
-                return Standing(works=True, text=str(known["text"]))
+                return SandboxStatus(works=True, text=str(known["text"]))
         return None
 
-    def _remember(self, standing: Standing) -> None:
+    def _remember(self, standing: SandboxStatus) -> None:
         if self._remembered is None or not self._remembered.parent.is_dir():
             return
         data = msgspec.json.encode({"key": self._key(), "text": standing.text, "disable_userns": self.knows_disable_userns})

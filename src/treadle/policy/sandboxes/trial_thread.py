@@ -10,24 +10,24 @@ from collections.abc import Callable
 
 from anyio import to_thread
 
-from treadle.tools.confinement import Standing
+from treadle.tools.confinement import SandboxStatus
 
 
 class TrialThread:
     """Begins once, and keeps what came of it."""
 
-    def __init__(self, name: str, tried: Callable[[], Standing]) -> None:
+    def __init__(self, name: str, tried: Callable[[], SandboxStatus]) -> None:
         """`name`: of the sandbox. `tried` may block and raise: whatever it raises, nothing is confined then."""
         self._name, self._tried = name, tried
         self._thread: threading.Thread | None = None
-        self._standing: Standing | None = None
+        self._standing: SandboxStatus | None = None
 
     def begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
             self._thread.start()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> SandboxStatus:
         """How the trial ended. Cancellation takes effect then, and not before."""
         if self._standing is None:
             self.begin()
@@ -43,4 +43,4 @@ class TrialThread:
         try:
             self._standing = self._tried()
         except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
-            self._standing = Standing(works=False, text=f"{self._name} could not be tried: {type(e).__name__}: {e}")
+            self._standing = SandboxStatus(works=False, text=f"{self._name} could not be tried: {type(e).__name__}: {e}")

@@ -1,4 +1,4 @@
-"""One look at a workspace, folder by folder: control files, repositories and what is below them. Entry: `Seen`, `sorted_out`."""
+"""One look at a workspace, folder by folder: control files, repositories and what is below them. Entry: `WorkspaceWalk`, `sorted_out`."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from typing import NamedTuple
 from treadle._internal.stamps import Stamp
 from treadle._internal.wildcards import wildcards
 from treadle.policy import guarded_paths
-from treadle.policy.guarded_paths import Guard, guard_of
-from treadle.policy.sandboxes.repositories import Kind, Repository, inner_repositories, is_repository, last_changed, repository_at
-from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, Found, Sight
+from treadle.policy.guarded_paths import PathGuard, guard_of
+from treadle.policy.sandboxes.repositories import Kind, RepositoryFolder, inner_repositories, is_repository, last_changed, repository_at
+from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 GROWS = frozenset({"modules", "worktrees"})
 """Entries of a repository that git adds to: where everything is allowed, each submodule and worktree in them is guarded by itself."""
 
 
-class Folder(NamedTuple):
+class WalkedFolder(NamedTuple):
     stamp: Stamp
-    guarded: tuple[Found, ...]
+    guarded: tuple[FoundPath, ...]
     folders: tuple[str, ...]
     links: tuple[str, ...]
     is_bare: bool
 
 
-class Seen:
+class WorkspaceWalk:
     """A workspace while it is looked at."""
 
     def __init__(self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False) -> None:
         """`writable`: folders elsewhere that commands may write. `is_before`: what is not guarded for this command may be new to another one."""
         self._root, self._is_open, self._writable, self._is_before = root, is_open, writable, is_before
-        self._guarded: dict[str, Found] = {}
-        self._seen: dict[str, Found] = {}
-        self._repositories: dict[str, Repository] = {}
+        self._guarded: dict[str, FoundPath] = {}
+        self._seen: dict[str, FoundPath] = {}
+        self._repositories: dict[str, RepositoryFolder] = {}
         self._changed: dict[str, int] = {}
         self._opened: set[str] = set()
 
@@ -52,8 +52,8 @@ class Seen:
             unread=frozenset(unread),
         )
 
-    def add(self, found: Found, *, is_near: bool) -> None:
-        is_free = self._is_open and guard_of(f"/w/{found.path}") is Guard.REVIEWED
+    def add(self, found: FoundPath, *, is_near: bool) -> None:
+        is_free = self._is_open and guard_of(f"/w/{found.path}") is PathGuard.REVIEWED
         if is_free and not self._is_before:
             return
         found = found.followed(self._root)
@@ -113,8 +113,8 @@ class Seen:
 # ---------------------------------------------------------------- one folder
 
 
-def sorted_out(folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *, is_foreign: bool) -> Folder:
-    guarded: list[Found] = []
+def sorted_out(folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *, is_foreign: bool) -> WalkedFolder:
+    guarded: list[FoundPath] = []
     folders: list[str] = []
     links: list[str] = []
     for entry in entries:
@@ -123,13 +123,13 @@ def sorted_out(folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *
         if _may_be_guarded(entry, is_foreign=is_foreign) and (guard := _guard(entry, path)) is not None:
             if (found := found_at(entry.path, path)) is not None:
                 guarded.append(found)
-            if guard is not Guard.REVIEWED:
+            if guard is not PathGuard.REVIEWED:
                 continue
         if entry.is_dir(follow_symlinks=False):
             folders.append(path)
         elif entry.is_symlink() and (not is_foreign or _may_lead_out(entry)):
             links.append(path)
-    return Folder(stamp, tuple(guarded), tuple(folders), tuple(links), is_repository(entry.name for entry in entries))
+    return WalkedFolder(stamp, tuple(guarded), tuple(folders), tuple(links), is_repository(entry.name for entry in entries))
 
 
 def _may_lead_out(entry: os.DirEntry[str]) -> bool:
@@ -149,24 +149,24 @@ def _may_be_guarded(entry: os.DirEntry[str], *, is_foreign: bool) -> bool:
     return lower in names or not entry.name.isascii() or pattern.fullmatch(lower) is not None or (lower in above and entry.is_symlink())
 
 
-def _guard(entry: os.DirEntry[str], path: str) -> Guard | None:
+def _guard(entry: os.DirEntry[str], path: str) -> PathGuard | None:
     guard = guard_of(f"/w/{path}")
     if guard is None and entry.name.casefold() in _guarded_names()[1] and entry.is_symlink():
-        return Guard.INSTRUCTS  # what is guarded by the names of several folders is not found through a link
+        return PathGuard.INSTRUCTS  # what is guarded by the names of several folders is not found through a link
     return guard
 
 
-def found_at(place: str, path: str) -> Found | None:
+def found_at(place: str, path: str) -> FoundPath | None:
     try:
         known = os.lstat(place)
         mode = known.st_mode
         if stat.S_ISLNK(mode):
-            return Found(path, "link", (known.st_dev, known.st_ino, os.readlink(place)))
+            return FoundPath(path, "link", (known.st_dev, known.st_ino, os.readlink(place)))
     except OSError:
         return None
     is_folder = stat.S_ISDIR(mode)
     kind = "git" if is_folder and path.rpartition("/")[2].casefold() == ".git" else "folder" if is_folder else "file"
-    return Found(path, kind, (known.st_dev, 0, ""))
+    return FoundPath(path, kind, (known.st_dev, 0, ""))
 
 
 @lru_cache(maxsize=1)

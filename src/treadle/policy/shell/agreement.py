@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from treadle.policy.shell.language import Outside, PlainCommand, PlainLine, PlainWord, read_line
+from treadle.policy.shell.language import OutsideLanguage, PlainCommand, PlainLine, PlainWord, read_line
 from treadle.policy.shell.options import names
-from treadle.policy.shell.syntax import Command, Redirect, Script
-from treadle.policy.shell.words import Word, read_word
+from treadle.policy.shell.syntax import ParsedCommand, Redirect, Script
+from treadle.policy.shell.words import ShellWord, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,14 +22,14 @@ class Differ(Exception):
     """The two readers do not find the same words and operators."""
 
 
-def agreed(text: str, script: Script, home: str) -> list[Command] | Outside:
+def agreed(text: str, script: Script, home: str) -> list[ParsedCommand] | OutsideLanguage:
     """The commands of `text`, which `script` was read from; the reason where it is outside the language. Raises Differ."""
     line = read_line(text, home)
-    if isinstance(line, Outside):
+    if isinstance(line, OutsideLanguage):
         return line
     if script.root is None or script.problems or not _is_read_alike(line, text, script.root):
         raise Differ
-    commands: list[Command] = []
+    commands: list[ParsedCommand] = []
     for plain in line.commands:
         command = _command(plain, text, home)
         if plain.is_fed:
@@ -38,18 +38,18 @@ def agreed(text: str, script: Script, home: str) -> list[Command] | Outside:
     return commands
 
 
-def _command(plain: PlainCommand, text: str, home: str) -> Command:
-    return Command(
+def _command(plain: PlainCommand, text: str, home: str) -> ParsedCommand:
+    return ParsedCommand(
         [_word(word, text, home) for word in plain.words],
         redirects=[Redirect("<", _word(word, text, home)) for word in plain.reads],
     )
 
 
-def _word(word: PlainWord, text: str, home: str) -> Word:
+def _word(word: PlainWord, text: str, home: str) -> ShellWord:
     other = read_word(text[word.start : word.end], home)
     if other.value != word.value or not other.is_literal or other.has_glob != bool(word.wild):
         raise Differ
-    return Word(word.value, word.is_exact, bool(word.wild), word.wild)
+    return ShellWord(word.value, word.is_exact, bool(word.wild), word.wild)
 
 
 _WORDS = frozenset({"word", "string", "raw_string", "concatenation", "number", "test_operator", "simple_expansion", "expansion"})

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from treadle.policy.decision import Finding, Kind
+from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.shell.options import names
-from treadle.policy.shell.words import Word
+from treadle.policy.shell.words import ShellWord
 
 _OF_FILES = names("-e -f -d -s -r -w -x -L -h -b -c -p -S -g -u -k -O -G -N")
 _OF_TEXTS = frozenset({"-z", "-n", "-t"})
@@ -20,12 +20,12 @@ _GLUE = frozenset({"!", "&&", "||", "(", ")", "-a", "-o"})
 _NUMBER = re.compile(r"[-+]?\d+")
 
 
-def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Finding:
+def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding]) -> CallFinding:
     """`words` with the name or the brackets."""
     if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
-        return Finding(Kind.UNSURE, "what it tests is not known before it runs")
+        return CallFinding(FindingKind.UNSURE, "what it tests is not known before it runs")
     if redirections_of(words):
-        return Finding(Kind.UNSURE, "'<' and '>' in [ are redirections")
+        return CallFinding(FindingKind.UNSURE, "'<' and '>' in [ are redirections")
     values = [word.value for word in words]
     double = values[0] == "[["
     inner = values[1:-1] if values[0] in ("[", "[[") and values[-1] in ("]", "]]") else values[1:]
@@ -34,7 +34,7 @@ def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Fin
         left, following = inner[i], inner[i + 1 : i + 3]
         if len(following) == 2 and following[0] in _BETWEEN_TEXTS | _BETWEEN_NUMBERS | _BETWEEN_FILES:
             if following[0] in _BETWEEN_NUMBERS and double and not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(following[1])):
-                return Finding(Kind.UNSURE, "[[ evaluates what it compares as arithmetic, which can run commands")
+                return CallFinding(FindingKind.UNSURE, "[[ evaluates what it compares as arithmetic, which can run commands")
             if following[0] in _BETWEEN_FILES and (found := _worst(looks_at, left, following[1])) is not None:
                 return found
             i += 3
@@ -47,34 +47,34 @@ def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Fin
         elif left in _GLUE or not left.startswith("-"):
             i += 1
         else:
-            return Finding(Kind.UNSURE, f"the test {left[:20]!r} can run what stands in a name")
-    return Finding(Kind.READS)
+            return CallFinding(FindingKind.UNSURE, f"the test {left[:20]!r} can run what stands in a name")
+    return CallFinding(FindingKind.READS)
 
 
-def judge_plain_test(argv: Sequence[str], looks_at: Callable[[str], Finding]) -> Finding | None:
+def judge_plain_test(argv: Sequence[str], looks_at: Callable[[str], CallFinding]) -> CallFinding | None:
     """Judge `test` or `[` with at most three words, of which bash decides by their number alone. None for any other form."""
     inner = list(argv[1:-1] if argv[0] == "[" else argv[1:])
     if inner[:1] == ["!"] and len(inner) in (3, 4):
         inner = inner[1:]
     match inner:
         case [operator, path] if operator in _OF_FILES:
-            return _worst(looks_at, path) or Finding(Kind.READS)
+            return _worst(looks_at, path) or CallFinding(FindingKind.READS)
         case ["-z" | "-n", _]:
-            return Finding(Kind.READS)
+            return CallFinding(FindingKind.READS)
         case [_, operator, _] if operator in _SAME_IN_BRACKETS | _BETWEEN_NUMBERS:
-            return Finding(Kind.READS)
+            return CallFinding(FindingKind.READS)
         case [left, operator, right] if operator in _BETWEEN_FILES:
-            return _worst(looks_at, left, right) or Finding(Kind.READS)
+            return _worst(looks_at, left, right) or CallFinding(FindingKind.READS)
         case _:
             return None
 
 
-def redirections_of(words: Sequence[Word]) -> list[Word]:
+def redirections_of(words: Sequence[ShellWord]) -> list[ShellWord]:
     """Targets of redirections in `[ … ]`, which the grammar takes for comparisons."""
     if not words or words[0].value != "[":
         return []
     return [following for word, following in pairwise(words) if word.value in ("<", ">")]
 
 
-def _worst(looks_at: Callable[[str], Finding], *paths: str) -> Finding | None:
-    return next((found for path in paths if (found := looks_at(path)).kind is not Kind.READS), None)
+def _worst(looks_at: Callable[[str], CallFinding], *paths: str) -> CallFinding | None:
+    return next((found for path in paths if (found := looks_at(path)).kind is not FindingKind.READS), None)

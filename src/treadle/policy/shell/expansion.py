@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from treadle.policy.shell.globs import TooMany, expand
+from treadle.policy.shell.globs import TooManyNames, expand
 from treadle.policy.shell.ground import Ground
-from treadle.policy.shell.simple import Simple
-from treadle.policy.shell.syntax import Command
-from treadle.policy.shell.words import Word
+from treadle.policy.shell.simple import SimpleCommand
+from treadle.policy.shell.syntax import ParsedCommand
+from treadle.policy.shell.words import ShellWord
 
 
-def expanded(command: Command, ground: Ground, simple: Simple, most: int) -> list[list[str]]:
+def expanded(command: ParsedCommand, ground: Ground, simple: SimpleCommand, most: int) -> list[list[str]]:
     """List the words that the program is given, for each folder that the command may run in; nothing where that is not known.
 
     `most`: words of a command; one with more is not looked at.
@@ -28,17 +28,17 @@ def expanded(command: Command, ground: Ground, simple: Simple, most: int) -> lis
             ground.names_left -= len(found[-1])
             if ground.names_left < 0:
                 return []
-    except TooMany:
+    except TooManyNames:
         return []
     return found
 
 
-def _names(word: Word, cwd: str, ground: Ground, simple: Simple) -> list[str]:
+def _names(word: ShellWord, cwd: str, ground: Ground, simple: SimpleCommand) -> list[str]:
     if word.wild is None:
         if (others := simple.expanded(word.value)) is None:
-            raise TooMany
+            raise TooManyNames
         return others
     names = expand(word.value, word.wild, cwd, ground.reach.is_inside)
     if any(name.startswith("-") for name in names) and names != [word.value]:
-        raise TooMany  # it would be an option, and where it stands among the others is for bash to say
+        raise TooManyNames  # it would be an option, and where it stands among the others is for bash to say
     return names

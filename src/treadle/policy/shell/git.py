@@ -129,35 +129,35 @@ _BEFORE = frozenset({"--no-pager", "--no-optional-locks", "--literal-pathspecs",
 
 
 @dataclass(frozen=True, slots=True)
-class Git:
+class GitCommand:
     form: Literal["looks", "acts", "unknown"]
     command: str = ""
     why: str = ""
     operands: tuple[str, ...] = ()
 
 
-def read_git(argv: Sequence[str]) -> Git:
+def read_git(argv: Sequence[str]) -> GitCommand:
     """`argv` without `git`."""
     i = 0
     while i < len(argv) and argv[i] in _BEFORE:
         i += 1
     if i >= len(argv):
-        return Git("unknown", why="git without a command tells how it is used")
+        return GitCommand("unknown", why="git without a command tells how it is used")
     command, rest = argv[i], argv[i + 1 :]
     if command.startswith("-"):
-        return Git("unknown", command, f"git's {command.split('=')[0]} can change what git runs, or where")
+        return GitCommand("unknown", command, f"git's {command.split('=')[0]} can change what git runs, or where")
     for form, table in (("looks", LOOKS), ("acts", ACTS)):
         options = table.get(command)
         if options is None:
             continue
         parsed = read_options(rest, options)
         if any(re.match(r"-\D", value) for value in parsed.values):
-            return Git("unknown", command, f"git {command} is given an option where this policy expects a value")
+            return GitCommand("unknown", command, f"git {command} is given an option where this policy expects a value")
         if parsed.unknown is None and (form == "acts" or not _changes(command, parsed.operands, parsed.given)):
-            return Git("looks" if form == "looks" else "acts", command, "", tuple(parsed.operands))
+            return GitCommand("looks" if form == "looks" else "acts", command, "", tuple(parsed.operands))
         if parsed.unknown is not None:
-            return Git("unknown", command, f"git {command}'s {parsed.unknown} may write a file or run a program")
-    return Git("unknown", command, f"git {command} can change the repository, or send it elsewhere")
+            return GitCommand("unknown", command, f"git {command}'s {parsed.unknown} may write a file or run a program")
+    return GitCommand("unknown", command, f"git {command} can change the repository, or send it elsewhere")
 
 
 def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:

@@ -18,7 +18,7 @@ MAX_STARS = 4
 """In the name of one file, so that matching stays quick."""
 
 
-class TooMany(Exception):
+class TooManyNames(Exception):
     """The pattern stands for more names than are looked at, or looks where only bash may look."""
 
 
@@ -38,7 +38,7 @@ def expand(value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str]
     """
     parts = list(_parts(value, wild))
     if any(not part.text for part in parts[1:]) or any(part.pattern is not None and part.text.startswith(".") for part in parts):
-        raise TooMany
+        raise TooManyNames
     left = MAX_ENTRIES
     found = [""]
     for i, part in enumerate(parts):
@@ -52,11 +52,11 @@ def expand(value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str]
                 names = _names(os.path.join(cwd, above or "."), left, is_inside)
                 left -= len(names)
                 if part.has_any_character and not all(map(str.isascii, names)):
-                    raise TooMany
+                    raise TooManyNames
                 matching += [above + name for name in names if not name.startswith(".") and part.pattern.fullmatch(name)]
             found = matching
         if len(found) > MAX_NAMES:
-            raise TooMany
+            raise TooManyNames
         if i < len(parts) - 1:
             found = [f"{place}/" for place in found]
     return found or [value]
@@ -77,20 +77,20 @@ def _pattern(text: str, places: frozenset[int]) -> re.Pattern[str]:
         if piece != ".*" or pieces[-1:] != [".*"]:
             pieces.append(piece)
     if pieces.count(".*") > MAX_STARS:
-        raise TooMany
+        raise TooManyNames
     return re.compile("".join(pieces), re.DOTALL)
 
 
 def _names(folder: str, most: int, is_inside: Callable[[str], bool]) -> list[str]:
     if not is_inside(os.path.realpath(folder)):
-        raise TooMany
+        raise TooManyNames
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, most + 1)]
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # bash finds nothing there either
         return []
     except OSError as e:
-        raise TooMany from e
+        raise TooManyNames from e
     if len(names) > most:
-        raise TooMany
+        raise TooManyNames
     return names

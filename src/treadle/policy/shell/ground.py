@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Sequence
 
-from treadle.policy.decision import Finding, Kind
+from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.guarded_paths import first_guarded
 from treadle.policy.paths import Reach, beyond_too
-from treadle.policy.shell.words import Word
+from treadle.policy.shell.words import ShellWord
 
 MAX_PATHS = 300
 """Paths of one command line that are looked up on the disk."""
@@ -30,8 +30,8 @@ class Ground:
         self.is_known = True
         """Whether that is all of them."""
         self._looked_up = 0
-        self._written: dict[tuple[str, tuple[str, ...]], Finding] = {}
-        self._below: dict[tuple[str, tuple[str, ...]], Finding] = {}
+        self._written: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
+        self._below: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
         self.names_left = MAX_NAMES
 
     def copy(self) -> Ground:
@@ -45,17 +45,17 @@ class Ground:
         self._looked_up += 1
         return self._looked_up <= MAX_PATHS
 
-    def reads(self, path: str, *, names_only: bool = False) -> Finding:
+    def reads(self, path: str, *, names_only: bool = False) -> CallFinding:
         if _is_network(path):
-            return Finding(Kind.UNSURE, f"{path[:60]!r} is a connection")
+            return CallFinding(FindingKind.UNSURE, f"{path[:60]!r} is a connection")
         if not self._may_look_up():
             denied = self.denied(path)
-            return denied if denied.kind is Kind.FORBIDDEN else _TOO_MANY
+            return denied if denied.kind is FindingKind.FORBIDDEN else _TOO_MANY
         if not self.is_known and not path.startswith("/"):
-            return Finding(Kind.READS_BEYOND, "where its paths start is not known")
+            return CallFinding(FindingKind.READS_BEYOND, "where its paths start is not known")
         return _strictest([self.reach.read(path, cwd, names_only=names_only) for cwd in self.cwds])
 
-    def reads_names(self, path: str) -> Finding:
+    def reads_names(self, path: str) -> CallFinding:
         return self.reads(path, names_only=True)
 
     def is_file(self, path: str) -> bool:
@@ -65,61 +65,61 @@ class Ground:
     def is_folder(self, path: str) -> bool:
         return "\0" not in path and any(os.path.isdir(os.path.join(cwd, path)) for cwd in self.cwds)
 
-    def reads_below(self, path: str) -> Finding:
+    def reads_below(self, path: str) -> CallFinding:
         key = (path, tuple(self.cwds))
         if key not in self._below:
             self._below[key] = self._reads_below(path)
         return self._below[key]
 
-    def _reads_below(self, path: str) -> Finding:
+    def _reads_below(self, path: str) -> CallFinding:
         top = self.reads(path)
-        if top.kind not in (Kind.READS, Kind.READS_BEYOND):
+        if top.kind not in (FindingKind.READS, FindingKind.READS_BEYOND):
             return top
         if not self.is_known and not path.startswith("/"):
             return beyond_too(ruled) if (ruled := self.reach.ruled_below("/")) is not None else top
         found = [self.reach.read_below(path, cwd) for cwd in self.cwds]
         strictest = _strictest(found)
-        return beyond_too(strictest) if any(finding.kind is Kind.READS_BEYOND for finding in found) else strictest
+        return beyond_too(strictest) if any(finding.kind is FindingKind.READS_BEYOND for finding in found) else strictest
 
-    def ruled_below(self, paths: Sequence[str]) -> list[Finding]:
+    def ruled_below(self, paths: Sequence[str]) -> list[CallFinding]:
         """What rules for reading say about files below those of `paths` that are folders."""
         if not any(rule.about == "read" for rule in (*self.reach.rules.deny, *self.reach.rules.ask)):
             return []
         folders = [(path, cwd) for path in dict.fromkeys(paths) for cwd in self.cwds if "\0" not in path and os.path.isdir(os.path.join(cwd, path))]
         return [found for path, cwd in folders if (found := self.reach.ruled_below(path, cwd)) is not None]
 
-    def writes(self, path: str) -> Finding:
+    def writes(self, path: str) -> CallFinding:
         if _is_network(path):
-            return Finding(Kind.UNSURE, f"{path[:60]!r} is a connection")
+            return CallFinding(FindingKind.UNSURE, f"{path[:60]!r} is a connection")
         key = (path, tuple(self.cwds))
         if key not in self._written:
             self._written[key] = self._write(path)
         return self._written[key]
 
-    def write_all(self, paths: Sequence[str]) -> list[Finding]:
+    def write_all(self, paths: Sequence[str]) -> list[CallFinding]:
         """Of many, those beyond `MAX_PATHS` only by their letters, in one go."""
         found = [self.writes(path) for path in paths[:MAX_PATHS]]
         rest = paths[MAX_PATHS:]
         if rest:
             guarded = next((g for cwd in self.cwds if (g := first_guarded(os.path.join(cwd, path) for path in rest)) is not None), None)
-            found.append(_TOO_MANY if guarded is None else Finding(Kind.FORBIDDEN, f"{guarded[-60:]!r} decides what runs here later"))
+            found.append(_TOO_MANY if guarded is None else CallFinding(FindingKind.FORBIDDEN, f"{guarded[-60:]!r} decides what runs here later"))
         return found
 
-    def _write(self, path: str) -> Finding:
+    def _write(self, path: str) -> CallFinding:
         follow = self._may_look_up()
         found = [self.reach.write(path, cwd, by_shell=True, follow=follow) for cwd in self.cwds]
         if not self.is_known:
-            found.append(Finding(Kind.UNSURE, "where its paths start is not known"))
+            found.append(CallFinding(FindingKind.UNSURE, "where its paths start is not known"))
         return _strictest(found if follow else [*found, _TOO_MANY])
 
-    def denied(self, path: str, *, writes: bool = False) -> Finding:
+    def denied(self, path: str, *, writes: bool = False) -> CallFinding:
         """By a rule for reading, or also by one for writing."""
         return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 
-    def change_directory(self, operands: Sequence[Word]) -> None:
+    def change_directory(self, operands: Sequence[ShellWord]) -> None:
         """It may fail, or run in a shell of its own: both places count from here on."""
         words = [word for word in operands if not re.fullmatch(r"--|-[PLe@]+", word.value)]
-        target = words[0] if words else Word(self.reach.home or "/", bool(self.reach.home))
+        target = words[0] if words else ShellWord(self.reach.home or "/", bool(self.reach.home))
         if len(words) > 1 or not target.is_fixed or target.value.startswith("-"):
             self.is_known = False
             return
@@ -133,12 +133,12 @@ class Ground:
             del self.cwds[MAX_CWDS:]
 
 
-def _strictest(findings: list[Finding]) -> Finding:
+def _strictest(findings: list[CallFinding]) -> CallFinding:
     return max(findings, key=lambda finding: _ORDER.index(finding.kind))
 
 
-_ORDER = list(Kind)
-_TOO_MANY = Finding(Kind.UNSURE, f"it names more than {MAX_PATHS} files")
+_ORDER = list(FindingKind)
+_TOO_MANY = CallFinding(FindingKind.UNSURE, f"it names more than {MAX_PATHS} files")
 
 
 def _is_network(path: str) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from treadle.config.rules import Rule, may_be_meant_by, program_of
+from treadle.config.rules import PermissionRule, may_be_meant_by, program_of
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import read_git, renames
 from treadle.policy.shell.options import names, read_options
 from treadle.policy.shell.programs import PROGRAMS
-from treadle.policy.shell.syntax import Command, Script
-from treadle.policy.shell.words import Word
+from treadle.policy.shell.syntax import ParsedCommand, Script
+from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import SHELLS, unwrap
 
 EVALUATE = names(
@@ -31,7 +31,7 @@ _QUOTES = str.maketrans("", "", "'\"\\")
 _EXPANDS = re.compile(r"[$`*?\[{~]")
 
 
-def may_run(rule: Rule, text: str, script: Script) -> bool:
+def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
     """Whether `text` could run a command that `rule` means although no command in `script` shows it."""
     program = program_of(rule.words[0])
     mention = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w-])", re.IGNORECASE)
@@ -42,7 +42,7 @@ def may_run(rule: Rule, text: str, script: Script) -> bool:
     return mentions > shown or any(_may_be(command, rule, program) for command in script.commands)
 
 
-def _data(command: Command, program: str) -> Iterator[str]:
+def _data(command: ParsedCommand, program: str) -> Iterator[str]:
     """Texts of a command that nothing runs or evaluates, whatever they hold."""
     argv = command.argv
     name = program_of(argv[0]) if argv else ""
@@ -71,7 +71,7 @@ def _holds_data(argv: list[str], name: str) -> bool:
     return table.takes_anything or read_options(argv[1:], table.options).unknown is None
 
 
-def _may_be(command: Command, rule: Rule, program: str) -> bool:
+def _may_be(command: ParsedCommand, rule: PermissionRule, program: str) -> bool:
     words = command.words
     if not words:
         return False
@@ -94,7 +94,7 @@ def _may_be(command: Command, rule: Rule, program: str) -> bool:
     return not _are_fixed(words) or any(_inner_may_be(inner, rule, 0) for inner in wrapped.commands)
 
 
-def _inner_may_be(argv: list[str], rule: Rule, depth: int) -> bool:
+def _inner_may_be(argv: list[str], rule: PermissionRule, depth: int) -> bool:
     """The same of a command of known words that another runs."""
     if depth > MAX_INNER or _renames(argv, rule):
         return True
@@ -102,7 +102,7 @@ def _inner_may_be(argv: list[str], rule: Rule, depth: int) -> bool:
     return wrapped is not None and any(inner and _inner_may_be(inner, rule, depth + 1) for inner in wrapped.commands)
 
 
-def _renames(argv: list[str], rule: Rule) -> bool:
+def _renames(argv: list[str], rule: PermissionRule) -> bool:
     """Whether git could run what `rule` means under another name, or by a command that runs others."""
     if not (program_of(argv[0]) == "git" == program_of(rule.words[0])) or len(rule.words) < 2:
         return False
@@ -116,7 +116,7 @@ def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
     return name in _READ_TEXT | {program} or unwrap(inner, name) is not None or (replaced and not name.isalnum()) or f"-I{inner[0]}" in "".join(argv)
 
 
-def _reads_what_is_fed(command: Command) -> bool:
+def _reads_what_is_fed(command: ParsedCommand) -> bool:
     """A shell without a script reads one from its input; that of an `echo` of plain words is known."""
     source = command.fed_by
     if source is None or any(not word.value.startswith("-") for word in command.words[1:]):
@@ -124,11 +124,11 @@ def _reads_what_is_fed(command: Command) -> bool:
     return not (source.words and source.words[0].value == "echo" and _are_fixed(source.words))
 
 
-def _are_fixed(words: list[Word]) -> bool:
+def _are_fixed(words: list[ShellWord]) -> bool:
     return all(word.is_fixed for word in words)
 
 
-def _known(words: list[Word]) -> list[str]:
+def _known(words: list[ShellWord]) -> list[str]:
     """The words up to the first that is not known."""
     known: list[str] = []
     for word in words:

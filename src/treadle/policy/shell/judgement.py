@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from treadle.policy.decision import Finding, Kind
+from treadle.policy.decision import CallFinding, FindingKind
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedWords:
     """One simple command, and what was found about it."""
 
     argv: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CallFinding, ...]
     pattern: str | None = None
     """The rule that would allow it and its like; None where none is offered."""
 
 
 @dataclass(slots=True)
 class Judgement:
-    commands: list[Judged] = field(default_factory=list[Judged])
-    findings: list[Finding] = field(default_factory=list[Finding])
+    commands: list[JudgedWords] = field(default_factory=list[JudgedWords])
+    findings: list[CallFinding] = field(default_factory=list[CallFinding])
     """About the whole line, beside those of its commands."""
 
-    def all(self) -> list[Finding]:
+    def all(self) -> list[CallFinding]:
         return [*self.findings, *(finding for command in self.commands for finding in command.findings)]
 
     @property
@@ -35,4 +35,4 @@ class Judgement:
         return list(dict.fromkeys(c.pattern for c in wanting if c.pattern is not None))
 
 
-_UNASKED = frozenset({Kind.READS, Kind.HELD, Kind.PERMITTED, Kind.PARTLY_ASKED, Kind.PARTLY_DENIED})
+_UNASKED = frozenset({FindingKind.READS, FindingKind.HELD, FindingKind.PERMITTED, FindingKind.PARTLY_ASKED, FindingKind.PARTLY_DENIED})

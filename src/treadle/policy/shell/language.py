@@ -32,7 +32,7 @@ _REDIRECT = re.compile(r"(?P<fd>[012]?)(?P<operator>>>|>&|>|<)|(?P<both>&>>?)")
 _NAME = re.compile(r"[A-Za-z0-9_.+/-]+|\[|:")
 
 
-class Outside(NamedTuple):
+class OutsideLanguage(NamedTuple):
     """A line that the language does not hold."""
 
     why: str
@@ -75,10 +75,10 @@ class PlainLine:
     """Words, operators and the parts of redirections, in order, without line breaks."""
 
 
-def read_line(text: str, home: str) -> PlainLine | Outside:
+def read_line(text: str, home: str) -> PlainLine | OutsideLanguage:
     """Read `text` as a line of the language. Never raises; the time it takes grows with the length of the text alone."""
     if len(text) > MAX_CHARS:
-        return Outside(f"more than {MAX_CHARS:,} characters", is_beyond=True)
+        return OutsideLanguage(f"more than {MAX_CHARS:,} characters", is_beyond=True)
     try:
         return _Reader(text, home).line()
     except _Left as e:
@@ -87,7 +87,7 @@ def read_line(text: str, home: str) -> PlainLine | Outside:
 
 class _Left(Exception):
     def __init__(self, why: str, *, is_beyond: bool = False) -> None:
-        self.outside = Outside(why, is_beyond)
+        self.outside = OutsideLanguage(why, is_beyond)
 
 
 class _Reader:

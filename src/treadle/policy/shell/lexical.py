@@ -17,7 +17,7 @@ _END = re.compile(r"[;&|\n()`]|\$\(")
 _BLANKS = re.compile(r"[\s,{}<>]+")
 
 
-class TooMany(Exception):
+class TooManyMentions(Exception):
     """The text names such programs more often than can be looked at."""
 
 
@@ -29,7 +29,7 @@ def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
     bare = text.replace("\\\n", "").translate(_QUOTES)
     for count, found in enumerate(re.finditer(rf"(?<![\w.-])(?:{names})(?![\w-])", bare, re.IGNORECASE)):
         if count >= MAX_HITS:
-            raise TooMany
+            raise TooManyMentions
         end = _END.search(bare, found.start(), found.start() + _REACH)
         yield _BLANKS.split(bare[found.start() : end.start() if end else found.start() + _REACH].strip())
 
@@ -38,7 +38,7 @@ def names_one_of(programs: Iterable[str], text: str) -> bool:
     """Whether a text that could not be parsed names one of `programs`."""
     try:
         return next(commands_in(text, programs), None) is not None
-    except TooMany:
+    except TooManyMentions:
         return True
 
 
@@ -46,7 +46,7 @@ def targets_in(text: str) -> Iterator[str]:
     """What stands behind a `>`. Raises TooMany."""
     for count, found in enumerate(re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))):
         if count >= MAX_HITS:
-            raise TooMany
+            raise TooManyMentions
         yield found[1]
 
 

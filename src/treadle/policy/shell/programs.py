@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from treadle.policy.decision import Kind
+from treadle.policy.decision import FindingKind
 from treadle.policy.shell.options import Options, Parsed, any_given
 
 Operands: TypeAlias = Literal["contents", "names", "words", "none", "pattern"]
@@ -25,7 +25,7 @@ NO_OPTIONS = Options()
 class Program:
     operands: Operands
     options: Options = NO_OPTIONS
-    kind: Kind = Kind.READS
+    kind: FindingKind = FindingKind.READS
     most: int | None = None
     """Operands; one more is written to."""
     recursive: str = ""
@@ -226,7 +226,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "xxd": Program("contents", Options("abeEipu", "cgls", clusters=False, stops_at_operand=True), most=1, check=_xxd),
     "hexdump": Program("contents", _o("bcCdovx", "ens")),
-    "strings": Program("contents", _o("afow", "netT", long="all print-file-name bytes= radix= encoding= include-all-whitespace"), Kind.HELD),
+    "strings": Program("contents", _o("afow", "netT", long="all print-file-name bytes= radix= encoding= include-all-whitespace"), FindingKind.HELD),
     "base64": Program("contents", _o("di", "w", long="decode ignore-garbage wrap=")),
     "base32": Program("contents", _o("di", "w", long="decode ignore-garbage wrap=")),
     "md5sum": _SUM,
@@ -236,7 +236,7 @@ PROGRAMS: dict[str, Program] = {
     "sha384sum": _SUM,
     "sha512sum": _SUM,
     "b2sum": _SUM,
-    "shasum": Program("contents", _o("bt", "a", long="algorithm="), Kind.HELD),
+    "shasum": Program("contents", _o("bt", "a", long="algorithm="), FindingKind.HELD),
     "cksum": Program("contents", _o("z", "a", long="algorithm= untagged raw")),
     "sum": Program("contents", _o("rs")),
     "tsort": Program("contents", _o()),
@@ -252,8 +252,12 @@ PROGRAMS: dict[str, Program] = {
         check=_jq,
     ),
     "grep": Program("pattern", _GREP, recursive="r R recursive dereference-recursive d directories", held_with="R dereference-recursive"),
-    "egrep": Program("pattern", _GREP, recursive="r R recursive dereference-recursive d directories", held_with="R dereference-recursive", kind=Kind.HELD),
-    "fgrep": Program("pattern", _GREP, recursive="r R recursive dereference-recursive d directories", held_with="R dereference-recursive", kind=Kind.HELD),
+    "egrep": Program(
+        "pattern", _GREP, recursive="r R recursive dereference-recursive d directories", held_with="R dereference-recursive", kind=FindingKind.HELD
+    ),
+    "fgrep": Program(
+        "pattern", _GREP, recursive="r R recursive dereference-recursive d directories", held_with="R dereference-recursive", kind=FindingKind.HELD
+    ),
     "rg": Program(
         "pattern",
         _o(
@@ -279,7 +283,7 @@ PROGRAMS: dict[str, Program] = {
     "false": Program("words", takes_anything=True),
     "seq": Program("words", _o("w", "s", long="equal-width separator="), check=_seq),
     "expr": Program("words", takes_anything=True),
-    "factor": Program("words", kind=Kind.HELD),
+    "factor": Program("words", kind=FindingKind.HELD),
     "date": Program("words", _o("uR", "d", "r", "date= utc universal rfc-email iso-8601 rfc-3339= reference:", glued="I"), check=_date),
     "cal": Program("words", _o("13jmswy")),
     "uname": Program(
@@ -301,14 +305,14 @@ PROGRAMS: dict[str, Program] = {
     "ps": Program(
         "words",
         Options(short="AadefHjlNTwxLFcMy", short_values="CGgopstUuOq", long="forest headers no-headers sort= pid= ppid= user= format=", numbers=True),
-        Kind.HELD,
+        FindingKind.HELD,
         check=_ps,
     ),
-    "top": Program("none", _o("bcHiS", "ndopuU", glued="w"), Kind.HELD),
-    "sleep": Program("words", _o(), Kind.HELD),
-    "yes": Program("words", _o(), Kind.HELD),
-    "wait": Program("none", _o(), Kind.HELD),
-    "jobs": Program("none", _o("lnprs"), Kind.HELD),
+    "top": Program("none", _o("bcHiS", "ndopuU", glued="w"), FindingKind.HELD),
+    "sleep": Program("words", _o(), FindingKind.HELD),
+    "yes": Program("words", _o(), FindingKind.HELD),
+    "wait": Program("none", _o(), FindingKind.HELD),
+    "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
 }
 """By the name that is called, without a folder."""
 

@@ -81,7 +81,7 @@ WITH_ARITY = {
 
 
 @dataclass(frozen=True)
-class Runner:
+class RunnerProgram:
     options: Options
     operands: bool = True
     """Whether it may have further operands, inside the workspace."""
@@ -93,8 +93,8 @@ def _o(short: str = "", values: str = "", long: str = "", *, single: str = "", g
     return Options(short=short, short_values=values, long=long, single=single, glued=glued)
 
 
-_NPM = Runner(_o("s", "", "silent if-present"), behind_dashes=True)
-_PYTEST = Runner(
+_NPM = RunnerProgram(_o("s", "", "silent if-present"), behind_dashes=True)
+_PYTEST = RunnerProgram(
     _o(
         "qvxslh",
         "kmnr",
@@ -103,7 +103,7 @@ _PYTEST = Runner(
         "color= capture= cov cov-report= no-cov strict-markers numprocesses= dist= timeout= hypothesis-seed= count= reruns=",
     )
 )
-_CARGO = Runner(
+_CARGO = RunnerProgram(
     _o(
         "qvr",
         "pjF",
@@ -112,13 +112,13 @@ _CARGO = Runner(
     ),
     behind_dashes=True,
 )
-_GO = Runner(
+_GO = RunnerProgram(
     _o(single="v race cover short failfast json count= run= skip= timeout= bench= benchmem benchtime= cpu= p= parallel= shuffle= tags= trimpath n", long="")
 )
-_MAKE = Runner(_o("ksBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", glued="j"), operands=False)
-_PLAIN = Runner(_o("qvhn", "", "quiet verbose silent help version color no-color colour check dry-run diff list debug strict fail-fast no-cache all"))
+_MAKE = RunnerProgram(_o("ksBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", glued="j"), operands=False)
+_PLAIN = RunnerProgram(_o("qvhn", "", "quiet verbose silent help version color no-color colour check dry-run diff list debug strict fail-fast no-cache all"))
 
-RUNNERS: dict[str, Runner] = {
+RUNNERS: dict[str, RunnerProgram] = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _NPM),
     **dict.fromkeys(("pytest", "py.test"), _PYTEST),
     "cargo": _CARGO,
@@ -152,11 +152,11 @@ def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str
     return None if strange is None else f"the rule {' '.join(words)!r} does not cover {strange!r}"
 
 
-def _behind_dashes(runner: Runner, rest: Sequence[str]) -> bool:
+def _behind_dashes(runner: RunnerProgram, rest: Sequence[str]) -> bool:
     return runner.behind_dashes and "--" in rest
 
 
-def _runner(words: Sequence[str]) -> tuple[Runner | None, str]:
+def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
     """Of a program, or of the module or tool that it was told to run."""
     name = words[0].rsplit("/", 1)[-1]
     if len(words) >= 3 and re.fullmatch(r"python[\d.]*", name) and words[1] == "-m":

@@ -1,6 +1,6 @@
 """One command of literal words: what its program does with them, by the tables, and what a rule of the user's makes of that.
 
-What is denied is looked for elsewhere (judge.py). Entry: `Simple.judged`.
+What is denied is looked for elsewhere (judge.py). Entry: `SimpleCommand.judged`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from treadle.config.rules import Rule, program_of
-from treadle.policy.decision import LOOKING, Finding, Kind
+from treadle.config.rules import PermissionRule, program_of
+from treadle.policy.decision import LOOKING, CallFinding, FindingKind
 from treadle.policy.guarded_paths import may_name_a_secret
 from treadle.policy.shell.conditions import judge_plain_test, judge_test
 from treadle.policy.shell.effects import effect_of
@@ -24,18 +24,18 @@ from treadle.policy.shell.lookup import doubt_about
 from treadle.policy.shell.options import Options, any_given, read_options
 from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY, Program, is_held, is_recursive
 from treadle.policy.shell.runners import extends
-from treadle.policy.shell.words import Word
+from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import WRAPPERS, Unwrapped, unwrap
 from treadle.policy.shell.writers import written_by
 
 MAX_INNER = 5
 """Wrappers in wrappers."""
 _PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
-_LOOKS_ONLY = Finding(Kind.READS)
+_LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 
-class Simple:
-    def __init__(self, ground: Ground, script: Callable[[str], list[Finding]]) -> None:
+class SimpleCommand:
+    def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
         """`script` judges a text that a shell inside would read."""
         self.ground = ground
         self.reach = ground.reach
@@ -44,25 +44,25 @@ class Simple:
         self._doubt = lru_cache(partial(doubt_about, root=self.reach.root))
         """Looked up once for each program of a line."""
 
-    def judged(self, argv: list[str], *, has_input: bool) -> list[Finding]:
+    def judged(self, argv: list[str], *, has_input: bool) -> list[CallFinding]:
         """Of literal words."""
         name = argv[0]
         if not name or not re.fullmatch(r"[\w.+:\[/@~-]+", name, re.ASCII):
-            return [Finding(Kind.UNSURE, f"{name[:40]!r} is not known")]
+            return [CallFinding(FindingKind.UNSURE, f"{name[:40]!r} is not known")]
         asked = self.reach.rules.asking(argv)
         if asked is not None:
             known = self._known(argv, name, has_input=has_input)
-            return [Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
+            return [CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
         found = self._known(argv, name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name, has_input=has_input)
-        if all(f.kind is Kind.READS for f in found) and (doubt := self._doubt(name)) is not None:
-            found = [*found, Finding(Kind.HELD, doubt)]
-        if all(f.kind in LOOKING - {Kind.READS_BEYOND} for f in found) or any(f.kind is Kind.FORBIDDEN for f in found):
+        if all(f.kind is FindingKind.READS for f in found) and (doubt := self._doubt(name)) is not None:
+            found = [*found, CallFinding(FindingKind.HELD, doubt)]
+        if all(f.kind in LOOKING - {FindingKind.READS_BEYOND} for f in found) or any(f.kind is FindingKind.FORBIDDEN for f in found):
             return found
         return self._permitted(argv, found)
 
-    def _known(self, argv: list[str], name: str, *, has_input: bool) -> list[Finding]:
+    def _known(self, argv: list[str], name: str, *, has_input: bool) -> list[CallFinding]:
         if len(argv) == 2 and name in VERSION_ONLY.get(argv[1], ()):
-            return [Finding(Kind.HELD, f"files here may choose which {name} that is")] if name in CHOSEN_BY_THE_FOLDER else [_LOOKS_ONLY]
+            return [CallFinding(FindingKind.HELD, f"files here may choose which {name} that is")] if name in CHOSEN_BY_THE_FOLDER else [_LOOKS_ONLY]
         if name == "cd":
             return self._cd(argv)
         if name in ("[", "test"):
@@ -72,11 +72,11 @@ class Simple:
         if name == "find":
             return self._find(argv[1:])
         if name == "sed":
-            return self._filter(argv, SED, sed_writes, Kind.READS)
+            return self._filter(argv, SED, sed_writes, FindingKind.READS)
         if name == "exit":
-            return [_LOOKS_ONLY if re.fullmatch(r"exit( \d+)?", " ".join(argv)) else Finding(Kind.UNSURE, "exit is given more than a number")]
+            return [_LOOKS_ONLY if re.fullmatch(r"exit( \d+)?", " ".join(argv)) else CallFinding(FindingKind.UNSURE, "exit is given more than a number")]
         if name in ("awk", "gawk", "mawk", "nawk"):
-            return self._filter(argv, AWK, awk_acts, Kind.HELD)
+            return self._filter(argv, AWK, awk_acts, FindingKind.HELD)
         if name == "git":
             return self._git(argv[1:])
         if (wrapped := unwrap(argv, name)) is not None:
@@ -85,24 +85,24 @@ class Simple:
             return self._reader(program, argv, has_input=has_input)
         return self._writer(argv, name)
 
-    def _reader(self, program: Program, argv: list[str], *, has_input: bool) -> list[Finding]:
+    def _reader(self, program: Program, argv: list[str], *, has_input: bool) -> list[CallFinding]:
         if program.takes_anything:
             parsed = read_options([], program.options)
             parsed.operands = argv[1:]
         else:
             parsed = read_options(argv[1:], program.options)
         if parsed.unknown is not None:
-            return [Finding(Kind.UNSURE, f"{argv[0]}'s {parsed.unknown} may write a file or run a program"), *self._writes_of(argv)]
+            return [CallFinding(FindingKind.UNSURE, f"{argv[0]}'s {parsed.unknown} may write a file or run a program"), *self._writes_of(argv)]
         why = program.check(parsed) if program.check is not None else None
         if why is None and program.operands == "none" and parsed.operands:
             why = f"{argv[0]} with {parsed.operands[0]!r} may change something"
         if why is None and program.most is not None and len(parsed.operands) > program.most:
             why = f"{argv[0]} writes to its last argument"
         if why is not None:
-            return [Finding(Kind.UNSURE, why), *self._writes_of(argv)]
-        found = [Finding(program.kind, f"{argv[0]} does not end, or tells of other processes" if program.kind is Kind.HELD else "")]
+            return [CallFinding(FindingKind.UNSURE, why), *self._writes_of(argv)]
+        found = [CallFinding(program.kind, f"{argv[0]} does not end, or tells of other processes" if program.kind is FindingKind.HELD else "")]
         if is_held(program, parsed) and not (has_input and not any_given(parsed, program.held_with.split())):
-            found.append(Finding(Kind.HELD, "it ends only when it is stopped, or follows links"))
+            found.append(CallFinding(FindingKind.HELD, "it ends only when it is stopped, or follows links"))
         operands = parsed.operands
         if program.operands == "pattern" and not any_given(parsed, program.pattern_options.split()) and not parsed.given & {"files", "type-list"}:
             operands = operands[1:]
@@ -114,109 +114,109 @@ class Simple:
             found += self._contents(argv[0], operands, recursive=is_recursive(program, parsed))
         return found
 
-    def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[Finding]:
+    def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[CallFinding]:
         if not recursive:
             found = [self.ground.reads(path) for path in operands if path != "-"]
             folders = [path for path in operands if self.ground.is_folder(path)] if name == "diff" else []
             if folders:
-                found += [Finding(Kind.HELD, "it follows links in a folder"), *map(self.ground.reads_below, folders)]
+                found += [CallFinding(FindingKind.HELD, "it follows links in a folder"), *map(self.ground.reads_below, folders)]
             return found
         return [self.ground.reads_below(path) for path in operands or ["."] if path != "-"]
 
-    def _filter(self, argv: list[str], table: Options, judged: Callable[[str], str | None], kind: Kind) -> list[Finding]:
+    def _filter(self, argv: list[str], table: Options, judged: Callable[[str], str | None], kind: FindingKind) -> list[CallFinding]:
         """A filter: a program, then files."""
         parsed = read_options(argv[1:], table)
         if parsed.unknown is not None:
             why = effect_of(argv) if table is SED else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
-            return [Finding(Kind.UNSURE, why), *self._writes_of(argv)]
+            return [CallFinding(FindingKind.UNSURE, why), *self._writes_of(argv)]
         given = parsed.values if table is SED else []  # -e and --expression: GNU ends a command at the end of each
         programs, files = (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
         if not programs:
-            return [Finding(Kind.UNSURE, f"{argv[0]} without a program")]
+            return [CallFinding(FindingKind.UNSURE, f"{argv[0]} without a program")]
         for program in programs:
             if (why := judged(program)) is not None:
-                return [Finding(Kind.UNSURE, why)]
-        why = "" if kind is Kind.READS else f"{argv[0]} is a language, and harmless only as far as one can see"
-        return [Finding(kind, why), *(self.ground.reads(path) for path in files if path != "-" and not (table is AWK and re.match(r"\w+=", path)))]
+                return [CallFinding(FindingKind.UNSURE, why)]
+        why = "" if kind is FindingKind.READS else f"{argv[0]} is a language, and harmless only as far as one can see"
+        return [CallFinding(kind, why), *(self.ground.reads(path) for path in files if path != "-" and not (table is AWK and re.match(r"\w+=", path)))]
 
-    def _find(self, words: list[str]) -> list[Finding]:
+    def _find(self, words: list[str]) -> list[CallFinding]:
         found = read_find(words)
         findings = [self.ground.reads_names(path) for path in (*found.starts, *found.paths)]
         if found.unknown is not None:
-            findings.append(Finding(Kind.UNSURE, effect_of(["find", *words])))
+            findings.append(CallFinding(FindingKind.UNSURE, effect_of(["find", *words])))
         return findings or [_LOOKS_ONLY]
 
-    def _git(self, words: list[str]) -> list[Finding]:
+    def _git(self, words: list[str]) -> list[CallFinding]:
         git = read_git(words)
         if git.form == "looks":
-            findings = [Finding(Kind.HELD, "git runs programs that the repository's configuration names")]
+            findings = [CallFinding(FindingKind.HELD, "git runs programs that the repository's configuration names")]
         else:
-            findings = [Finding(Kind.UNSURE, git.why if not git.command or git.command.startswith("-") else effect_of(["git", *words]))]
+            findings = [CallFinding(FindingKind.UNSURE, git.why if not git.command or git.command.startswith("-") else effect_of(["git", *words]))]
         findings += [self.ground.reads(part) for word in git.operands for part in {word, word.rpartition(":")[2]} if part and not part.startswith("-")]
         return findings
 
-    def _test(self, argv: list[str]) -> Finding:
+    def _test(self, argv: list[str]) -> CallFinding:
         found = judge_plain_test(argv, self.ground.reads_names)
         if found is None:
-            found = judge_test([Word(word) for word in argv], self.ground.reads_names)
-            return Finding(Kind.HELD, "it is a test of many parts") if found.kind is Kind.READS else found
+            found = judge_test([ShellWord(word) for word in argv], self.ground.reads_names)
+            return CallFinding(FindingKind.HELD, "it is a test of many parts") if found.kind is FindingKind.READS else found
         return found
 
-    def _set(self, argv: list[str]) -> list[Finding]:
+    def _set(self, argv: list[str]) -> list[CallFinding]:
         known = re.fullmatch(r"set( [-+](?:[eu]+|[eu]*o pipefail))+", " ".join(argv)) is not None
-        return [_LOOKS_ONLY if known else Finding(Kind.UNSURE, "set shows or changes what the shell knows")]
+        return [_LOOKS_ONLY if known else CallFinding(FindingKind.UNSURE, "set shows or changes what the shell knows")]
 
-    def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[Finding]:
+    def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[CallFinding]:
         """What stands inside was looked through for what is denied before; here it is judged as if it stood alone."""
-        found: list[Finding] = []
+        found: list[CallFinding] = []
         if wrapped.adds is not None or not wrapped.is_sure:
-            found.append(Finding(Kind.UNSURE, wrapped.adds or f"what {name} runs is not certain"))
+            found.append(CallFinding(FindingKind.UNSURE, wrapped.adds or f"what {name} runs is not certain"))
         if name == "nohup":
-            found.append(Finding(Kind.HELD, "nohup may leave it running"))
+            found.append(CallFinding(FindingKind.HELD, "nohup may leave it running"))
         if self._depth >= MAX_INNER:
-            return [*found, Finding(Kind.UNSURE, "too many programs run one another")]
+            return [*found, CallFinding(FindingKind.UNSURE, "too many programs run one another")]
         if name not in _PLAIN_WRAPPERS:
-            found.append(Finding(Kind.HELD, f"{name} runs another program"))
+            found.append(CallFinding(FindingKind.HELD, f"{name} runs another program"))
         self._depth += 1
         for argv in wrapped.commands:
-            found += self.judged(argv, has_input=has_input) if argv[0] != "cd" else [Finding(Kind.UNSURE, "it changes where later paths start")]
+            found += self.judged(argv, has_input=has_input) if argv[0] != "cd" else [CallFinding(FindingKind.UNSURE, "it changes where later paths start")]
         self._depth -= 1
         for text in wrapped.scripts:
             found += self._script(text)
         if not wrapped.commands and not wrapped.scripts and not found:
-            found.append(Finding(Kind.UNSURE, f"{name} alone changes or shows the shell's state"))
+            found.append(CallFinding(FindingKind.UNSURE, f"{name} alone changes or shows the shell's state"))
         return found
 
-    def _writer(self, argv: list[str], name: str) -> list[Finding]:
+    def _writer(self, argv: list[str], name: str) -> list[CallFinding]:
         writes = self._writes_of(argv)
         written = written_by(argv, name)
-        if written is not None and written.is_plain and writes and all(f.kind in (Kind.SHELL_EDITS, Kind.PERMITTED) for f in writes):
+        if written is not None and written.is_plain and writes and all(f.kind in (FindingKind.SHELL_EDITS, FindingKind.PERMITTED) for f in writes):
             return [*writes, *(self.ground.reads(path) for path in written.reads)]
-        return [Finding(Kind.UNSURE, effect_of(argv)), *writes]
+        return [CallFinding(FindingKind.UNSURE, effect_of(argv)), *writes]
 
     def unknown(self, name: str) -> str:
         """The reason for a command with an argument that is not known before it runs."""
         why = "an argument of it is not known before it runs"
         return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
-    def _writes_of(self, argv: list[str]) -> list[Finding]:
+    def _writes_of(self, argv: list[str]) -> list[CallFinding]:
         """Of what a program that writes is given: guarded files are so found even where the rest is not understood."""
         written = written_by(argv, program_of(argv[0]))
         if written is None:
             return []
         return self.ground.write_all(written.writes)
 
-    def _permitted(self, argv: list[str], found: list[Finding]) -> list[Finding]:
+    def _permitted(self, argv: list[str], found: list[CallFinding]) -> list[CallFinding]:
         """What a rule of the user's makes of it: held by the sandbox, where nothing in it goes beyond the rule."""
         rule = self.reach.rules.allowing(argv)
-        if rule is None or any(f.kind in (Kind.READS_BEYOND, Kind.NEEDS_A_PERSON) for f in found):
+        if rule is None or any(f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found):
             return found
         if (why := self.beyond(rule, argv)) is not None:
-            effects = [f.why for f in found if f.kind is Kind.UNSURE and f.why]
-            return [Finding(Kind.UNSURE, "; ".join([*effects[:1], why]))]
-        return [Finding(Kind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in LOOKING)]
+            effects = [f.why for f in found if f.kind is FindingKind.UNSURE and f.why]
+            return [CallFinding(FindingKind.UNSURE, "; ".join([*effects[:1], why]))]
+        return [CallFinding(FindingKind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in LOOKING)]
 
-    def beyond(self, rule: Rule, argv: list[str]) -> str | None:
+    def beyond(self, rule: PermissionRule, argv: list[str]) -> str | None:
         name = argv[0]
         exact = len(rule.words) == len(argv)
         if (name in PROGRAMS or name in WRAPPERS or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")) and not exact and name != "git":
@@ -230,14 +230,14 @@ class Simple:
         for word in argv[1:]:
             for part in paths_in(word):
                 finding = self.ground.writes(part)
-                if finding.kind is Kind.FORBIDDEN or self.ground.reads(part).kind is not Kind.READS:
+                if finding.kind is FindingKind.FORBIDDEN or self.ground.reads(part).kind is not FindingKind.READS:
                     return f"{part[:60]!r} is outside the workspace, or guarded"
         return None
 
-    def _cd(self, argv: list[str]) -> list[Finding]:
+    def _cd(self, argv: list[str]) -> list[CallFinding]:
         words = [word for word in argv[1:] if word not in ("-P", "-L", "--", "-e")]
         if len(words) != 1 or words[0].startswith("-"):
-            return [Finding(Kind.READS_BEYOND, "where it goes is not known, or is the home folder")]
+            return [CallFinding(FindingKind.READS_BEYOND, "where it goes is not known, or is the home folder")]
         return [self.ground.reads_names(words[0])]
 
     def expanded(self, pattern: str) -> list[str] | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from treadle.policy.shell.words import Word, read_word, split
+from treadle.policy.shell.words import ShellWord, read_word, split
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Tree
@@ -31,20 +31,20 @@ _PIECE = 256
 @dataclass(frozen=True, slots=True)
 class Redirect:
     operator: str
-    target: Word
+    target: ShellWord
     descriptor: str = ""
 
 
 @dataclass(slots=True)
-class Command:
+class ParsedCommand:
     """One simple command: assignments, words, redirects."""
 
-    words: list[Word]
-    assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
+    words: list[ShellWord]
+    assignments: list[tuple[str, ShellWord]] = field(default_factory=list[tuple[str, ShellWord]])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     body: str | None = None
     """What a here-document or here-string gives it, where that is literal."""
-    fed_by: Command | None = None
+    fed_by: ParsedCommand | None = None
     """The command before it in a pipeline."""
     feeds: bool = False
     """Another command reads what it prints."""
@@ -57,8 +57,8 @@ class Command:
 
 @dataclass(slots=True)
 class Script:
-    commands: list[Command] = field(default_factory=list[Command])
-    tests: list[list[Word]] = field(default_factory=list[list[Word]])
+    commands: list[ParsedCommand] = field(default_factory=list[ParsedCommand])
+    tests: list[list[ShellWord]] = field(default_factory=list[list[ShellWord]])
     """Of `[ … ]` and `[[ … ]]`, with the brackets."""
     problems: list[str] = field(default_factory=list[str])
     """What is more than simple commands side by side."""
@@ -194,7 +194,7 @@ class _Walker:
 
     # ------------------------------------------------------------ structure
 
-    def visit(self, node: Node, depth: int) -> list[Command]:
+    def visit(self, node: Node, depth: int) -> list[ParsedCommand]:
         """The commands directly under it, for a pipeline around them."""
         if depth > MAX_DEPTH:
             self.fail("it is nested too deeply")
@@ -212,7 +212,7 @@ class _Walker:
         if kind in ("declaration_command", "unset_command"):
             self.problem(_WORDS[kind])
             words = split(self.text(node)) or []
-            self.script.commands.append(Command([read_word(word, self._home) for word in words]))
+            self.script.commands.append(ParsedCommand([read_word(word, self._home) for word in words]))
             return self._children(node, depth)
         if kind == "function_definition":
             return self._function_definition(node, depth)
@@ -224,23 +224,23 @@ class _Walker:
             self.problem(_WORDS.get(kind, f"it has a part that is not judged ({kind})"))
         return self._children(node, depth)
 
-    def _children(self, node: Node, depth: int) -> list[Command]:
-        found: list[Command] = []
+    def _children(self, node: Node, depth: int) -> list[ParsedCommand]:
+        found: list[ParsedCommand] = []
         for child in node.children:
             if child.type not in _SILENT:
                 found += self.visit(child, depth + 1)
         return found
 
-    def _pipeline(self, node: Node, depth: int) -> list[Command]:
+    def _pipeline(self, node: Node, depth: int) -> list[ParsedCommand]:
         stages = [self.visit(child, depth + 1) for child in node.children if child.type not in _SILENT]
         for left, right in pairwise(stages):
             for command in left:
                 command.feeds = True
             for command in right:
-                command.fed_by = left[-1] if left else Command([])
+                command.fed_by = left[-1] if left else ParsedCommand([])
         return [command for stage in stages for command in stage]
 
-    def _function_definition(self, node: Node, depth: int) -> list[Command]:
+    def _function_definition(self, node: Node, depth: int) -> list[ParsedCommand]:
         self.problem(_WORDS["function_definition"])
         name = node.child_by_field_name("name")
         outer, self._function = self._function, self.text(name) if name else ""
@@ -251,8 +251,8 @@ class _Walker:
 
     # ------------------------------------------------------------ commands
 
-    def _command(self, node: Node, depth: int) -> Command:
-        command = Command([], in_function=self._function)
+    def _command(self, node: Node, depth: int) -> ParsedCommand:
+        command = ParsedCommand([], in_function=self._function)
         self.script.commands.append(command)
         self._must_be_one_line(node)
         for i, child in enumerate(node.children):
@@ -272,12 +272,12 @@ class _Walker:
             self.fail(f"{command.words[0].value} begins more than a simple command")
         return command
 
-    def _assignment(self, node: Node, command: Command, depth: int) -> None:
+    def _assignment(self, node: Node, command: ParsedCommand, depth: int) -> None:
         name, _, value = self.text(node).partition("=")
         command.assignments.append((name, read_word(value, self._home)))
         self._inner_commands(node, depth)
 
-    def _word(self, node: Node, depth: int) -> Word:
+    def _word(self, node: Node, depth: int) -> ShellWord:
         word = read_word(self.text(node), self._home)
         if not self._stands_alone(node) or (not word.is_literal and not _MAKES_WORDS.search(self.text(node)) and len(split(self.text(node)) or ()) != 1):
             self.fail(_IN_DOUBT)
@@ -317,10 +317,10 @@ class _Walker:
 
     # ------------------------------------------------------------ redirects
 
-    def _redirected(self, node: Node, depth: int) -> list[Command]:
-        found: list[Command] = []
+    def _redirected(self, node: Node, depth: int) -> list[ParsedCommand]:
+        found: list[ParsedCommand] = []
         self._must_be_one_line(node)
-        holder = Command([], in_function=self._function)
+        holder = ParsedCommand([], in_function=self._function)
         for child in node.children:
             if child.type.endswith("_redirect"):
                 self._redirect(child, holder, depth)
@@ -335,11 +335,11 @@ class _Walker:
             self.script.commands.append(holder)
         return found
 
-    def _redirect(self, node: Node, command: Command, depth: int) -> None:
+    def _redirect(self, node: Node, command: ParsedCommand, depth: int) -> None:
         if node.type == "heredoc_redirect":
             self._heredoc(node, command, depth)
             return
-        operator, descriptor, targets = "", "", list[Word]()
+        operator, descriptor, targets = "", "", list[ShellWord]()
         self._must_be_one_line(node)
         for child in node.children:
             if child.type == "file_descriptor":
@@ -353,7 +353,7 @@ class _Walker:
         if operator in (">&-", "<&-"):
             command.words += targets
             return
-        target = targets[0] if targets else Word("", False)
+        target = targets[0] if targets else ShellWord("", False)
         if operator in (">&", "<&") and re.match("-.", target.value):
             self.fail(_IN_DOUBT)
         command.words += targets[1:]  # the grammar takes what stands behind the target for more targets; bash takes it for arguments
@@ -363,7 +363,7 @@ class _Walker:
         else:
             command.redirects.append(Redirect(operator, target, descriptor))
 
-    def _heredoc(self, node: Node, command: Command, depth: int) -> None:
+    def _heredoc(self, node: Node, command: ParsedCommand, depth: int) -> None:
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         if not self._ends_where_bash_ends_it(node):
             self.fail(_IN_DOUBT)
@@ -374,10 +374,10 @@ class _Walker:
             if child.type == "heredoc_body":
                 command.body = self.text(child)
                 if not quoted and re.search(r"[`$\\]", command.body):
-                    command.redirects.append(Redirect("<<", Word(command.body, False)))
+                    command.redirects.append(Redirect("<<", ShellWord(command.body, False)))
                     self._inner_commands(child, depth)
                 else:
-                    command.redirects.append(Redirect("<<", Word("")))
+                    command.redirects.append(Redirect("<<", ShellWord("")))
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 self._redirect(child, command, depth)
             elif child.type not in ("heredoc_start", "heredoc_end", "<<", "<<-", "file_descriptor") and child.is_named:

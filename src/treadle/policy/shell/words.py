@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ShellWord:
     value: str
     """With what is not known left out."""
     is_literal: bool = True
@@ -41,16 +41,16 @@ _PART_OF_A_PATH = re.compile(r"\$\{(?:HOME|PWD|OLDPWD)[^\w}#]")
 _NAME = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])", re.ASCII)
 
 
-def read_word(raw: str, home: str) -> Word:
+def read_word(raw: str, home: str) -> ShellWord:
     """`raw` is one word as it stands in the command line, quotes and all."""
     if _PLAIN.fullmatch(raw):
-        return Word(raw)
+        return ShellWord(raw)
     reader = _Reader(raw, home)
     reader.run()
     value = "".join(reader.out)
     if any(c < " " and c not in "\n\t" for c in value) or "\x7f" in value:
-        return Word(value, False)
-    return Word(value, reader.literal, reader.glob, None, tuple(reader.others))
+        return ShellWord(value, False)
+    return ShellWord(value, reader.literal, reader.glob, None, tuple(reader.others))
 
 
 class _Reader:

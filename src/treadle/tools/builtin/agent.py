@@ -15,7 +15,7 @@ from typing_extensions import override
 from treadle.models.model import ToolDefinition
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
 from treadle.tools.subagent import PROMPT, answer_of
-from treadle.tools.tool import Definition, InvalidArguments, ToolContext, Touched, closest
+from treadle.tools.tool import InvalidArguments, SpawnedAgent, ToolContext, Touched, closest
 from treadle.types import Effect
 
 SHOWN_MOST = 50
@@ -41,7 +41,7 @@ class AgentTool(Builtin[AgentArguments]):
     )
     delegates = True
 
-    def __init__(self, agents: Mapping[str, Definition[Any, Any]]) -> None:
+    def __init__(self, agents: Mapping[str, SpawnedAgent[Any, Any]]) -> None:
         """`agents`: those that it can start, by name."""
         super().__init__()
         self._agents = agents

@@ -17,10 +17,10 @@ import msgspec
 from typing_extensions import override
 
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
-from treadle.tools.builtin.commands import Command, pipe, start
-from treadle.tools.builtin.jobs import Job, Jobs, captures
+from treadle.tools.builtin.commands import StartedCommand, pipe, start
+from treadle.tools.builtin.jobs import BackgroundJob, Jobs, captures
 from treadle.tools.builtin.processes import Tree
-from treadle.tools.confinement import Left
+from treadle.tools.confinement import CommandNotes
 from treadle.tools.tool import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools.truncate import Capture
 
@@ -113,7 +113,7 @@ class _Ended(msgspec.Struct, frozen=True):
     timed_out: bool
     left_behind: bool
     """Something that the command had put into the background was ended after it."""
-    left: Left
+    left: CommandNotes
 
 
 def exit_notes(code: int) -> list[str]:
@@ -132,12 +132,12 @@ def _notes(ended: _Ended, took_s: float) -> list[str]:
     return [*notes, *notes_of(ended.left)]
 
 
-def notes_of(left: Left) -> list[str]:
+def notes_of(left: CommandNotes) -> list[str]:
     """What the sandbox says of a command, for the model."""
     return [f"[{text}]" for text in (*left.notes, *left.quarantined, *left.refused)]
 
 
-def warn_of(ctx: ToolContext[Any], name: str, left: Left) -> None:
+def warn_of(ctx: ToolContext[Any], name: str, left: CommandNotes) -> None:
     """Tell people what the sandbox took away from a command, and what it kept from it."""
     for text in left.quarantined:
         ctx.warn(f"{name}: {text}")
@@ -181,7 +181,7 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
         raise
     finally:
         os.close(writer)
-    job = jobs.add(lambda name: Job(name, running, reader, captures(ctx), arguments.timeout_s))
+    job = jobs.add(lambda name: BackgroundJob(name, running, reader, captures(ctx), arguments.timeout_s))
     try:
         await job.wait(_AT_ONCE_S)
     except BaseException:
@@ -246,7 +246,7 @@ class _Output(msgspec.Struct, frozen=True):
             await anyio.wait_readable(self.reader)
 
 
-async def _followed(running: Command, timeout_s: float, output: _Output) -> tuple[int, bool, bool]:
+async def _followed(running: StartedCommand, timeout_s: float, output: _Output) -> tuple[int, bool, bool]:
     """Its exit code, whether its time was over, and whether it left anything running."""
     process, tree = running.process, running.tree
     left_behind, limit = False, anyio.move_on_after(timeout_s)

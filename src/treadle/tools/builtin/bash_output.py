@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from treadle.tools.builtin.bash import exit_notes, notes_of, warn_of
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
-from treadle.tools.builtin.jobs import Job, Jobs
-from treadle.tools.confinement import Left
+from treadle.tools.builtin.jobs import BackgroundJob, Jobs
+from treadle.tools.confinement import CommandNotes
 from treadle.tools.tool import ToolContext
 
 
@@ -58,9 +58,9 @@ class BashOutput(Builtin[OutputArguments]):
         return said
 
 
-async def told(ctx: ToolContext[Any], job: Job) -> str:
+async def told(ctx: ToolContext[Any], job: BackgroundJob) -> str:
     """How it stands, for the model; what was moved away is told to people too, once."""
-    was_running = job.left == Left()
+    was_running = job.left == CommandNotes()
     output = await job.new_output()
     if was_running:
         warn_of(ctx, job.name, job.left)

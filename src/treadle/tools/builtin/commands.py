@@ -20,7 +20,7 @@ from msgspec import structs
 from treadle._internal.environment import find_shell, for_a_shell, path_outside
 from treadle.errors import AgentError
 from treadle.tools.builtin.processes import MARK, Tree, tree_of
-from treadle.tools.confinement import Cage, Confinement, Gate, Left, Room
+from treadle.tools.confinement import Cage, CommandNotes, CommandRoom, Confinement, NetworkGate
 from treadle.tools.tool import ToolContext, ToolFailed
 
 SETTINGS = {
@@ -38,18 +38,18 @@ SETTINGS = {
 """In the environment of every command, over what was there: nobody sits at a terminal."""
 
 
-class Command:
+class StartedCommand:
     """One that was started. Whoever has it ends it and then calls `leave`, whatever happens."""
 
-    def __init__(self, process: Process, tree: Tree, cage: Cage | None = None, room: Room | None = None) -> None:
+    def __init__(self, process: Process, tree: Tree, cage: Cage | None = None, room: CommandRoom | None = None) -> None:
         self.process, self.tree, self._cage = process, tree, cage
-        self._network = None if room is None or isinstance(room.network, str | Gate) else room.network
+        self._network = None if room is None or isinstance(room.network, str | NetworkGate) else room.network
         self._refused: list[str] = []
 
-    async def leave(self) -> Left:
+    async def leave(self) -> CommandNotes:
         """What it left, once all of it is dead. Idempotent."""
         if self._cage is None:
-            return Left()
+            return CommandNotes()
         left = await self._cage.leave()
         if self._network is not None:
             self._refused += self._network.take_refused()
@@ -62,7 +62,7 @@ class Command:
         await self.leave()
 
 
-async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
+async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedCommand:
     """Raises ToolFailed where it cannot be started; nothing is left then. `output`, a descriptor, stays the caller's to close.
 
     Cancellation: once begun, the start is finished, so that what has started is always known.
@@ -78,14 +78,14 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
     raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
 
-async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> Command:
+async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> StartedCommand:
     process = await _opened(argv, environment, output, cwd=ctx.cwd)
-    return Command(process, tree_of(process.pid, environment[MARK]))
+    return StartedCommand(process, tree_of(process.pid, environment[MARK]))
 
 
-async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> Command:
+async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> StartedCommand:
     hold = _Hold()
-    if not isinstance(network := place.room.network, str | Gate):
+    if not isinstance(network := place.room.network, str | NetworkGate):
         network.hold(hold.is_over)
     with hold:
         try:
@@ -98,7 +98,7 @@ async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], 
         except BaseException:
             await cage.leave()
             raise
-    return Command(process, tree_of(process.pid, environment[MARK], inside), cage, place.room)
+    return StartedCommand(process, tree_of(process.pid, environment[MARK], inside), cage, place.room)
 
 
 class _Hold:

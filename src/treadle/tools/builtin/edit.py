@@ -18,7 +18,7 @@ from typing_extensions import override
 from treadle.tools.builtin import files, matching
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
-from treadle.tools.builtin.text import Document, Encoding, binary_kind, image_type, to_line_feeds
+from treadle.tools.builtin.text import Encoding, TextDocument, binary_kind, image_type, to_line_feeds
 from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
 
 
@@ -111,18 +111,18 @@ def existing(place: Path, path: str) -> files.Loaded:
     return old
 
 
-def decoded(old: files.Loaded, name: str) -> tuple[Encoding, Document]:
+def decoded(old: files.Loaded, name: str) -> tuple[Encoding, TextDocument]:
     """Its text. Raises ToolFailed for what is no text."""
     if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
         raise ToolFailed(f"{name} is {kind}, not text: it cannot be edited.")
     encoding = Encoding.of(old.data)
     try:
-        return encoding, Document(encoding.decode(old.data))
+        return encoding, TextDocument(encoding.decode(old.data))
     except UnicodeDecodeError as e:
         raise ToolFailed(f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be edited as text.", happened=False) from e
 
 
-def _apply(document: Document, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
+def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
     """How many places were replaced, and what the model is told of it. Raises ToolFailed; the document is then of no use."""
     count, notes = 0, list[str]()
     for i, edit in enumerate(edits, 1):
@@ -138,7 +138,7 @@ def _apply(document: Document, edits: Sequence[Replacement]) -> tuple[int, list[
     return count, notes
 
 
-def encoded(encoding: Encoding, document: Document, path: str) -> bytes:
+def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
     """The whole file. Raises ToolFailed for a character that its encoding does not have."""
     try:
         return encoding.encode(document.render())
@@ -168,9 +168,9 @@ def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
     return None
 
 
-def _undone(document: Document, edits: Sequence[Replacement]) -> Document | None:
+def _undone(document: TextDocument, edits: Sequence[Replacement]) -> TextDocument | None:
     """The text before the edits, where making them again gives exactly this text: then they may have been made."""
-    before = Document(document.render())
+    before = TextDocument(document.render())
     for edit in reversed(edits):
         spans = matching.exact(before.text, to_line_feeds(edit.new)) if edit.new else ()
         if not spans or (len(spans) > 1 and not edit.all):
@@ -179,9 +179,9 @@ def _undone(document: Document, edits: Sequence[Replacement]) -> Document | None
     return before if _made(before, edits) == document.text else None
 
 
-def _made(document: Document, edits: Sequence[Replacement]) -> str | None:
+def _made(document: TextDocument, edits: Sequence[Replacement]) -> str | None:
     """The text after the edits; None where they cannot be made."""
-    after = Document(document.render())
+    after = TextDocument(document.render())
     try:
         _apply(after, edits)
     except ToolFailed:

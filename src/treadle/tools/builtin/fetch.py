@@ -58,7 +58,7 @@ class Fetch(Builtin[FetchArguments]):
             answer = await web.get(url, resolve=self._resolve, route=self._route, tls=self._tls)
         if answer is None:
             raise ToolFailed(f"{url} gave no whole answer within {MAX_SECONDS:.0f} s.")
-        if isinstance(answer, web.Elsewhere):
+        if isinstance(answer, web.OtherHost):
             return f"{url} redirects to another host, which was not asked: {answer.url}\nFetch that, if it is what you want."
         text = await to_thread.run_sync(_shown, answer)
         if answer.status >= 400:
@@ -66,7 +66,7 @@ class Fetch(Builtin[FetchArguments]):
         return text
 
 
-def _shown(answer: web.Answer) -> str:
+def _shown(answer: web.PageResponse) -> str:
     """Raises ToolFailed for what is no text."""
     from treadle.tools.builtin.page import decoded, is_html, readable  # noqa: PLC0415  a parser of HTML, for the first page
 
@@ -82,7 +82,7 @@ def _shown(answer: web.Answer) -> str:
     return "\n".join([*head, "", body.strip() or "(the page has no text)", *notes])
 
 
-def _must_be_text(answer: web.Answer) -> None:
+def _must_be_text(answer: web.PageResponse) -> None:
     media_type, head = answer.media_type, answer.body[:SNIFF_BYTES]
     said = media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml")) or media_type in ("", "application/octet-stream")
     kind = image_type(head) or binary_kind(head)

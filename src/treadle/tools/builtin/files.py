@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from treadle.tools.builtin.folder import Folder, NotARegularFile
+from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.walk import walk
 from treadle.tools.file_history import Before, content_hash
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed
@@ -107,8 +107,8 @@ def printable_line(text: str) -> str:
 
 
 @contextmanager
-def parent_of(place: Path, *, create: bool = False) -> Generator[Folder]:
-    with Folder.at(os.fspath(place.parent), create=create) as folder:
+def parent_of(place: Path, *, create: bool = False) -> Generator[OpenFolder]:
+    with OpenFolder.at(os.fspath(place.parent), create=create) as folder:
         yield folder
 
 

@@ -2,7 +2,7 @@
 
 Every file that a tool opens, makes or replaces passes through here, so that what was decided about a path still holds when it is used:
 a directory that is swapped for a link in between is an error, never another place. Little is imported, since the
-search process starts with this. What a path of the model means, and what it reads when one fails, is files.py. Entry: `Folder.at`.
+search process starts with this. What a path of the model means, and what it reads when one fails, is files.py. Entry: `OpenFolder.at`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def kind_of(mode: int) -> str:
     return next((kind for test, kind in _KINDS if test(mode)), "a file")
 
 
-class Folder:
+class OpenFolder:
     """One open directory. Close it, or use it as a context manager. Raises OSError everywhere.
 
     Windows has no such descriptors: there the path stands for the directory, and swaps go unseen.
@@ -59,7 +59,7 @@ class Folder:
         self._fd = fd
 
     @classmethod
-    def at(cls, path: str, *, create: bool = False) -> Folder:
+    def at(cls, path: str, *, create: bool = False) -> OpenFolder:
         """Opens an absolute path without `.`, `..` and links. `create` makes the directories that are missing."""
         if not _BY_DESCRIPTOR:
             os.makedirs(path, exist_ok=True) if create else os.stat(path)
@@ -73,7 +73,7 @@ class Folder:
                     here = here._child_made(name) if create else here.folder(name)
         return here
 
-    def _child_made(self, name: str) -> Folder:
+    def _child_made(self, name: str) -> OpenFolder:
         try:
             return self.folder(name)
         except FileNotFoundError:
@@ -92,9 +92,9 @@ class Folder:
     def _name(self, name: str) -> str:
         return name if self._fd is not None else os.path.join(self.path, name)
 
-    def folder(self, name: str) -> Folder:
+    def folder(self, name: str) -> OpenFolder:
         path = os.path.join(self.path, name)
-        return Folder(path, os.open(name, _LOOKUP, dir_fd=self._fd) if self._fd is not None else None)
+        return OpenFolder(path, os.open(name, _LOOKUP, dir_fd=self._fd) if self._fd is not None else None)
 
     def stat(self, name: str) -> os.stat_result:
         """Of a link itself, not of where it leads."""

@@ -19,7 +19,7 @@ from typing_extensions import override
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
 from treadle.tools.builtin.patterns import GlobPattern
-from treadle.tools.builtin.walk import Found, walk
+from treadle.tools.builtin.walk import FoundFile, walk
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, Touched
 
 MAX_FILES = 100
@@ -103,7 +103,7 @@ class _Search(msgspec.Struct):
                 yield changed, found.path
 
 
-def _changed_at(found: Found) -> int | None:
+def _changed_at(found: FoundFile) -> int | None:
     """None for a file that is gone, and for a link to a directory."""
     try:
         if found.is_link and found.folder.leads_to_directory(found.name):

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from treadle.tools.builtin import files, ripgrep, search
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
-from treadle.tools.builtin.folder import Folder, NotARegularFile
+from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.report import MAX_MATCHES, Findings, report
 from treadle.tools.builtin.search import Request
@@ -123,7 +123,7 @@ def _opened(path: str, ctx: ToolContext[Any]) -> _Target:
         except NotARegularFile as e:
             if e.kind != "a directory":
                 raise
-        with Folder.at(os.fspath(place)) as folder:
+        with OpenFolder.at(os.fspath(place)) as folder:
             return _Target(place, folder.descriptor(), is_file=False)
 
 

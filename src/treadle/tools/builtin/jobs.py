@@ -14,8 +14,8 @@ from typing import Any
 
 import anyio
 
-from treadle.tools.builtin.commands import Command
-from treadle.tools.confinement import Left
+from treadle.tools.builtin.commands import StartedCommand
+from treadle.tools.confinement import CommandNotes
 from treadle.tools.tool import ToolContext, ToolFailed
 from treadle.tools.truncate import Capture
 
@@ -34,10 +34,10 @@ def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
     return lambda: Capture(spill, max_chars=SHOWN_CHARS, max_lines=SHOWN_LINES, masking=None if masking is None else masking())
 
 
-class Job:
+class BackgroundJob:
     """One command in the background. Its output is read as it comes, in the event loop, and shown once."""
 
-    def __init__(self, name: str, command: Command, reader: int, new_capture: Callable[[], Capture], timeout_s: float | None) -> None:
+    def __init__(self, name: str, command: StartedCommand, reader: int, new_capture: Callable[[], Capture], timeout_s: float | None) -> None:
         self.name = name
         self.timed_out = False
         self.is_told = False
@@ -48,7 +48,7 @@ class Job:
         """It has written something that was not shown yet."""
         self._silent = anyio.Event()
         """Nobody can write to it any more."""
-        self._left: Left | None = None
+        self._left: CommandNotes | None = None
         self._freeing = anyio.Lock()
         self._loop = asyncio.get_running_loop()
         self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._out_of_time)
@@ -108,20 +108,20 @@ class Job:
         with capture:
             return capture.text().rstrip("\n")
 
-    async def end(self) -> Left:
+    async def end(self) -> CommandNotes:
         """SIGTERM to all of it, SIGKILL half a second later; what it wrote until then is still shown. Idempotent. Shield it."""
         if self._left is None and self._command.process.returncode is None:
             await self._command.tree.end()
         return await self._finish()
 
-    async def _finish(self) -> Left:
+    async def _finish(self) -> CommandNotes:
         """The lock keeps two calls from freeing the same."""
         with anyio.CancelScope(shield=True):
             async with self._freeing:
                 self._left = self._left or await self._freed()
         return self.left
 
-    async def _freed(self) -> Left:
+    async def _freed(self) -> CommandNotes:
         await self._command.tree.kill()
         await self._command.process.wait()
         with anyio.move_on_after(_LAST_WORDS_S):
@@ -134,9 +134,9 @@ class Job:
         return await self._command.leave()
 
     @property
-    def left(self) -> Left:
+    def left(self) -> CommandNotes:
         """What the sandbox says of it; known after its end."""
-        return self._left or Left()
+        return self._left or CommandNotes()
 
 
 async def _first(wait: Callable[[], Awaitable[object]], scope: anyio.CancelScope) -> None:
@@ -148,7 +148,7 @@ class Jobs:
     """Of one session. Ids are never used again."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BackgroundJob] = {}
         self._began = 0
 
     def check_room(self) -> None:
@@ -156,13 +156,13 @@ class Jobs:
         if len(running := [job.name for job in self._jobs.values() if job.is_running]) >= MAX_RUNNING:
             raise ToolFailed(f"{len(running)} jobs run already ({', '.join(running)}): end one with bash_kill first.")
 
-    def add(self, make: Callable[[str], Job]) -> Job:
+    def add(self, make: Callable[[str], BackgroundJob]) -> BackgroundJob:
         self._began += 1
         name = f"job_{self._began}"
         job = self._jobs[name] = make(name)
         return job
 
-    def get(self, name: str) -> Job:
+    def get(self, name: str) -> BackgroundJob:
         """Raises ToolFailed for the model."""
         job = self._jobs.get(name)
         if job is None:

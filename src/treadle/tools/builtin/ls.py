@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
-from treadle.tools.builtin.folder import Folder, kind_of
+from treadle.tools.builtin.folder import OpenFolder, kind_of
 from treadle.tools.tool import ToolContext, ToolFailed, Touched
 
 MAX_ENTRIES = 1_000
@@ -70,10 +70,10 @@ def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
     return "\n".join([*shown, *([f"({left:,} more of {counter.total:,} entries are left out: use glob with a pattern)"] if left else [])])
 
 
-def _opened(place: Path, path: str) -> Folder:
+def _opened(place: Path, path: str) -> OpenFolder:
     """Raises OSError, ToolFailed for what is there and is no directory."""
     try:
-        return Folder.at(os.fspath(place))
+        return OpenFolder.at(os.fspath(place))
     except NotADirectoryError:
         with files.parent_of(place) as parent:  # whose own failure is another one
             kind = kind_of(parent.stat(place.name).st_mode)
@@ -96,7 +96,7 @@ class _Counter:
             yield not entry.is_dir(follow_symlinks=False), entry.name
 
 
-def _line(folder: Folder, name: str) -> str:
+def _line(folder: OpenFolder, name: str) -> str:
     shown = files.printable(name)
     try:
         status = folder.stat(name)

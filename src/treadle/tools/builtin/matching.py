@@ -22,7 +22,7 @@ _BE_UNIQUE = "Take in more of the lines around the one that is meant, so that it
 _NUMBERED = re.compile(r"^ *\d+\t")
 
 
-class Found(msgspec.Struct, frozen=True):
+class EditMatch(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int], ...]
     """Where, in rising order, not overlapping."""
     new: str
@@ -31,13 +31,13 @@ class Found(msgspec.Struct, frozen=True):
     """What the model must know of how it was found."""
 
 
-def find(text: str, old: str, new: str, *, every: bool) -> Found:
+def find(text: str, old: str, new: str, *, every: bool) -> EditMatch:
     """Raises ToolFailed, in words for the model, where `old` is not there, or is there more than once and not `every` one is meant."""
     spans = exact(text, old)
     if not spans:
         return _but_for_white_space(text, old, new)
     if every or (len(spans) == 1 and text.find(old, spans[0][0] + 1) < 0):
-        return Found(spans, new)
+        return EditMatch(spans, new)
     starts = _starts(text, old)
     at = _line_numbers([text.count("\n", 0, start) + 1 for start in starts[:_NUMBERS_SHOWN]], of=len(starts))
     raise ToolFailed(f"old was found {len(starts)} times, at lines {at}. {_BE_UNIQUE}")
@@ -67,7 +67,7 @@ def _line_numbers(numbers: Sequence[int], *, of: int) -> str:
 # ---------------------------------------------------------------- but for white space
 
 
-def _but_for_white_space(text: str, old: str, new: str) -> Found:
+def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
     """Whole lines that are equal once white space is collapsed, where they stand only once. Nothing less alike is ever taken."""
     lines = text.split("\n")
     wanted = old.removesuffix("\n").split("\n")
@@ -85,7 +85,7 @@ def _but_for_white_space(text: str, old: str, new: str) -> Found:
     end = min(start + len(taken) + old.endswith("\n"), len(text))
     where = f"line {first + 1}, alike but for white space, was" if count == 1 else f"lines {first + 1}-{first + count}, alike but for white space, were"
     note = f"Note: old did not match exactly; {where} replaced, and new was indented to fit. Check the difference."
-    return Found(((start, end),), _reindented(new, wanted, lines[first : first + count], lines), note)
+    return EditMatch(((start, end),), _reindented(new, wanted, lines[first : first + count], lines), note)
 
 
 def _collapsed(line: str) -> str:

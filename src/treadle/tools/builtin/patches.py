@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from treadle.tools.builtin import matching
-from treadle.tools.builtin.text import Document, to_line_feeds
+from treadle.tools.builtin.text import TextDocument, to_line_feeds
 from treadle.tools.tool import InvalidArguments, ToolFailed
 
 PATCH: Final = "apply_patch"
@@ -149,7 +149,7 @@ def _wrong(line: _Line, why: str) -> InvalidArguments:
 # ---------------------------------------------------------------- applying
 
 
-def patch(document: Document, change: FileChange) -> None:
+def patch(document: TextDocument, change: FileChange) -> None:
     """Apply the hunks of one file. Raises ToolFailed as `spans_of` does."""
     for span in reversed(spans_of(document.text, change.hunks)):
         document.replace([(span.start, span.end)], span.new)

@@ -25,7 +25,7 @@ _DEATH_S = 2.0
 _POLL_S = 0.01
 
 
-class Seen(NamedTuple):
+class ProcessIdentity(NamedTuple):
     pid: int
     started: str
     """With the pid it names one process for ever: pids are used again."""
@@ -37,8 +37,8 @@ class Tree(msgspec.Struct, frozen=True):
     leader: int
     mark: str
     started: str = ""
-    """When the leader was, as `Seen.started`: once it is gone, its pid and group may become a stranger's. Empty where nobody can tell."""
-    inside: Seen | None = None
+    """When the leader was, as `ProcessIdentity.started`: once it is gone, its pid and group may become a stranger's. Empty where nobody can tell."""
+    inside: ProcessIdentity | None = None
     """The first process of a sandbox: the group that does the work is its, and with it everything in the sandbox dies."""
 
     async def end(self) -> None:
@@ -52,7 +52,7 @@ class Tree(msgspec.Struct, frozen=True):
             await self.group_ended()
         await self.kill(before)
 
-    async def kill(self, before: frozenset[Seen] = frozenset()) -> None:
+    async def kill(self, before: frozenset[ProcessIdentity] = frozenset()) -> None:
         """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left. `before`: what was found earlier."""
         if self.inside is not None:
             await self._kill_inside(self.inside)
@@ -67,7 +67,7 @@ class Tree(msgspec.Struct, frozen=True):
                 await anyio.sleep(_POLL_S)
                 found = await to_thread.run_sync(self._members)
 
-    async def _kill_inside(self, first: Seen) -> None:
+    async def _kill_inside(self, first: ProcessIdentity) -> None:
         """Its processes see the first one as their init: with it the kernel kills them all, wherever they have gone."""
         with anyio.move_on_after(_DEATH_S):
             while is_alive(first) or self._lives():
@@ -95,7 +95,7 @@ class Tree(msgspec.Struct, frozen=True):
         while self._lives():  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
             await anyio.sleep(_POLL_S)
 
-    def _members(self) -> frozenset[Seen]:
+    def _members(self) -> frozenset[ProcessIdentity]:
         """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
         processes, leader = list(_processes()), self.leader if self._has_group else -1
         inside = {p.pid for p in processes if leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
@@ -103,7 +103,7 @@ class Tree(msgspec.Struct, frozen=True):
         while size != len(inside):
             size = len(inside)
             inside |= {p.pid for p in processes if p.parent in inside}
-        return frozenset(Seen(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
+        return frozenset(ProcessIdentity(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
 
 
 def tree_of(leader: int, mark: str, inside: int | None = None) -> Tree:
@@ -169,16 +169,16 @@ def _process(pid: int) -> _Process | None:
     return _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19]) if len(fields) > 19 else None
 
 
-def is_alive(one: Seen) -> bool:
+def is_alive(one: ProcessIdentity) -> bool:
     """False for the dead that nobody has collected, and where the pid is another's now."""
     process = _process(one.pid)
     return process is not None and process.started == one.started and process.state not in "ZX"
 
 
-def seen(pid: int) -> Seen | None:
+def seen(pid: int) -> ProcessIdentity | None:
     """Who has this pid now; None where nobody has, or there is no /proc."""
     process = _process(pid)
-    return Seen(pid, process.started) if process is not None else None
+    return ProcessIdentity(pid, process.started) if process is not None else None
 
 
 def _has_mark(pid: int, mark: str) -> bool:

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from treadle.tools.builtin import files
-from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.folder import OpenFolder
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.search import Request, text_lines
 
@@ -29,7 +29,7 @@ _RECORD = re.compile(r"(\d+)([:-])(.*)", re.DOTALL)
 _RECORD_AT = re.compile(r"(\d+)([:-])(\d+)[:-](.*)", re.DOTALL)
 
 
-class Line(NamedTuple):
+class MatchLine(NamedTuple):
     """Of one file: a match, a line beside one, or how many matches there are."""
 
     path: str
@@ -49,7 +49,7 @@ class Findings(msgspec.Struct):
     max_matches: int
     max_chars: int
     has_offsets: bool
-    lines: list[Line] = []
+    lines: list[MatchLine] = []
     matches: int = 0
     full: bool = False
     """There is more than was taken."""
@@ -73,14 +73,14 @@ class Findings(msgspec.Struct):
         self.lines.append(line)
         self.matches += line.is_match
 
-    def _read(self, name: str, record: str) -> Line | None:
+    def _read(self, name: str, record: str) -> MatchLine | None:
         if self.request.counts:
-            return Line(name, int(record)) if record.strip().isdecimal() else None
+            return MatchLine(name, int(record)) if record.strip().isdecimal() else None
         parsed = (_RECORD_AT if self.has_offsets else _RECORD).match(record)
         if parsed is None:
             return None
         number, mark, *offset, text = parsed.groups()
-        return Line(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
+        return MatchLine(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
 
 
 def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None, is_secret: Callable[[str], bool]) -> str:
@@ -107,7 +107,7 @@ def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[st
 # ---------------------------------------------------------------- is it there?
 
 
-def _really_there(request: Request, path: str, lines: Sequence[Line]) -> Sequence[Line]:
+def _really_there(request: Request, path: str, lines: Sequence[MatchLine]) -> Sequence[MatchLine]:
     """Those of the lines that the file has where they are said to be, opened without following a link.
 
     A single file was handed to the program open, so that there is nothing to ask.
@@ -116,7 +116,7 @@ def _really_there(request: Request, path: str, lines: Sequence[Line]) -> Sequenc
         return lines
     folder, _, name = path.rpartition("/")
     try:
-        with Folder.at(os.path.normpath(os.path.join(request.directory, folder))) as parent, os.fdopen(parent.open_file(name), "rb") as file:
+        with OpenFolder.at(os.path.normpath(os.path.join(request.directory, folder))) as parent, os.fdopen(parent.open_file(name), "rb") as file:
             shift = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
             elsewhere = [line for line in lines if line.offset is not None and not _stands_at(file, line.offset + shift, line.text)]
             if not elsewhere:
@@ -163,7 +163,7 @@ class _Page:
     def name_of(self, path: str) -> str:
         return files.shown(os.path.join(self._request.directory, path), self._cwd)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: MatchLine) -> None:
         name = self.name_of(line.path)
         if self._request.counts:
             self._append(f"{name}:{line.number}", is_match=True)
@@ -172,7 +172,7 @@ class _Page:
         elif line.is_match:
             self._append(name, is_match=True)
 
-    def _add_text(self, name: str, line: Line) -> None:
+    def _add_text(self, name: str, line: MatchLine) -> None:
         last_name, last_number = self._last_match
         if not line.is_match and self._matches == MAX_MATCHES and (name != last_name or line.number > last_number + self._request.context):
             return  # it comes before a match that is not shown

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from treadle.tools.builtin import files
-from treadle.tools.builtin.folder import Folder
-from treadle.tools.file_history import Change, content_hash
+from treadle.tools.builtin.folder import OpenFolder
+from treadle.tools.file_history import FileChange, content_hash
 from treadle.tools.tool import ToolFailed
 from treadle.types import Value
 
@@ -48,7 +48,7 @@ class ChangedFile(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
-def restore(changes: Sequence[Change], content: Content, *, failed: Collection[str] = (), apply: bool) -> list[Restored]:
+def restore(changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = (), apply: bool) -> list[Restored]:
     """File by file, in the order in which they were first changed. `changes`: in the order of the calls. `apply`: not only says what it would do.
 
     `failed`: calls that ended in an error, whose changes most likely never came to be.
@@ -65,20 +65,20 @@ def restore(changes: Sequence[Change], content: Content, *, failed: Collection[s
     return restored
 
 
-def compare(changes: Sequence[Change], content: Content, *, failed: Collection[str] = ()) -> list[ChangedFile]:
+def compare(changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = ()) -> list[ChangedFile]:
     """What these changes, and whatever came after them, made of each file, by path; without those that are what they were. Raises nothing."""
     compared = (_compared(path, theirs, content, failed) for path, theirs in sorted(_by_path(changes).items()))
     return [file for file in compared if file.why or file.before != file.now]
 
 
-def _by_path(changes: Iterable[Change]) -> dict[str, list[Change]]:
-    by_path: dict[str, list[Change]] = {}
+def _by_path(changes: Iterable[FileChange]) -> dict[str, list[FileChange]]:
+    by_path: dict[str, list[FileChange]] = {}
     for change in changes:
         by_path.setdefault(change.path, []).append(change)
     return by_path
 
 
-def _compared(path: str, changes: list[Change], content: Content, failed: Collection[str]) -> ChangedFile:
+def _compared(path: str, changes: list[FileChange], content: Content, failed: Collection[str]) -> ChangedFile:
     before: bytes | None = None
     try:
         old = files.load(Path(path))
@@ -98,7 +98,7 @@ def _compared(path: str, changes: list[Change], content: Content, failed: Collec
     return ChangedFile(path=path, before=before, now=None if old is None else old.data)
 
 
-def _file(path: str, changes: list[Change], content: Content, failed: Collection[str], *, apply: bool) -> Restored:
+def _file(path: str, changes: list[FileChange], content: Content, failed: Collection[str], *, apply: bool) -> Restored:
     place, calls = Path(path), tuple(change.call_id for change in changes)
     try:
         with files.changing(place):
@@ -116,13 +116,13 @@ def _hash(old: files.Loaded | None) -> str | None:
     return None if old is None else content_hash(old.data)
 
 
-def _that_came_to_be(changes: list[Change], failed: Collection[str], current: str | None) -> list[Change]:
+def _that_came_to_be(changes: list[FileChange], failed: Collection[str], current: str | None) -> list[FileChange]:
     """Without those of failed calls that left no trace."""
     next_before = [*(change.before for change in changes[1:]), current]
     return [change for change, found in zip(changes, next_before, strict=True) if change.call_id not in failed or change.after == found]
 
 
-def _put_back(place: Path, old: files.Loaded | None, changes: list[Change], content: Content, *, apply: bool) -> tuple[Action, str]:
+def _put_back(place: Path, old: files.Loaded | None, changes: list[FileChange], content: Content, *, apply: bool) -> tuple[Action, str]:
     if old is not None and not old.is_whole:
         return "refused", _TOO_LARGE
     current, first = _hash(old), changes[0]
@@ -150,7 +150,7 @@ def _remove(place: Path) -> None:
         folder.sync()
 
 
-def _remove_temporaries(change: Change) -> None:
+def _remove_temporaries(change: FileChange) -> None:
     """What processes that were killed had written beside the file."""
     for name in change.temporaries:
         if name.startswith(files.TEMPORARY) and "/" not in name:
@@ -161,5 +161,5 @@ def _remove_temporaries(change: Change) -> None:
 def _remove_folders(made: Iterable[str]) -> None:
     """Those that were made for files, as far as they are empty now."""
     for path in sorted(made, key=len, reverse=True):
-        with suppress(OSError), Folder.at(os.path.dirname(path)) as parent:
+        with suppress(OSError), OpenFolder.at(os.path.dirname(path)) as parent:
             parent.remove_folder(os.path.basename(path))

@@ -19,7 +19,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import BinaryIO, NamedTuple
 
-from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.folder import OpenFolder
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.walk import walk
 
@@ -85,7 +85,7 @@ class _Search:
 
     def run(self) -> None:
         if (name := self._request.file) is not None:
-            with Folder.at(self._request.directory) as folder:
+            with OpenFolder.at(self._request.directory) as folder:
                 self._in_file(folder, name, name)
             return
         wanted = GlobPattern.of_names(self._request.glob) if self._request.glob is not None else None
@@ -93,7 +93,7 @@ class _Search:
             if not found.is_link and (wanted is None or wanted.matches(found.path)):
                 self._in_file(found.folder, found.name, found.path)
 
-    def _in_file(self, folder: Folder, name: str, path: str) -> None:
+    def _in_file(self, folder: OpenFolder, name: str, path: str) -> None:
         """A file that cannot be read, or is not text, has no matches."""
         try:
             file = os.fdopen(folder.open_file(name), "rb")

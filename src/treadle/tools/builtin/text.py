@@ -1,6 +1,6 @@
 """What the bytes of a file say as text: their encoding, their line ends, or that they are no text at all.
 
-Not here: opening files (folder.py, files.py). Entry: `Encoding.of`, `Document`.
+Not here: opening files (folder.py, files.py). Entry: `Encoding.of`, `TextDocument`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def is_crlf_throughout(text: str) -> bool:
     return breaks > 0 and text.count("\r\n") == breaks
 
 
-class Document:
+class TextDocument:
     """A text whose lines end in a line feed here, and each in what it had when rendered again."""
 
     def __init__(self, text: str) -> None:

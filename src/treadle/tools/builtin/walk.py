@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from treadle.tools.builtin.folder import Folder
+from treadle.tools.builtin.folder import OpenFolder
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -23,16 +23,16 @@ MAX_DEPTH = 200
 _MAX_RULES_BYTES = 1024 * 1024
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     path: str
     """Relative to the top, with `/`."""
-    folder: Folder
+    folder: OpenFolder
     """Where it is; open until the next one is asked for."""
     name: str
     is_link: bool
 
 
-class Rules(NamedTuple):
+class IgnoreRules(NamedTuple):
     """What one .gitignore says. `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above the top."""
 
     spec: GitIgnoreSpec
@@ -51,13 +51,13 @@ class _Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Level:
-    folder: Folder
+    folder: OpenFolder
     path: str
-    rules: tuple[Rules, ...] | None
+    rules: tuple[IgnoreRules, ...] | None
     entries: Iterator[_Entry]
 
 
-def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True) -> Iterator[Found]:
+def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True) -> Iterator[FoundFile]:
     """Regular files and links, sorted by name in each directory. What cannot be read is passed over.
 
     `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)` says whether a directory is looked into.
@@ -65,7 +65,7 @@ def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = la
     """
     rules = None if all_files else rules_above(top)
     in_repository = rules is not None
-    levels = [_level(Folder.at(top), "", None if all_files else rules or (), in_repository=False)]
+    levels = [_level(OpenFolder.at(top), "", None if all_files else rules or (), in_repository=False)]
     try:
         while levels:
             level = levels[-1]
@@ -79,7 +79,7 @@ def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = la
                 continue
             if not is_directory:
                 if entry.kind != "other":
-                    yield Found(path, level.folder, entry.name, entry.kind == "link")
+                    yield FoundFile(path, level.folder, entry.name, entry.kind == "link")
             elif len(levels) < MAX_DEPTH and enter(path):
                 _descend(levels, entry.name, path, in_repository=in_repository)
     finally:
@@ -99,7 +99,7 @@ def _descend(levels: list[_Level], name: str, path: str, *, in_repository: bool)
         folder.__exit__()
 
 
-def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None, *, in_repository: bool) -> _Level:
+def _level(folder: OpenFolder, path: str, rules: tuple[IgnoreRules, ...] | None, *, in_repository: bool) -> _Level:
     with folder.entries() as found:
         entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
     if rules is not None:
@@ -107,7 +107,7 @@ def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None, *, in_rep
         if in_repository and ".git" in names:  # another repository: what is said outside does not hold in it
             rules = ()
         if ".gitignore" in names and (spec := _spec_in(folder)) is not None:
-            rules = (Rules(spec, base=path), *rules)
+            rules = (IgnoreRules(spec, base=path), *rules)
     return _Level(folder, path, rules, iter(entries))
 
 
@@ -120,7 +120,7 @@ def _entry(found: os.DirEntry[str]) -> _Entry:
     return _Entry(found.name, "file" if found.is_file(follow_symlinks=False) else "other")
 
 
-def _is_excluded(rules: tuple[Rules, ...] | None, path: str, *, is_directory: bool) -> bool:
+def _is_excluded(rules: tuple[IgnoreRules, ...] | None, path: str, *, is_directory: bool) -> bool:
     """The nearest .gitignore that mentions it decides."""
     for rule in rules or ():
         verdict = rule.verdict(path, is_directory=is_directory)
@@ -132,7 +132,7 @@ def _is_excluded(rules: tuple[Rules, ...] | None, path: str, *, is_directory: bo
 # ---------------------------------------------------------------- .gitignore
 
 
-def rules_above(top: str) -> tuple[Rules, ...] | None:
+def rules_above(top: str) -> tuple[IgnoreRules, ...] | None:
     """What the directories above `top` say, nearest first, up to the root of its repository. None where `top` stands for itself.
 
     So it does outside a repository, and where they exclude it: who names an excluded directory wants to look into it.
@@ -141,23 +141,23 @@ def rules_above(top: str) -> tuple[Rules, ...] | None:
     root = next((i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None)
     if root is None:
         return None
-    rules: list[Rules] = []
+    rules: list[IgnoreRules] = []
     for directory in directories[1 : root + 1]:
         spec = _spec_at(os.fspath(directory))
         if spec is not None:
-            rules.append(Rules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/"))
+            rules.append(IgnoreRules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/"))
     return None if any(rule.spec.check_file(rule.above).include for rule in rules) else tuple(rules)
 
 
 def _spec_at(directory: str) -> GitIgnoreSpec | None:
     try:
-        with Folder.at(directory) as folder:
+        with OpenFolder.at(directory) as folder:
             return _spec_in(folder)
     except OSError:
         return None
 
 
-def _spec_in(folder: Folder) -> GitIgnoreSpec | None:
+def _spec_in(folder: OpenFolder) -> GitIgnoreSpec | None:
     """None where there is no .gitignore, or it cannot be read."""
     try:
         with os.fdopen(folder.open_file(".gitignore"), "rb") as file:

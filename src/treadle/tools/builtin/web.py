@@ -53,7 +53,7 @@ def straight(address: str, port: int) -> tuple[str, int]:
     return address, port
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PageResponse(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     """Where it came from, after redirects."""
     status: int
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """There was more than 5 MiB."""
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
+class OtherHost(msgspec.Struct, frozen=True):
     """A redirect to another host, which is another question."""
 
     url: str
@@ -101,16 +101,16 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
-async def get(url: URL, *, resolve: Resolve = resolve, route: Route = straight, tls: Callable[[], ssl.SSLContext] | None = None) -> Answer | Elsewhere:
+async def get(url: URL, *, resolve: Resolve = resolve, route: Route = straight, tls: Callable[[], ssl.SSLContext] | None = None) -> PageResponse | OtherHost:
     """Follows redirects that stay on the host. Raises ToolFailed for a host that is not public or does not answer; sets no limit of time."""
     for _ in range(MAX_REDIRECTS + 1):
         place = await _checked(url, resolve)
         answer = await _asked(url, place, route, tls)
-        if isinstance(answer, Answer):
+        if isinstance(answer, PageResponse):
             return answer
         target = _target(url, answer)
         if not _is_same_host(url, target):
-            return Elsewhere(str(target))
+            return OtherHost(str(target))
         url = target
     raise ToolFailed(f"{url} redirects again and again: given up after {MAX_REDIRECTS} redirects.")
 
@@ -133,7 +133,7 @@ async def _checked(url: URL, resolve: Resolve) -> _Place:
     return _Place(host, addresses)
 
 
-async def _asked(url: URL, place: _Place, route: Route, tls: Callable[[], ssl.SSLContext] | None) -> Answer | str:
+async def _asked(url: URL, place: _Place, route: Route, tls: Callable[[], ssl.SSLContext] | None) -> PageResponse | str:
     """The answer, or where it redirects to. Raises ToolFailed."""
     import aiohttp  # noqa: PLC0415  few runs fetch
 
@@ -146,7 +146,7 @@ async def _asked(url: URL, place: _Place, route: Route, tls: Callable[[], ssl.SS
                 if response.status in _REDIRECTS:
                     return response.headers.get("Location", "")
                 body = await _read(response.content)
-                return Answer(
+                return PageResponse(
                     url=str(url),
                     status=response.status,
                     media_type=response.content_type if "Content-Type" in response.headers else "",

@@ -13,7 +13,7 @@ from treadle.models.model import ToolDefinition
 from treadle.tools.function.refusals import misfit, unparsable
 from treadle.tools.schemas.bounds import TooMuch
 from treadle.tools.schemas.checked import CheckedSchema
-from treadle.tools.schemas.problems import Problem, as_string, shown, strict_json
+from treadle.tools.schemas.problems import SchemaProblem, as_string, shown, strict_json
 
 
 class GivenArguments:
@@ -44,7 +44,7 @@ class GivenArguments:
         except (ValueError, RecursionError) as e:
             raise unparsable(name, text, str(e)) from e
         if not isinstance(arguments, dict):
-            raise misfit(name, [Problem((), f"expected one JSON object, got {shown(arguments)}{as_string(arguments)}")])
+            raise misfit(name, [SchemaProblem((), f"expected one JSON object, got {shown(arguments)}{as_string(arguments)}")])
         try:
             if self._checked.fits(cast("object", arguments), len(text)):
                 return cast("dict[str, Any]", arguments)
@@ -52,5 +52,5 @@ class GivenArguments:
         except UnicodeEncodeError as e:
             raise unparsable(name, text, "it holds half a surrogate pair, which no text may") from e
         except TooMuch as e:
-            raise misfit(name, [Problem((), str(e))]) from e
+            raise misfit(name, [SchemaProblem((), str(e))]) from e
         raise misfit(name, problems)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.tools.schemas.problems import Problem, told, why_unparsable
+from treadle.tools.schemas.problems import SchemaProblem, told, why_unparsable
 from treadle.tools.tool import InvalidArguments
 
 
-def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:
+def misfit(tool: str, problems: Sequence[SchemaProblem]) -> InvalidArguments:
     """At most ten problems are told, each in a bounded line."""
     lines = [f"The arguments do not fit the tool {tool!r}, and nothing was run:", *told(problems, "the arguments"), "Mend them and call it again."]
     return InvalidArguments("\n".join(lines))

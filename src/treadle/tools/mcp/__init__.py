@@ -19,9 +19,9 @@ Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a 
 from __future__ import annotations
 
 from treadle.tools.mcp.pins import ChangedTool, Pins
-from treadle.tools.mcp.questions import Ask, Question
+from treadle.tools.mcp.questions import Ask, ServerQuestion
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.servers import McpServers
-from treadle.tools.mcp.upkeep import Standing
+from treadle.tools.mcp.upkeep import ServerStatus
 
-__all__ = ["Ask", "ChangedTool", "McpServer", "McpServers", "Pins", "Question", "Standing"]
+__all__ = ["Ask", "ChangedTool", "McpServer", "McpServers", "Pins", "ServerQuestion", "ServerStatus"]

@@ -1,7 +1,7 @@
 """One connection to an MCP server, from its beginning to its end, in a task of its own; calls are made from the tasks of runs.
 
 The SDK's contexts belong to the task that enters them; its requests do not, and carry the span and the cancellation of whoever makes them.
-Not here: when to connect again (upkeep.py). Entry: `Connection`.
+Not here: when to connect again (upkeep.py). Entry: `McpConnection`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext
 
 from treadle.tools.mcp.failures import OwnError, Unreachable, read_own
-from treadle.tools.mcp.listing import PAGES_MOST, SEEN_MOST, Offered, Told
+from treadle.tools.mcp.listing import PAGES_MOST, SEEN_MOST, Offered, ServerListing
 from treadle.tools.mcp.questions import MOST, Ask, answer_of, question_of
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.traffic import Traffic
@@ -68,7 +68,7 @@ class _Call:
 _MADE_BY: ContextVar[_Call | None] = ContextVar("treadle_mcp_call", default=None)
 
 
-class Connection:
+class McpConnection:
     """`run` is its task. Nothing is raised by it; what becomes of it is seen in `reason`."""
 
     def __init__(self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era) -> None:
@@ -146,7 +146,7 @@ class Connection:
 
     # ------------------------------------------------------------ what is asked of it
 
-    async def tools(self) -> Told:
+    async def tools(self) -> ServerListing:
         """All of them, up to a bound. Raises Unreachable."""
         client, found, cursor = self._usable(), list[mcp_types.Tool](), None
         self.traffic.tools_changed, self.traffic.sieve.unfit = False, {}
@@ -162,7 +162,7 @@ class Connection:
             raise Unreachable(f"it did not list its tools within {self._server.start_timeout_s:g} s") from None
         except Exception as e:
             raise Unreachable(f"it could not list its tools: {self._told(e)}") from e
-        return Told(found[:SEEN_MOST], self.traffic.sieve.unfit)
+        return ServerListing(found[:SEEN_MOST], self.traffic.sieve.unfit)
 
     async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any], *, timeout_s: float) -> mcp_types.CallToolResult:
         """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what became of the call.

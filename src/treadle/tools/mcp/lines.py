@@ -1,6 +1,6 @@
 """What a program writes, cut into lines of bounded length, with a guess at whom a line answers that is no message.
 
-Not here: reading and parsing (stdio.py). Entry: `Lines`, `answered_id`.
+Not here: reading and parsing (stdio.py). Entry: `BoundedLines`, `answered_id`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{
 _LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 
-class Line(NamedTuple):
+class BoundedLine(NamedTuple):
     data: bytes
     """Of a line that was too long its first and last 512 bytes."""
     size: int
@@ -27,7 +27,7 @@ class Line(NamedTuple):
         return len(self.data) != self.size
 
 
-class Lines:
+class BoundedLines:
     """Never holds more than one line, and never more than `longest` bytes of it."""
 
     def __init__(self, longest: int = LINE_BYTES) -> None:
@@ -37,7 +37,7 @@ class Lines:
         self._head = b""
         """Of a line that is too long already, whose pieces are only its last."""
 
-    def feed(self, data: bytes) -> Iterator[Line]:
+    def feed(self, data: bytes) -> Iterator[BoundedLine]:
         """The lines that are whole now, without their ends."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
@@ -53,13 +53,13 @@ class Lines:
             self._head = self._head or text[:_END]
             self._pieces = [text[-_END:]]
 
-    def _take(self) -> Line:
-        line = Line(self._head + b"".join(self._pieces), self._size)
+    def _take(self) -> BoundedLine:
+        line = BoundedLine(self._head + b"".join(self._pieces), self._size)
         self._pieces, self._size, self._head = [], 0, b""
         return line
 
 
-def answered_id(line: Line) -> int | None:
+def answered_id(line: BoundedLine) -> int | None:
     """Which of our requests a line answers that is too long, or no message: by the `id` with which it begins or ends. None where neither is there."""
     found = _FIRST.match(line.data[:_END]) or _LAST.search(line.data[-_END:])
     return int(found[1]) if found else None

@@ -56,7 +56,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.definition.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Told(NamedTuple):
+class ServerListing(NamedTuple):
     """What a server says that it offers."""
 
     tools: Sequence[mcp_types.Tool]
@@ -71,7 +71,7 @@ class Listing(msgspec.Struct, frozen=True):
     """What is not offered and why, for people."""
 
 
-def listing_of(server: McpServer, told: Told) -> Listing:
+def listing_of(server: McpServer, told: ServerListing) -> Listing:
     """Compiles each schema: may take a second for hundreds of tools."""
     found: dict[str, Offered] = {}
     left_out: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
 """What a server asks a person in the middle of a call (elicitation), and who is asked. Where nobody can be, servers are told so.
 
-Not here: the calls (connection.py). Entry: `Question`, `Ask`.
+Not here: the calls (connection.py). Entry: `ServerQuestion`, `Ask`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 10
 _WORDS = 4_000
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ServerQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """In the server's own words, which nobody has checked."""
 
     server: str
@@ -36,18 +36,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str | None = None
 
 
-Ask: TypeAlias = Callable[[Question], Awaitable[Mapping[str, Any] | None]]
+Ask: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | None]]
 """Gives the answer (of a page: `{}`, once it was opened), or None to decline. What it raises declines too."""
 
 
-def question_of(server: str, params: ElicitRequestParams) -> Question | None:
+def question_of(server: str, params: ElicitRequestParams) -> ServerQuestion | None:
     """None for what is asked of nobody: a page of another scheme than http and https, or with characters that no address has."""
     from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
 
     message = plain(params.message, _WORDS)
     if not isinstance(params, ElicitRequestURLParams):
-        return Question(server=server, message=message, schema=params.requested_schema)
-    return Question(server=server, message=message, url=params.url) if _can_be_opened(params.url) else None
+        return ServerQuestion(server=server, message=message, schema=params.requested_schema)
+    return ServerQuestion(server=server, message=message, url=params.url) if _can_be_opened(params.url) else None
 
 
 def _can_be_opened(url: str) -> bool:

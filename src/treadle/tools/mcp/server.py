@@ -35,7 +35,7 @@ _USER = re.compile(r"^[^/@]*@")
 SecretText: TypeAlias = "str | Secret"
 
 
-class Settings(Protocol):
+class ServerSettings(Protocol):
     """What the configuration says of a server (`config.McpServer`)."""
 
     @property
@@ -94,7 +94,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             raise AgentError("invalid", f"the MCP server {self.name!r}: {fault}")
 
     @classmethod
-    def of(cls, name: str, settings: Settings, *, cwd: Path | None = None) -> McpServer:
+    def of(cls, name: str, settings: ServerSettings, *, cwd: Path | None = None) -> McpServer:
         """As the configuration says. Raises AgentError(invalid)."""
         return cls(
             name=name,

@@ -27,10 +27,10 @@ from treadle.tools.mcp.pins import ACCEPT, Pins
 from treadle.tools.mcp.questions import Ask
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
-from treadle.tools.mcp.upkeep import Standing, Upkeep
+from treadle.tools.mcp.upkeep import ServerStatus, Upkeep
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp.connection import Connection, Era
+    from treadle.tools.mcp.connection import Era, McpConnection
 
 logger = logging.getLogger("treadle")
 
@@ -115,9 +115,9 @@ class McpServers:
         await joining.wait(within_s)
         return joining
 
-    def standing(self, servers: Sequence[McpServer]) -> list[Standing]:
+    def standing(self, servers: Sequence[McpServer]) -> list[ServerStatus]:
         """How it is with each, in their order, without asking any. Blocks while it reads which tools have changed."""
-        found: list[Standing] = []
+        found: list[ServerStatus] = []
         try:
             changed = [] if self.pins is None else self.pins.changed()
             wrong = ""
@@ -125,7 +125,7 @@ class McpServers:
             changed, wrong = [], e.message
         for server in servers:
             upkeep = self._upkeeps.get(server.process)
-            known = Standing(server.name, server.redactor.text(server.place), "idle") if upkeep is None else upkeep.standing(server)
+            known = ServerStatus(server.name, server.redactor.text(server.place), "idle") if upkeep is None else upkeep.standing(server)
             notes = [
                 f"its tool {one.tool!r} has changed and is not offered: look at it, then {ACCEPT} {server.name}" for one in changed if one.server == server.name
             ]
@@ -171,11 +171,11 @@ class McpServers:
                 )
         return [tool for tool in offered if tool.theirs not in changed]
 
-    def _connect(self, server: McpServer, era: Era) -> Connection:
-        from treadle.tools.mcp.connection import Connection  # noqa: PLC0415  the SDK costs a second
+    def _connect(self, server: McpServer, era: Era) -> McpConnection:
+        from treadle.tools.mcp.connection import McpConnection  # noqa: PLC0415  the SDK costs a second
 
         if self._group is None or self._closed:
             raise Unreachable(f"the MCP server {server.name!r} was closed with its runtime")
-        connection = Connection(server, self._environment, self._ask, era)
+        connection = McpConnection(server, self._environment, self._ask, era)
         self._context.run(self._group.start_soon, connection.run)
         return connection

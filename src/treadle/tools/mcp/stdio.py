@@ -19,7 +19,7 @@ from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.tools.builtin.processes import MARK, Tree, tree_of
 from treadle.tools.mcp.failures import Unreachable, own_error
-from treadle.tools.mcp.lines import LINE_BYTES, Line, Lines, answered_id
+from treadle.tools.mcp.lines import LINE_BYTES, BoundedLine, BoundedLines, answered_id
 from treadle.tools.mcp.server import McpServer, revealed
 from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
@@ -110,7 +110,7 @@ class _Pipes:
     # ------------------------------------------------------------ what it says
 
     async def read(self) -> None:
-        lines = Lines()
+        lines = BoundedLines()
         while data := await _piece(self._program.stdout):
             for line in lines.feed(data):
                 await self._hand_on(self._message(line))
@@ -128,7 +128,7 @@ class _Pipes:
             with suppress(*_GONE):
                 await self._into.send(message)
 
-    def _message(self, line: Line) -> SessionMessage | None:
+    def _message(self, line: BoundedLine) -> SessionMessage | None:
         data = line.data.strip()
         if not line.is_cut and data.startswith(b"{"):
             try:
@@ -142,7 +142,7 @@ class _Pipes:
         self._nonsense = data[:_QUOTED]
         return self._unreadable(line) if line.is_cut or data.startswith(b"{") else None
 
-    def _unreadable(self, line: Line) -> SessionMessage | None:
+    def _unreadable(self, line: BoundedLine) -> SessionMessage | None:
         """For the call that seems to be meant."""
         if (request := answered_id(line)) is None:
             return None

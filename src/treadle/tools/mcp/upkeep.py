@@ -14,14 +14,14 @@ from anyio import to_thread
 
 from treadle.tools.mcp.backoff import MOST, Backoff
 from treadle.tools.mcp.failures import Unreachable
-from treadle.tools.mcp.listing import Listing, Offered, Told, listing_of
+from treadle.tools.mcp.listing import Listing, Offered, ServerListing, listing_of
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.tool import ToolContext, ToolFailed
 
 if TYPE_CHECKING:
     import mcp_types
 
-    from treadle.tools.mcp.connection import Connection, Era
+    from treadle.tools.mcp.connection import Era, McpConnection
 
 FRESH_S = 60.0
 """How long what it offers is believed, where it does not say that it has changed."""
@@ -33,14 +33,14 @@ PATIENCE_S = 2.0
 class _Listed:
     """What the server last said that it offers."""
 
-    by: Connection
-    told: Told
+    by: McpConnection
+    told: ServerListing
     at: float
     offered: dict[tuple[str, ...] | None, Listing] = field(default_factory=dict[tuple[str, ...] | None, Listing])
     """Of them, by which are wanted."""
 
 
-class Standing(NamedTuple):
+class ServerStatus(NamedTuple):
     """How it is with one server, as far as is known without asking it."""
 
     name: str
@@ -56,13 +56,13 @@ class Standing(NamedTuple):
 class Upkeep:
     """Calls may come from any task of the runtime's event loop."""
 
-    def __init__(self, server: McpServer, connect: Callable[[McpServer, Era], Connection]) -> None:
+    def __init__(self, server: McpServer, connect: Callable[[McpServer, Era], McpConnection]) -> None:
         """`connect` makes a connection and starts its task."""
         self.server = server
         self._connect = connect
         self._backoff = Backoff(anyio.current_time)
         self._era: Era = server.protocol
-        self._now: Connection | None = None
+        self._now: McpConnection | None = None
         self._listed: _Listed | None = None
         self._trouble = ""
         """Why the last connection is none any more; empty where one stands."""
@@ -121,18 +121,18 @@ class Upkeep:
             what = "has no such tool any more" if now is None else "has changed this tool since the run began"
             raise ToolFailed(f"The MCP server {self.server.name!r} {what}: nothing was run. Go on without {tool.name}.")
 
-    def standing(self, server: McpServer) -> Standing:
+    def standing(self, server: McpServer) -> ServerStatus:
         """As `server`, one of those that this connection serves, would say it."""
         is_running = self._now is not None and self._now.is_usable
         known = None if self._listed is None else self._listed.offered.get(None if server.tools is None else tuple(server.tools))
         trouble = () if is_running or not self._trouble else (self._trouble,)
         notes, tools = ((), ()) if known is None else (known.notes, tuple(tool.name for tool in known.tools.values()))
         state = "running" if is_running else "failed" if trouble else "idle"
-        return Standing(server.name, server.redactor.text(server.place), state, tools, (*trouble, *notes))
+        return ServerStatus(server.name, server.redactor.text(server.place), state, tools, (*trouble, *notes))
 
     # ------------------------------------------------------------ connecting
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> McpConnection:
         """Raises Unreachable."""
         if self._now is not None and not self._now.is_usable and self._now.settled.is_set():
             await self._buried(self._now)
@@ -147,7 +147,7 @@ class Upkeep:
         self._trouble = ""
         return connection
 
-    async def _buried(self, connection: Connection) -> None:
+    async def _buried(self, connection: McpConnection) -> None:
         await connection.over.wait()
         if self._now is connection:  # one of those that waited for it does this
             self._now = None

@@ -14,7 +14,7 @@ import msgspec
 from treadle.errors import AgentError
 from treadle.tools.schemas.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
 from treadle.tools.schemas.graph import check_size
-from treadle.tools.schemas.problems import JsonSchema, Path, Problem, as_string, missing, nearest, shown, unknown
+from treadle.tools.schemas.problems import JsonSchema, Path, SchemaProblem, as_string, missing, nearest, shown, unknown
 from treadle.tools.schemas.references import remote_reference
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class CheckedSchema:
         if chars > bounds.chars_surely and bounds.work(value, WORK_MOST) > WORK_MOST:
             raise TooMuch(_LONG)
 
-    def problems(self, value: object, noun: str) -> Sequence[Problem]:
+    def problems(self, value: object, noun: str) -> Sequence[SchemaProblem]:
         """What is wrong with it, if anything. `noun`: what an unknown name would be the name of. Raises ValueError as `fits` does.
 
         The first 30 are told, of the others there is only how many they are, up to 1,000.
@@ -88,11 +88,11 @@ class CheckedSchema:
         if work > WORK_MOST:
             raise TooMuch(_LONG)
         if work > TOLD_MOST:
-            return [] if validator.is_valid(value) else [Problem((), "it does not fit the schema, which has too many alternatives to tell where")]
+            return [] if validator.is_valid(value) else [SchemaProblem((), "it does not fit the schema, which has too many alternatives to tell where")]
         found = (problem for error in validator.iter_errors(value) for problem in _problems(error, self.schema, noun))
         first = [*islice(found, _TOLD_WHOLE)]
         more = sum(1 for _ in islice(validator.iter_errors(value), _COUNTED)) - _TOLD_WHOLE if len(first) == _TOLD_WHOLE else 0
-        return [*first, *[Problem((), "")] * max(more, 0)]
+        return [*first, *[SchemaProblem((), "")] * max(more, 0)]
 
 
 def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
@@ -148,7 +148,7 @@ def _faults(schema: object, place: str) -> Iterator[str]:
 # ---------------------------------------------------------------- problems
 
 
-def _problems(error: ValidationError, schema: JsonSchema, noun: str) -> Iterator[Problem]:
+def _problems(error: ValidationError, schema: JsonSchema, noun: str) -> Iterator[SchemaProblem]:
     path: Path = tuple(error.instance_path)
     keyword, value = error.kind.name, cast("object", error.instance)
     facts: dict[str, Any] = error.kind.as_dict()
@@ -158,7 +158,7 @@ def _problems(error: ValidationError, schema: JsonSchema, noun: str) -> Iterator
         for name in facts["unexpected"]:
             yield unknown((*path, name), schema, noun)
     else:
-        yield Problem(path, f"{_wrong(error)}, got {shown(value)}{_hint(keyword, value, facts)}")
+        yield SchemaProblem(path, f"{_wrong(error)}, got {shown(value)}{_hint(keyword, value, facts)}")
 
 
 def _wrong(error: ValidationError) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import ErrorDetails, ValidationError
 
-from treadle.tools.schemas.problems import JsonSchema, Path, Problem, as_string, missing, nearest, shown, unknown
+from treadle.tools.schemas.problems import JsonSchema, Path, SchemaProblem, as_string, missing, nearest, shown, unknown
 
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
@@ -27,7 +27,7 @@ def fault_of_text(error: ValidationError) -> str | None:
     return "it holds half a surrogate pair, which no text may" if first["type"] == "string_unicode" and not first["loc"] else None
 
 
-def problems_of(error: ValidationError, document: object, schema: JsonSchema, noun: str) -> Sequence[Problem]:
+def problems_of(error: ValidationError, document: object, schema: JsonSchema, noun: str) -> Sequence[SchemaProblem]:
     """One for each place; what the forms of a union say about the same place is joined. Unknown names, which often explain the rest, come first."""
     by_place: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -52,7 +52,7 @@ def _place(detail: ErrorDetails, document: object) -> Path:
     return tuple(path)
 
 
-def _problem(path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, noun: str) -> Problem:
+def _problem(path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, noun: str) -> SchemaProblem:
     first = details[0]
     if first["type"] == "missing":
         return missing(path, schema)
@@ -60,7 +60,7 @@ def _problem(path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, no
         return unknown(path, schema, noun)
     wrongs = dict.fromkeys(_wrong(detail) for detail in details)
     hints = dict.fromkeys(hint for detail in details for hint in _hints(detail))
-    return Problem(path, f"{', or '.join(wrongs)}, got {shown(cast('object', first['input']))}{''.join(hints)}")
+    return SchemaProblem(path, f"{', or '.join(wrongs)}, got {shown(cast('object', first['input']))}{''.join(hints)}")
 
 
 def _wrong(detail: ErrorDetails) -> str:

@@ -1,6 +1,6 @@
 """What a model reads of a value that does not fit: one line a problem, with the place, what is wrong and what would be right.
 
-Finding the problems is faults.py's and checked.py's part; what is said around them is their user's. Entry: `Problem`, `told`, `strict_json`.
+Finding the problems is faults.py's and checked.py's part; what is said around them is their user's. Entry: `SchemaProblem`, `told`, `strict_json`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ finite_json: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_
 """The same, and numbers such as 1e400, which no float holds, are refused too."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SchemaProblem(msgspec.Struct, frozen=True):
     path: Path
     """Keys and indices from the top down."""
     text: str
     """What is wrong there and what is expected."""
 
 
-def told(problems: Sequence[Problem], whole: str, chars_max: int | None = None) -> list[str]:
+def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = None) -> list[str]:
     """At most ten problems, each in a bounded line, all of them in `chars_max`; `whole` names the place of a problem with the value as such."""
     lines: list[str] = []
     for p in problems[:MAX_PROBLEMS]:
@@ -79,16 +79,16 @@ def why_unparsable(text: str, reason: str) -> str:
     return reason
 
 
-def missing(path: Path, schema: JsonSchema) -> Problem:
+def missing(path: Path, schema: JsonSchema) -> SchemaProblem:
     expected = _expectation(_schema_at(path, schema), schema)
-    return Problem(path, f"missing; expected {expected}" if expected else "missing")
+    return SchemaProblem(path, f"missing; expected {expected}" if expected else "missing")
 
 
-def unknown(path: Path, schema: JsonSchema, noun: str) -> Problem:
+def unknown(path: Path, schema: JsonSchema, noun: str) -> SchemaProblem:
     """A name that the schema does not have, with the nearest that it has. `noun`: what it would be the name of."""
     names = [name for form in _forms(_schema_at(path[:-1], schema), schema) for name in form.get("properties", {})]
     hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names[:_NEAR_MOST])}" if names else "it takes none")
-    return Problem(path, f"there is no {noun} of this name; {hint}")
+    return SchemaProblem(path, f"there is no {noun} of this name; {hint}")
 
 
 def nearest(word: str, words: Sequence[str]) -> str | None:

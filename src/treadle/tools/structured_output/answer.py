@@ -1,6 +1,6 @@
 """An answer of any family: made when it is first needed, read tolerantly and exactly, and told in words what is wrong.
 
-What a family does is its `Shape`. Entry: `Answer`.
+What a family does is its `Shape`. Entry: `StructuredAnswer`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, cast
 import msgspec
 
 from treadle._internal.json_text import JsonText, encode_json
-from treadle.tools.schemas.problems import Problem, told, unknown
+from treadle.tools.schemas.problems import SchemaProblem, told, unknown
 from treadle.tools.structured_output.beginning import beginning
 from treadle.tools.structured_output.contract import AnswerType, OutOf, Unfit
 from treadle.tools.structured_output.roots import RESULT, rooted, unwrapped
@@ -34,7 +34,7 @@ class _Made(msgspec.Struct, frozen=True):
     """It asks for `{"result": value}`."""
 
 
-class Answer(Generic[OutOf]):
+class StructuredAnswer(Generic[OutOf]):
     """An `AnswerType`. Reading is safe in any thread."""
 
     def __init__(self, make: Callable[[], Shape]) -> None:
@@ -102,7 +102,7 @@ class Answer(Generic[OutOf]):
         return cast("OutOf", made.shape.read(unwrapped(text) if made.wrapped else text))
 
 
-def _problems(made: _Made, text: JsonText, document: object, error: Exception) -> Sequence[Problem]:
+def _problems(made: _Made, text: JsonText, document: object, error: Exception) -> Sequence[SchemaProblem]:
     fields: Mapping[str, object] = {}
     if made.wrapped and isinstance(document, dict):
         fields = cast("dict[str, object]", document)
@@ -111,12 +111,12 @@ def _problems(made: _Made, text: JsonText, document: object, error: Exception) -
     if more := [unknown((name,), made.schema, "field") for name in fields if name != RESULT]:
         return more
     inner = made.shape.problems(fields[RESULT], error) or [_exploded(error)]
-    return [Problem((RESULT, *problem.path), problem.text) for problem in inner]
+    return [SchemaProblem((RESULT, *problem.path), problem.text) for problem in inner]
 
 
-def _exploded(error: Exception) -> Problem:
+def _exploded(error: Exception) -> SchemaProblem:
     """The type's own code said no."""
-    return Problem((), f"{error}" or type(error).__name__)
+    return SchemaProblem((), f"{error}" or type(error).__name__)
 
 
 def _asked(schema: Mapping[str, Any]) -> str:
@@ -130,4 +130,4 @@ def _unfit(first: str, lines: Sequence[str], last: str) -> Unfit:
     return Unfit(text if len(text) <= MAX_UNFIT_CHARS else text[: MAX_UNFIT_CHARS - 1] + "…")
 
 
-_: type[AnswerType[Any]] = Answer[Any]
+_: type[AnswerType[Any]] = StructuredAnswer[Any]

@@ -13,7 +13,7 @@ from treadle._internal.json_text import JsonText, encode_json
 from treadle.errors import AgentError
 from treadle.tools.schemas.bounds import TooMuch
 from treadle.tools.schemas.checked import CheckedSchema
-from treadle.tools.schemas.problems import Problem
+from treadle.tools.schemas.problems import SchemaProblem
 
 
 class Given:
@@ -37,8 +37,8 @@ class Given:
             raise ValueError("it does not fit the schema")
         return value
 
-    def problems(self, document: object, error: Exception) -> Sequence[Problem]:
-        return [Problem((), str(error))] if isinstance(error, TooMuch) else self._check.problems(document, "field")
+    def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
+        return [SchemaProblem((), str(error))] if isinstance(error, TooMuch) else self._check.problems(document, "field")
 
     def again(self, plain: object) -> Any:
         return plain

@@ -18,7 +18,7 @@ import msgspec
 import typing_extensions
 
 from treadle.errors import AgentError
-from treadle.tools.structured_output.answer import Answer
+from treadle.tools.structured_output.answer import StructuredAnswer
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.structured_output.shape import Shape
 
@@ -47,13 +47,13 @@ def answer_type(kind: object) -> AnswerType[Any] | None:
     if fault := next(_faults(kind), None):
         raise AgentError("invalid", fault)
     scope = _scope(kind)
-    return Answer(lambda: _described(kind, scope))
+    return StructuredAnswer(lambda: _described(kind, scope))
 
 
 def _given(schema: Mapping[str, object]) -> AnswerType[object]:
     from treadle.tools.structured_output.given import Given  # noqa: PLC0415  only for agents with such an output
 
-    return Answer(Given(schema).ready)
+    return StructuredAnswer(Given(schema).ready)
 
 
 def _described(kind: object, scope: Mapping[str, object]) -> Shape:

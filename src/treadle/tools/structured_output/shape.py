@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from treadle._internal.json_text import JsonText
-from treadle.tools.schemas.problems import Problem
+from treadle.tools.schemas.problems import SchemaProblem
 
 
 class Shape(Protocol):
@@ -24,7 +24,7 @@ class Shape(Protocol):
         """Raises any exception where it does not fit: the code of a type is anybody's."""
         ...
 
-    def problems(self, document: object, error: Exception) -> Sequence[Problem]:
+    def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
         """What `read` raised `error` for, given what its text says."""
         ...
 

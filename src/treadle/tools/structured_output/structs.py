@@ -15,7 +15,7 @@ import msgspec
 from treadle._internal.json_text import JsonText, met
 from treadle.tools.schemas.bounds import TooMuch
 from treadle.tools.schemas.checked import CheckedSchema
-from treadle.tools.schemas.problems import Path, Problem
+from treadle.tools.schemas.problems import Path, SchemaProblem
 from treadle.tools.schemas.tidy import closed, tidy, walked
 
 _UNCHECKED: Final = frozenset({"pattern", "format", "contentEncoding", "discriminator"})
@@ -41,7 +41,7 @@ class Structs:
             raise ValueError("it has other fields than the Struct")
         return value
 
-    def problems(self, document: object, error: Exception) -> Sequence[Problem]:
+    def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
         return ([] if isinstance(error, TooMuch) else self._check.problems(document, "field")) or [_problem(str(error))]
 
     def again(self, plain: object) -> Any:
@@ -51,9 +51,9 @@ class Structs:
         return msgspec.json.encode(value).decode()
 
 
-def _problem(said: str) -> Problem:
+def _problem(said: str) -> SchemaProblem:
     """The first and only words that msgspec has."""
     place = _PLACE.search(said)
     text = (said[: place.start()] if place else said).replace("`", "")
     path: Path = tuple(name or int(index) for name, index in _STEP.findall(place[1])) if place else ()
-    return Problem(path, text[:1].lower() + text[1:])
+    return SchemaProblem(path, text[:1].lower() + text[1:])

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 
 from treadle._internal.json_text import JsonText
 from treadle.tools.schemas.faults import problems_of
-from treadle.tools.schemas.problems import Problem
+from treadle.tools.schemas.problems import SchemaProblem
 from treadle.tools.schemas.structs import with_structs
 from treadle.tools.schemas.tidy import closed, tidy, walked
 
@@ -33,7 +33,7 @@ class Typed:
     def read(self, text: JsonText) -> Any:
         return self._adapter.validate_json(text, strict=True, extra=self._extra)
 
-    def problems(self, document: object, error: Exception) -> Sequence[Problem]:
+    def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
         return problems_of(error, document, self.schema, "field") if isinstance(error, ValidationError) else []
 
     def again(self, plain: object) -> Any:

@@ -83,7 +83,7 @@ def cached_share(usage: Usage) -> str:
 # ---------------------------------------------------------------- how full it is
 
 
-class Share(NamedTuple):
+class ShareOfCost(NamedTuple):
     what: str
     tokens: int
 
@@ -112,17 +112,17 @@ async def show_context(desk: Desk, rest: str) -> None:
     desk.show(Group(*shown, grid, Text(advice, drawing.style("dim"))))
 
 
-def shares_of(desk: Desk, messages: Sequence[Message]) -> list[Share]:
+def shares_of(desk: Desk, messages: Sequence[Message]) -> list[ShareOfCost]:
     """What the next request is made of, by estimate."""
     setting = desk.conversation.setting
     agent = setting.agent
     results = [message.with_parts([part for part in message.parts if isinstance(part, ToolResult)]) for message in messages if message.role == "tool"]
     said = [message for message in messages if message.role != "tool"]
     return [
-        Share("instructions", estimated_tokens(ModelRequest(messages=agent.messages, system=agent.system(agent.values(setting.inputs))))),
-        Share("tools", estimated_tokens(ModelRequest(messages=(), tools=tuple(tool.definition for tool in agent.own_tools)))),
-        Share("messages", estimated_tokens(ModelRequest(messages=said))),
-        Share("tool results", estimated_tokens(ModelRequest(messages=results))),
+        ShareOfCost("instructions", estimated_tokens(ModelRequest(messages=agent.messages, system=agent.system(agent.values(setting.inputs))))),
+        ShareOfCost("tools", estimated_tokens(ModelRequest(messages=(), tools=tuple(tool.definition for tool in agent.own_tools)))),
+        ShareOfCost("messages", estimated_tokens(ModelRequest(messages=said))),
+        ShareOfCost("tool results", estimated_tokens(ModelRequest(messages=results))),
     ]
 
 

@@ -19,7 +19,7 @@ from treadle.errors import AgentError
 from treadle.tui.drawing import Drawing
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp import Standing
+    from treadle.tools.mcp import ServerStatus
     from treadle.tui.desk import Desk
 
 DESCRIPTION_CHARS: Final = 300
@@ -103,7 +103,7 @@ async def show_servers(desk: Desk, rest: str) -> None:
     desk.show(Group(*shown))
 
 
-def _server(server: Standing, drawing: Drawing) -> Iterator[RenderableType]:
+def _server(server: ServerStatus, drawing: Drawing) -> Iterator[RenderableType]:
     glyphs = drawing.theme.glyphs
     mark = {"running": glyphs.tick, "failed": glyphs.cross}.get(server.state, glyphs.dot)
     says = {"running": f"runs, {count(len(server.tools), 'tool')}", "failed": "cannot be used", "idle": "not started"}[server.state]

@@ -1,4 +1,4 @@
-"""One slash command. Entry: `Command`."""
+"""One slash command. Entry: `SlashCommand`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class SlashCommand:
     name: str
     """Without its slash."""
     summary: str

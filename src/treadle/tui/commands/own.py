@@ -18,8 +18,8 @@ from treadle._internal.terminal_text import one_line
 from treadle.config import Config, Project, Trust, project_of, trust_of
 from treadle.config.file import Broken, decoded, read_bytes
 from treadle.config.places import FOLDER
-from treadle.config.trust import COMMANDS_NAME, Standing, command
-from treadle.tui.commands.command import Command
+from treadle.config.trust import COMMANDS_NAME, TrustState, command
+from treadle.tui.commands.command import SlashCommand
 from treadle.tui.commands.registry import OUR_NAMES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _HOLE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
 class Own(NamedTuple):
-    commands: tuple[Command, ...]
+    commands: tuple[SlashCommand, ...]
     """By name."""
     warnings: tuple[str, ...]
     """For the person, once: what is not offered, and why."""
@@ -60,7 +60,7 @@ def own_commands(config: Config, cwd: Path) -> Own:
     if home is None:
         return Own((), ())
     trust = trust_of(home, project)
-    warnings, found = list[str](), dict[str, Command]()
+    warnings, found = list[str](), dict[str, SlashCommand]()
     for folder, trusted in _folders(home, project, trust, warnings):
         for path, name in _files(folder, warnings):
             if name in OUR_NAMES:
@@ -80,9 +80,9 @@ def _folders(home: Path, project: Project | None, trust: Trust, warnings: list[s
     yield home / COMMANDS_NAME, None
     folders = [] if project is None else [each / FOLDER / COMMANDS_NAME for each in project.folders()]
     folders = [folder for folder in folders if os.path.realpath(folder.parent) != os.path.realpath(home)]
-    if trust.standing is Standing.HOLDS:
+    if trust.standing is TrustState.HOLDS:
         yield from ((folder, trust) for folder in folders)
-    elif trust.standing is Standing.UNKNOWN and project is not None:  # where it is void, the configuration has said so
+    elif trust.standing is TrustState.UNKNOWN and project is not None:  # where it is void, the configuration has said so
         names = [path.relative_to(project.root).as_posix() for folder in folders for path, _ in _files(folder, [])]
         if names:
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
@@ -105,7 +105,7 @@ def _files(folder: Path, warnings: list[str]) -> Iterator[tuple[Path, str]]:
                 warnings.append(f"{path}:1: {one_line('/'.join(parts), 80)!r} is no name for a command: use letters, digits, '_', '-' and '.'; it is left out")
 
 
-def _command(path: Path, name: str, folder: Path, trust: Trust | None, warnings: list[str]) -> Command | None:
+def _command(path: Path, name: str, folder: Path, trust: Trust | None, warnings: list[str]) -> SlashCommand | None:
     try:
         data = _data(path, folder, own=trust is None)
         if data is None or (trust is not None and not trust.admits(path, data)):
@@ -115,7 +115,7 @@ def _command(path: Path, name: str, folder: Path, trust: Trust | None, warnings:
         warnings.append(f"{path}:{e.line}: {e.text}; the command is left out")
         return None
     warnings += (f"{path}:{remark}" for remark in text.remarks)
-    return Command(name=name, summary=text.description, usage=text.hint, run=partial(_send, name, text.body), own=True)
+    return SlashCommand(name=name, summary=text.description, usage=text.hint, run=partial(_send, name, text.body), own=True)
 
 
 def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:

@@ -1,4 +1,4 @@
-"""All commands by name, and which one is meant by what was typed. What each does stands in the files beside this one. Entry: `Commands`.
+"""All commands by name, and which one is meant by what was typed. What each does stands in the files beside this one. Entry: `SlashCommands`.
 
 Light: the completions know every command before the first one is imported.
 """
@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from treadle._internal.terminal_text import one_line
-from treadle.tui.commands.command import Command
+from treadle.tui.commands.command import SlashCommand
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk
@@ -59,7 +59,7 @@ OUR_NAMES: Final = frozenset(one.name for one in _OURS)
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownCommand:
     """What no command is called, or more than one."""
 
     name: str
@@ -77,14 +77,14 @@ class Unknown:
         return f"there is no command {name}: " + (f"did you mean {' or '.join(near)}?" if near else "/help lists them")
 
 
-class Commands:
+class SlashCommands:
     """Ours, and the user's own behind them."""
 
-    def __init__(self, own: Sequence[Command] = ()) -> None:
+    def __init__(self, own: Sequence[SlashCommand] = ()) -> None:
         self._ours = {
-            one.name: Command(name=one.name, summary=one.summary, usage=one.usage, run=self._of(one), while_running=one.while_running) for one in _OURS
+            one.name: SlashCommand(name=one.name, summary=one.summary, usage=one.usage, run=self._of(one), while_running=one.while_running) for one in _OURS
         }
-        self._by_name = dict[str, Command]()
+        self._by_name = dict[str, SlashCommand]()
         self.use_own(own)
 
     def _of(self, one: _Ours) -> Callable[[Desk, str], Awaitable[None]]:
@@ -95,16 +95,16 @@ class Commands:
 
         await show_help(desk, [*self])
 
-    def use_own(self, own: Sequence[Command]) -> None:
+    def use_own(self, own: Sequence[SlashCommand]) -> None:
         """In the place of those that were the user's own before. One with the name of ours is left out."""
         theirs = {command.name: command for command in sorted(own, key=lambda command: command.name)}
         self._by_name = {**self._ours, **{name: command for name, command in theirs.items() if name not in self._ours}}
 
-    def __iter__(self) -> Iterator[Command]:
+    def __iter__(self) -> Iterator[SlashCommand]:
         """Ours in the order of `/help`, then the user's own by name."""
         return iter(self._by_name.values())
 
-    def find(self, text: str) -> tuple[Command, str] | Unknown:
+    def find(self, text: str) -> tuple[SlashCommand, str] | UnknownCommand:
         """What was typed, with its slash -> the command that is meant, and what stands behind its name, stripped.
 
         By its name, or the beginning of one that no other has.
@@ -116,10 +116,10 @@ class Commands:
         if len(begun) == 1:
             return self._by_name[begun[0]], rest
         if begun:
-            return Unknown(name, tuple(begun), is_beginning=True)
+            return UnknownCommand(name, tuple(begun), is_beginning=True)
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and commands are rarely wrong
 
-        return Unknown(name, tuple(get_close_matches(name.lower()[:80], [known.name for known in self], n=NEAREST)))
+        return UnknownCommand(name, tuple(get_close_matches(name.lower()[:80], [known.name for known in self], n=NEAREST)))
 
 
 def is_command(text: str) -> bool:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from treadle._internal.terminal_text import columns, cut, one_line
 from treadle.messages.todos import progress
-from treadle.tui.commands.command import Command
+from treadle.tui.commands.command import SlashCommand
 from treadle.tui.drawing import Drawing
 from treadle.tui.keys import KEYS
 
@@ -22,7 +22,7 @@ CELL_COLUMNS: Final = 40
 """That a command takes in `/help`, at least."""
 
 
-async def show_help(desk: Desk, commands: Sequence[Command]) -> None:
+async def show_help(desk: Desk, commands: Sequence[SlashCommand]) -> None:
     """Keys, ours and the user's own commands, as many beside each other as fit."""
     drawing = Drawing(desk.screen.columns, desk.theme)
     shown: list[RenderableType] = [Text("Keys", drawing.style("title")), _keys(drawing)]
@@ -43,7 +43,7 @@ def _keys(drawing: Drawing) -> Text:
     return text
 
 
-def _commands(commands: Sequence[Command], drawing: Drawing) -> Table:
+def _commands(commands: Sequence[SlashCommand], drawing: Drawing) -> Table:
     """Read downwards, as lists of words are."""
     beside = max(drawing.width // CELL_COLUMNS, 1)
     rows = -(-len(commands) // beside)
@@ -55,11 +55,11 @@ def _commands(commands: Sequence[Command], drawing: Drawing) -> Table:
     return grid
 
 
-def _called(command: Command) -> str:
+def _called(command: SlashCommand) -> str:
     return one_line(f"/{command.name} {command.usage}".rstrip(), 60)
 
 
-def _cell(command: Command, wide: int, cell: int, drawing: Drawing) -> Text:
+def _cell(command: SlashCommand, wide: int, cell: int, drawing: Drawing) -> Text:
     called = cut(_called(command), wide)
     text = Text("  ", no_wrap=True)
     text.append(called + " " * (wide - columns(called)), drawing.style("key"))

@@ -10,9 +10,9 @@ import anyio
 from treadle._internal.units import money, tokens
 from treadle.config import Config
 from treadle.messages.model_profile import Abilities
-from treadle.runtime.model_catalog import Answer, look_up, providers
-from treadle.runtime.model_catalog import Row as Known
-from treadle.tui.picker import Picker, Row
+from treadle.runtime.model_catalog import CatalogModel as Known
+from treadle.runtime.model_catalog import ProviderAnswer, look_up, providers
+from treadle.tui.picker import Picker, PickerRow
 
 if TYPE_CHECKING:
     from treadle.tui.desk import Desk
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def pick_model(desk: Desk) -> str | None:
     """Its name, as `--model` takes it. What is known stands there at once; who is configured is asked, and added as it answers."""
     config = desk.config
-    answers = [Answer(name) for name in providers(config)]
+    answers = [ProviderAnswer(name) for name in providers(config)]
     for answer in answers:
         await look_up(config, answer, True)
     rows = known(config, (row for answer in answers for row in answer.rows))
@@ -29,7 +29,7 @@ async def pick_model(desk: Desk) -> str | None:
     there = {row.value for row in rows}
 
     async def ask(name: str) -> None:
-        await look_up(config, answer := Answer(name), False)
+        await look_up(config, answer := ProviderAnswer(name), False)
         new = [row for row in answer.rows if row.name not in there]
         there.update(row.name for row in new)
         if new:
@@ -44,16 +44,16 @@ async def pick_model(desk: Desk) -> str | None:
     return chosen
 
 
-def known(config: Config, found: Iterable[Known]) -> list[Row[str]]:
+def known(config: Config, found: Iterable[Known]) -> list[PickerRow[str]]:
     """The configured ones first, each once."""
     by_name = {row.name: row for row in found}
     names = {config.models.large: "large", **({} if config.models.small == config.models.large else {config.models.small: "small"})}
-    first = [model_row(by_name[name], size) if name in by_name else Row(name, name, size) for name, size in names.items()]
+    first = [model_row(by_name[name], size) if name in by_name else PickerRow(name, name, size) for name, size in names.items()]
     return [*first, *(model_row(row) for name, row in by_name.items() if name not in names)]
 
 
-def model_row(model: Known, size: str = "") -> Row[str]:
-    return Row(model.name, model.name, " · ".join(filter(None, (size, *_facts(model)))))
+def model_row(model: Known, size: str = "") -> PickerRow[str]:
+    return PickerRow(model.name, model.name, " · ".join(filter(None, (size, *_facts(model)))))
 
 
 def _facts(model: Known) -> Iterable[str]:

@@ -13,7 +13,7 @@ from treadle.errors import AgentError
 from treadle.journal.journal import RunInfo
 from treadle.runtime.undo import changed_files
 from treadle.tui.going_back import go_back_before, prompts, put_files_back, shown
-from treadle.tui.picker import Picker, Row
+from treadle.tui.picker import Picker, PickerRow
 from treadle.types import now
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ async def pick_point(desk: Desk) -> None:
     async def changed(run: RunInfo) -> str:
         return await _changed(desk, run)
 
-    rows = [Row(desk.conversation.runtime.redact(run.prompt) or "(no text)", run, _detail(desk, run)) for run in reversed(runs)]
+    rows = [PickerRow(desk.conversation.runtime.redact(run.prompt) or "(no text)", run, _detail(desk, run)) for run in reversed(runs)]
     point = await desk.screen.ask(Picker(desk.screen, "Back to before which prompt?", rows, preview=changed))
     if point is None:
         return
     prompt = one_line(desk.conversation.runtime.redact(point.prompt), 60)
-    what = await desk.screen.ask(Picker(desk.screen, f"Take back what since {prompt!r}?", [Row(label, what, detail) for what, label, detail in _WORDS]))
+    what = await desk.screen.ask(Picker(desk.screen, f"Take back what since {prompt!r}?", [PickerRow(label, what, detail) for what, label, detail in _WORDS]))
     if what is None:
         return
     since = runs[runs.index(point) :]

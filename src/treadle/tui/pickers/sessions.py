@@ -13,7 +13,7 @@ from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count
 from treadle.journal.sessions import SessionInfo
 from treadle.messages.message import Message
-from treadle.tui.picker import Picker, Row
+from treadle.tui.picker import Picker, PickerRow
 from treadle.types import now
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ async def pick_session(desk: Desk) -> str | None:
             places.setdefault(run.session_id, run.cwd)
     by_id = {info.id: info for info in infos}
 
-    def row(info: SessionInfo, said: str = "") -> Row[str]:
-        return Row(runtime.redact(info.title), info.id, runtime.redact(said) or _detail(desk, info, places))
+    def row(info: SessionInfo, said: str = "") -> PickerRow[str]:
+        return PickerRow(runtime.redact(info.title), info.id, runtime.redact(said) or _detail(desk, info, places))
 
     async def last_words(session_id: str) -> str:
         messages = await to_thread.run_sync(runtime.sessions.get_messages, session_id)
         return runtime.redact(_last(messages, desk.theme.glyphs.prompt))
 
-    async def search(words: str) -> Sequence[Row[str]]:
+    async def search(words: str) -> Sequence[PickerRow[str]]:
         found = await to_thread.run_sync(partial(runtime.sessions.search, words, limit=FOUND_MAX))
         first = {hit.session_id: hit for hit in reversed(found)}
         return [row(by_id[hit.session_id], hit.excerpt) for hit in first.values() if hit.session_id in by_id]

@@ -6,7 +6,7 @@ import heapq
 from collections import Counter, deque
 from typing import TypeAlias
 
-from treadle.journal.engine import Lane
+from treadle.journal.engine import QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import Time
 
@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[int, Time, int]
 
 
 class LaneState:
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: QueueLimits) -> None:
         self.watched = False
         """Somebody waits until its rate lets the next one through."""
         self.waiting = 0

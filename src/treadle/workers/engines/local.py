@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from treadle._internal.clock import Clock
 from treadle.errors import AgentError
-from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.engine import Deliver, Engine, QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import Time, now
 from treadle.workers.engines.bare_group import bare_group
@@ -50,7 +50,7 @@ class LocalEngine:
     async def __aexit__(self, *exc: object) -> None: ...
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
         if self._lanes:
             raise AgentError("busy", f"this engine delivers to another worker already: make one for {worker}")
         self._lanes = {name: LaneState(lane) for name, lane in lanes.items()}

@@ -14,7 +14,7 @@ from treadle import __version__
 from treadle._internal.terminal_text import one_line, revealed
 from treadle.config.values import Schedule
 from treadle.errors import AgentError
-from treadle.journal.engine import Engine, Lane
+from treadle.journal.engine import Engine, QueueLimits
 from treadle.journal.queue import DEFAULT_QUEUE, WorkerCard
 from treadle.runtime.runtime import Runtime
 from treadle.workers.engines.bare_group import bare_group
@@ -47,7 +47,7 @@ class Worker:
         deps_of: DepsOf | None = None,
         grace_s: float = 30.0,
         poll_s: float = 1.0,
-        lanes: Mapping[str, Lane] | None = None,
+        lanes: Mapping[str, QueueLimits] | None = None,
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
         """`engine`: an open one; None: one inside this worker. `name`: no other living worker has it. `agent_of`, `deps_of`: what a run is driven with;
@@ -61,7 +61,7 @@ class Worker:
         """`worker_id`: what owns its runs in the journal; empty before it works."""
         self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
         self._queues = _checked(queues, runtime, slots)
-        self._lanes = {queue: (_configured(runtime) if lanes is None else lanes).get(queue, Lane()) for queue in self._queues}
+        self._lanes = {queue: (_configured(runtime) if lanes is None else lanes).get(queue, QueueLimits()) for queue in self._queues}
         self._name = _plain(name) if name else f"{one_line(socket.gethostname(), NAME_MOST - 20)}-{os.getpid()}"
         self._driving = Driving(runtime, self._engine, agent_of, deps_of)
         self._sweep = Sweep(runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s)
@@ -177,8 +177,8 @@ def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[st
     return tuple(dict.fromkeys(queues))
 
 
-def _configured(runtime: Runtime) -> dict[str, Lane]:
+def _configured(runtime: Runtime) -> dict[str, QueueLimits]:
     return {
-        name: Lane(concurrency=queue.concurrency, per_tenant=queue.per_tenant, rate=queue.rate, period_s=queue.period_s)
+        name: QueueLimits(concurrency=queue.concurrency, per_tenant=queue.per_tenant, rate=queue.rate, period_s=queue.period_s)
         for name, queue in runtime.config.queues.items()
     }

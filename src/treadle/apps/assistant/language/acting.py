@@ -12,17 +12,17 @@ import msgspec
 
 from treadle.apps.assistant.language.fitting import fitting
 from treadle.apps.assistant.language.understanding import CALLS_MOST
-from treadle.apps.assistant.language.wishes import Add, Change, Every, Filter, Named, Show, Simple, Understood, Wish
+from treadle.apps.assistant.language.wishes import AddTask, Every, Filter, Named, PlainCall, Show, TaskChange, Understood, Wish
 from treadle.apps.assistant.language.wording import key_of
 from treadle.apps.assistant.matching import folded, meant
 
 
-class Call(msgspec.Struct, frozen=True):
+class PlannedCall(msgspec.Struct, frozen=True):
     tool: str
     arguments: dict[str, str | None]
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownTask(msgspec.Struct, frozen=True):
     """A task that a look has shown."""
 
     id: str
@@ -31,7 +31,7 @@ class Known(msgspec.Struct, frozen=True):
     due: str | None = None
 
 
-class TooMany(Exception):
+class TooManyTasks(Exception):
     """More tasks are meant than one message may change."""
 
     def __init__(self, count: int) -> None:
@@ -47,67 +47,67 @@ _LOOKED_UP = 5
 def looks(understood: Understood) -> tuple[Filter, ...]:
     """What has to be listed before the wishes can be calls; each once."""
     several = len(understood.wishes) > _LOOKED_UP
-    wishes = [wish for wish in understood.wishes if not (several and isinstance(wish, Add))]
+    wishes = [wish for wish in understood.wishes if not (several and isinstance(wish, AddTask))]
     return tuple(dict.fromkeys(look for wish in wishes if (look := _look(wish)) is not None))
 
 
 def _look(wish: Wish) -> Filter | None:
     match wish:
-        case Change(target=Every(filter=wanted)):
+        case TaskChange(target=Every(filter=wanted)):
             return wanted
-        case Change(target=Named(parts=parts, verb=verb)) if parts or verb or wish.unsure or wish.later or wish.answers or wish.otherwise is not None:
+        case TaskChange(target=Named(parts=parts, verb=verb)) if parts or verb or wish.unsure or wish.later or wish.answers or wish.otherwise is not None:
             return _EVERYTHING
-        case Add(bare=True):
+        case AddTask(bare=True):
             return _EVERYTHING
         case _:
             return None
 
 
-def listing(wanted: Filter) -> Call:
+def listing(wanted: Filter) -> PlannedCall:
     given = {"status": wanted.status, "priority": wanted.priority, "search": wanted.search}
-    return Call("list_tasks", {name: value for name, value in given.items() if value is not None and (name, value) != ("status", "all")})
+    return PlannedCall("list_tasks", {name: value for name, value in given.items() if value is not None and (name, value) != ("status", "all")})
 
 
-def calls_of(understood: Understood, seen: Mapping[Filter, Sequence[Known]]) -> list[Call]:
+def calls_of(understood: Understood, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[PlannedCall]:
     """The calls in the order of the wishes, ten with the looks before them. Raises TooMany: half of a wish is none."""
     calls = [call for wish in understood.wishes for call in _calls(wish, seen)]
     most = CALLS_MOST - len(seen)
     if len(calls) > most:
         if seen:
-            raise TooMany(len(calls))
+            raise TooManyTasks(len(calls))
         calls = calls[:most]
     return calls
 
 
-def _calls(wish: Wish, seen: Mapping[Filter, Sequence[Known]]) -> Iterator[Call]:
+def _calls(wish: Wish, seen: Mapping[Filter, Sequence[KnownTask]]) -> Iterator[PlannedCall]:
     match wish:
-        case Add():
+        case AddTask():
             yield _added(wish, seen)
         case Show(wanted):
             yield listing(wanted)
-        case Simple(tool):
-            yield Call(tool, {})
-        case Change(target=Named() as named, otherwise=Add() as new) if not fitting(named, seen.get(_EVERYTHING, ())):
+        case PlainCall(tool):
+            yield PlannedCall(tool, {})
+        case TaskChange(target=Named() as named, otherwise=AddTask() as new) if not fitting(named, seen.get(_EVERYTHING, ())):
             yield _added(new, seen)
-        case Change(doing, target, fields, later, unsure, answers):
+        case TaskChange(doing, target, fields, later, unsure, answers):
             for task in _answer(target, seen) if answers and isinstance(target, Named) else _meant(target, seen, unsure=unsure):
                 put_off = _put_off(task, later, seen) if later else {}
-                yield Call(f"{doing}_task", {"task": task, **dict(fields), **put_off})
+                yield PlannedCall(f"{doing}_task", {"task": task, **dict(fields), **put_off})
         case _:
             return
 
 
-def _added(wish: Add, seen: Mapping[Filter, Sequence[Known]]) -> Call:
+def _added(wish: AddTask, seen: Mapping[Filter, Sequence[KnownTask]]) -> PlannedCall:
     """A new task, or what is new of the one that has just this title."""
     given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
     fields = {name: value for name, value in given.items() if value is not None}
     there = [task for task in seen.get(_EVERYTHING, ()) if wish.bare and not task.completed and folded(task.title) == folded(wish.title)]
     if len(there) == 1:
-        return Call("update_task", {"task": there[0].id, **(fields or {"title": there[0].title})})
-    return Call("add_task", {"title": wish.title, **fields})
+        return PlannedCall("update_task", {"task": there[0].id, **(fields or {"title": there[0].title})})
+    return PlannedCall("add_task", {"title": wish.title, **fields})
 
 
-def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]], *, unsure: bool) -> list[str]:
+def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[KnownTask]], *, unsure: bool) -> list[str]:
     if isinstance(target, Every):
         return [task.id for task in seen.get(target.filter, ())]
     tasks = seen.get(_EVERYTHING, ())
@@ -122,14 +122,14 @@ def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]], *, uns
     return [target.words if found else target.whole] if found or not unsure else []
 
 
-def _answer(target: Named, seen: Mapping[Filter, Sequence[Known]]) -> list[str]:
+def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[str]:
     """As `_meant`; nothing where a part of several names no task."""
     titles = [task.title for task in seen.get(_EVERYTHING, ())]
     is_one = not target.parts or bool(meant(target.words, titles))
     return _meant(target, seen, unsure=False) if is_one or all(meant(part, titles) for part in target.parts) else []
 
 
-def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[Known]]) -> dict[str, str]:
+def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[KnownTask]]) -> dict[str, str]:
     """The due date so many days on; of a task that has none, or that nobody could tell, there is nothing to count from."""
     titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(Named(task), seen.get(_EVERYTHING, ()))
     due = titles[0].due if len(titles) == 1 else None

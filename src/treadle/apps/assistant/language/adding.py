@@ -10,11 +10,11 @@ from datetime import date
 import msgspec
 
 from treadle.apps.assistant.language.asides import Asides, asides_of, trimmed
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import Add, Missing
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wishes import AddTask, Missing
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 from treadle.apps.assistant.unsupported import leading_occasion
 
 _LEVEL = "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
@@ -68,7 +68,7 @@ MOST = 10
 _PIECES = 60
 
 
-def added(text: str, words: Words, today: date, talk: Conversation) -> list[Add] | Missing:
+def added(text: str, words: Words, today: date, talk: Dialogue) -> list[AddTask] | Missing:
     """The tasks in their order, ten at most; Missing where nothing is named, or a date is none."""
     keys = keys_of(words)
     noun = _NOUN.at(keys)
@@ -96,13 +96,13 @@ def _level(keys: list[str]) -> str | None:
     return None
 
 
-def _without_article(words: Words) -> list[Word]:
+def _without_article(words: Words) -> list[Token]:
     """What is to be done needs none at its beginning: "schedule a haircut" is "haircut"."""
     is_article = len(words) > 1 and not words[0].quoted and words[0].key in ("a", "an") and words[1].start == words[0].end + 1  # not of "a < b"
     return list(words[1:]) if is_article else list(words)
 
 
-def _led(words: Words, noun: bool, today: date) -> list[Word]:
+def _led(words: Words, noun: bool, today: date) -> list[Token]:
     """Without what leads to the title. "for" and "to" lead to one only after the word "task"."""
     kept = list(words)
     while kept and not kept[0].quoted and kept[0].key in ("-", "\u2013", "—", ":", "*"):
@@ -115,7 +115,7 @@ def _led(words: Words, noun: bool, today: date) -> list[Word]:
     return kept[found[0] :]
 
 
-def _without_tail(words: Words) -> list[Word]:
+def _without_tail(words: Words) -> list[Token]:
     kept = list(words)
     for _ in range(3):
         found = _TAILS.ending(keys_of(kept[-9:]))
@@ -125,11 +125,11 @@ def _without_tail(words: Words) -> list[Word]:
     return kept
 
 
-def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: bool) -> list[Add] | Missing:
+def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: bool) -> list[AddTask] | Missing:
     words = asides.words
     if not words or (len(words) <= 2 and all(not w.quoted and w.key in _EMPTY for w in words)):
         return TITLE
-    shared = Add(title="", description=asides.description, priority=asides.priority, due=None if asides.due is None else asides.due.isoformat())
+    shared = AddTask(title="", description=asides.description, priority=asides.priority, due=None if asides.due is None else asides.due.isoformat())
     pieces = several(text, whole, today, listed=listed) if asides.description is None else []
     if len(pieces) < 2:
         title = _title(text, words)
@@ -141,7 +141,7 @@ def _title(text: str, words: Words) -> str:
     return leading_occasion(phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,"))
 
 
-def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> list[Add]:
+def _separate(text: str, pieces: list[list[Token]], shared: AddTask, today: date) -> list[AddTask]:
     """A task for each piece with what is said of it; what is said of the last one alone is meant for all."""
     own = [asides_of(text, piece, today) for piece in pieces[:_PIECES]]
     for piece in own:
@@ -150,16 +150,16 @@ def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> 
     bare = [piece for piece in own if not piece.words]
     due = next((piece.due for piece in bare if piece.due), own[-1].due if not any(piece.due for piece in ahead) else None)
     priority = next((piece.priority for piece in bare if piece.priority), own[-1].priority if not any(piece.priority for piece in ahead) else None)
-    tasks: list[Add] = []
+    tasks: list[AddTask] = []
     for piece in own:
         if (title := _title(text, piece.words) if piece.words else "") and len(tasks) < MOST:
             day = piece.due or due
             level = piece.priority or priority or (shared.priority if not any(p.priority for p in own) else None)
-            tasks.append(Add(title=title, priority=level, due=None if day is None else day.isoformat()))
+            tasks.append(AddTask(title=title, priority=level, due=None if day is None else day.isoformat()))
     return tasks
 
 
-def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Word]]:
+def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Token]]:
     """One title, or several where the words are plainly a list.
 
     That is: lines; what follows "tasks:"; things to do that begin with a verb each; at least three names without one, or two with a comma.
@@ -181,8 +181,8 @@ def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[
     return pieces
 
 
-def _pieces(words: Words) -> list[list[Word]]:
-    pieces: list[list[Word]] = [[]]
+def _pieces(words: Words) -> list[list[Token]]:
+    pieces: list[list[Token]] = [[]]
     for word in words:
         if (not word.quoted and word.key in ("and", "&", "plus")) or (word.key in ("-", "•", "*") and not pieces[-1]):
             pieces.append([])
@@ -193,9 +193,9 @@ def _pieces(words: Words) -> list[list[Word]]:
     return [piece for piece in pieces if piece]
 
 
-def _lines(words: Words) -> list[list[Word]]:
+def _lines(words: Words) -> list[list[Token]]:
     """Without what counts them, and without a heading."""
-    lines: list[list[Word]] = [[]]
+    lines: list[list[Token]] = [[]]
     for word in words:
         if lines[-1] or not (word.key in ("-", "•", "*", "\u2013") or (word.key.strip(".)(").isdigit() and len(words) > 2 and word.stop)):
             lines[-1].append(word)
@@ -204,7 +204,7 @@ def _lines(words: Words) -> list[list[Word]]:
     return [line for line in lines if line and not all(not word.quoted and word.key in _EMPTY for word in line)]
 
 
-def _by_verbs(words: Words, pieces: list[list[Word]], acts: list[bool]) -> list[list[Word]]:
+def _by_verbs(words: Words, pieces: list[list[Token]], acts: list[bool]) -> list[list[Token]]:
     """A new title at each verb; what has none goes on with the one before ("buy milk, eggs and call mum")."""
     starts = [piece[0].place for piece, verb in zip(pieces, acts, strict=True) if verb]
     ends = [*starts[1:], words[-1].place + 1]
@@ -212,7 +212,7 @@ def _by_verbs(words: Words, pieces: list[list[Word]], acts: list[bool]) -> list[
     return [_untied(title) for title in titles]
 
 
-def _untied(title: list[Word]) -> list[Word]:
+def _untied(title: list[Token]) -> list[Token]:
     while len(title) > 1 and title[-1].key in ("and", "&", "plus", "then", "also"):
         title.pop()
     return title

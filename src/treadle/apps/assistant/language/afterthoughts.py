@@ -11,12 +11,12 @@ import msgspec
 
 from treadle.apps.assistant.language.adding import added
 from treadle.apps.assistant.language.asides import DASHES, asides_of
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.values import fields_alone
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import Add, Change, Missing, Named, Simple, Wish
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wishes import AddTask, Missing, Named, PlainCall, TaskChange, Wish
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 _OF_IT = Phrases.plain(
     [
@@ -49,7 +49,7 @@ _NEEDLESS = known("to you your help that the a an it me some my more this time n
 _TITLE_WORDS = 8
 
 
-def afterthought(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def afterthought(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """A priority or a day of the task that was just spoken of, where the words say nothing else."""
     if talk.fresh != "task" or not talk.last or not talk.did:
         return None
@@ -59,10 +59,10 @@ def afterthought(text: str, words: Words, today: date, talk: Conversation) -> li
     while not fields and start < min(len(words) - 1, 6) and _OF_IT.at(keys, start) is not None:
         start += 1
         fields = fields_alone(text, words[start:], today)
-    return [Change("update", Named(talk.last), fields)] if fields else None
+    return [TaskChange("update", Named(talk.last), fields)] if fields else None
 
 
-def retitled(text: str, words: Words, talk: Conversation) -> list[Wish | Missing] | None:
+def retitled(text: str, words: Words, talk: Dialogue) -> list[Wish | Missing] | None:
     """A better title for the task that was just added or changed: "I meant oat milk", "call it oat milk instead"."""
     keys = keys_of(words)
     found = _MEANT.at(keys)
@@ -73,7 +73,7 @@ def retitled(text: str, words: Words, talk: Conversation) -> list[Wish | Missing
     rest = rest[:denied]
     while len(rest) > 1 and not rest[-1].quoted and rest[-1].key in ("instead", "please", "pls", "sorry", "rather"):
         rest.pop()
-    return None if rest[0].key in ("to", "that", "it") else [Change("update", Named(talk.last), (("title", phrase(text, rest)),))]
+    return None if rest[0].key in ("to", "that", "it") else [TaskChange("update", Named(talk.last), (("title", phrase(text, rest)),))]
 
 
 _MEANT = Phrases.plain(
@@ -88,7 +88,7 @@ _MEANT = Phrases.plain(
 )
 
 
-def replaced(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def replaced(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "instead of buy milk i want it to be buy juice"."""
     keys = keys_of(words)
     if keys[:2] != ["instead", "of"]:
@@ -97,7 +97,7 @@ def replaced(text: str, words: Words, today: date, talk: Conversation) -> list[W
         new = _WANTED.at(keys, place)
         start = place + (new[0] if new is not None else 0)
         if (new is not None or words[place - 1].stop == ",") and start < len(keys):
-            return [Change("update", Named(phrase(text, words[2:place])), (("title", phrase(text, words[start:])),), unsure=True)]
+            return [TaskChange("update", Named(phrase(text, words[2:place])), (("title", phrase(text, words[start:])),), unsure=True)]
     return None
 
 
@@ -106,7 +106,7 @@ _WANTED = Phrases.plain(
 )
 
 
-def labelled(text: str, words: Words, today: date, talk: Conversation, *, adding: bool) -> list[Wish | Missing] | None:
+def labelled(text: str, words: Words, today: date, talk: Dialogue, *, adding: bool) -> list[Wish | Missing] | None:
     """Words before a colon, and what they label.
 
     That is a new task where `adding` ("urgent: call Bob", "in two weeks: dentist"), or a task's new values ("milk: low priority").
@@ -120,10 +120,10 @@ def labelled(text: str, words: Words, today: date, talk: Conversation, *, adding
     if dashed and not fields:
         return None
     if adding and talk.fresh == "task" and talk.last and label[-1].key in ("note", "notes", "description", "comment") and "self" not in keys_of(label):
-        return [Change("update", Named(talk.last), (("description", phrase(text, rest)),))]
+        return [TaskChange("update", Named(talk.last), (("description", phrase(text, rest)),))]
     if not adding:
         values = fields_alone(text, rest, today)
-        return [Change("update", Named(phrase(text, label)), values, unsure=True)] if values and not dashed else None
+        return [TaskChange("update", Named(phrase(text, label)), values, unsure=True)] if values and not dashed else None
     if fields or all(not word.quoted and word.key in _ADD_LABELS for word in label):
         found = added(text, rest, today, talk)
         if isinstance(found, Missing):
@@ -139,18 +139,18 @@ def needed(text: str, words: Words, today: date) -> list[Wish | Missing] | None:
     start = 2 if keys[0] in ("i", "we") and keys[1:2] == ["need"] else 3 if keys[:3] in (["we", "are", "out"], ["im", "out", "of"]) else 0
     if keys[:2] in (["need", "more"], ["need", "some"]):
         start = 1
-    rest: list[Word] = list(words[start:])
+    rest: list[Token] = list(words[start:])
     if not start or not rest or rest[0].key in _NEEDLESS or len(rest) > 5 or rest[0].key in ACTIONS:
         return None
     asides = asides_of(text, rest, today)
-    return [Add(title=phrase(text, asides.words), priority=asides.priority, due=asides.due.isoformat() if asides.due else None)] if asides.words else None
+    return [AddTask(title=phrase(text, asides.words), priority=asides.priority, due=asides.due.isoformat() if asides.due else None)] if asides.words else None
 
 
-def regretted(words: Words, talk: Conversation) -> list[Wish | Missing] | None:
+def regretted(words: Words, talk: Dialogue) -> list[Wish | Missing] | None:
     """What takes the last change back: "oops" only right after one."""
     keys = keys_of(words[:20])
     while len(keys) > 1 and keys[0] in _INTERJECTIONS:
         del keys[0]
     if _UNDOING.whole(keys) is not None:
-        return [Simple("undo")]
-    return [Simple("undo")] if talk.did and _REGRETS.whole(keys) is not None else None
+        return [PlainCall("undo")]
+    return [PlainCall("undo")] if talk.did and _REGRETS.whole(keys) is not None else None

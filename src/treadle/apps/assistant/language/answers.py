@@ -11,13 +11,13 @@ from datetime import date
 import msgspec
 
 from treadle.apps.assistant.language.adding import added
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.phrases import known
 from treadle.apps.assistant.language.targets import target_of
 from treadle.apps.assistant.language.values import level_of
 from treadle.apps.assistant.language.verbs import closed, head_at, opened
-from treadle.apps.assistant.language.wishes import Change, Every, Filter, Missing, Named, Show, Simple, Wish
+from treadle.apps.assistant.language.wishes import Every, Filter, Missing, Named, PlainCall, Show, TaskChange, Wish
 from treadle.apps.assistant.language.wording import Words, key_of, keys_of, phrase
 
 _LEADS = known("""the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task""")
@@ -28,7 +28,7 @@ _WORDS = 30
 
 
 def answered(
-    text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing], anew: Sequence[Wish | Missing]
+    text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing], anew: Sequence[Wish | Missing]
 ) -> tuple[Wish | Missing, ...] | None:
     """The wishes of the message that was asked about, with its gap filled; None where this is no answer.
 
@@ -48,13 +48,13 @@ def answered(
     gap = next((wish for wish in before if isinstance(wish, Missing)), None)
     if gap is None or gap.wants == "any":
         return None
-    if gap.wants == "task" and any(isinstance(wish, (Change, Simple)) for wish in anew):
+    if gap.wants == "task" and any(isinstance(wish, (TaskChange, PlainCall)) for wish in anew):
         return None
     filled = _filled(text, rest, today, talk, gap, anew)
     return None if filled is None else tuple(part for wish in before for part in (filled if wish is gap else (wish,)))
 
 
-def _chosen(text: str, words: Words, today: date, talk: Conversation) -> tuple[Named, ...] | None:
+def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named, ...] | None:
     keys = keys_of(words)
     start = opened(keys)
     rest = list(words[start : max(closed(keys), start)])
@@ -94,12 +94,12 @@ def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] 
 
 def _aimed(before: Sequence[Wish | Missing], chosen: Sequence[Named], about: str) -> tuple[Wish | Missing, ...] | None:
     """The change that was asked about, now at the chosen tasks. What else the message wished was done then."""
-    changes = [(wish, wish.target) for wish in before if isinstance(wish, Change) and isinstance(wish.target, Named)]
+    changes = [(wish, wish.target) for wish in before if isinstance(wish, TaskChange) and isinstance(wish.target, Named)]
     asked = [wish for wish, target in changes if key_of(about) in map(key_of, (target.words, *target.parts))] or [wish for wish, _ in changes[:1]]
     return tuple(msgspec.structs.replace(asked[0], target=target) for target in chosen) if asked else None
 
 
-def _named_again(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+def _named_again(text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
     """Such as "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
     keys = keys_of(words)
     meant = next((i for i in range(min(3, len(keys))) if keys[i] in ("mean", "meant")), None)
@@ -109,7 +109,7 @@ def _named_again(text: str, words: Words, today: date, talk: Conversation, befor
     return _aimed(before, (target,), talk.about) if isinstance(target, Named) else None
 
 
-def _filled(text: str, words: Words, today: date, talk: Conversation, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+def _filled(text: str, words: Words, today: date, talk: Dialogue, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
     keys = keys_of(words)
     head = head_at(keys, 0)
     if gap.wants == "title":
@@ -122,25 +122,25 @@ def _filled(text: str, words: Words, today: date, talk: Conversation, gap: Missi
         target = target_of(text, words, today, talk)
         if isinstance(target, Missing) or (isinstance(target, Every) and target.filter.empty):
             return None
-        return tuple(Change(gap.doing, one, gap.fields, answers=True) for one in (target if isinstance(target, tuple) else (target,)))
+        return tuple(TaskChange(gap.doing, one, gap.fields, answers=True) for one in (target if isinstance(target, tuple) else (target,)))
     return _value(text, words, today, gap)
 
 
-def _title(text: str, words: Words, today: date, talk: Conversation, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+def _title(text: str, words: Words, today: date, talk: Dialogue, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
     """The title that was asked for. A command is meant as one, unless it lacks something, or the list holds nothing that it names."""
     head = head_at(keys_of(words), 0)
     is_change = head is not None and head.kind in ("complete", "delete", "update")
     is_sure = head is not None and head.sure
     if is_sure and not is_change:
         return None
-    if is_change and len(anew) == 1 and isinstance(anew[0], Simple):  # "clear completed" is a command of its own, and never a title
+    if is_change and len(anew) == 1 and isinstance(anew[0], PlainCall):  # "clear completed" is a command of its own, and never a title
         return None
     if "look for" in gap.what:
         return None if is_sure else (Show(Filter("all", None, phrase(text, words))),)
     result = added(text, words, today, talk)
     if isinstance(result, Missing):
         return None
-    if is_change and len(anew) == 1 and isinstance(change := anew[0], Change) and isinstance(change.target, Named):
+    if is_change and len(anew) == 1 and isinstance(change := anew[0], TaskChange) and isinstance(change.target, Named):
         return (msgspec.structs.replace(change, otherwise=result[0]),)
     is_whole = bool(anew) and not any(isinstance(wish, Missing) for wish in anew)
     return None if is_change and is_sure and is_whole else tuple(result)
@@ -161,4 +161,4 @@ def _value(text: str, words: Words, today: date, gap: Missing) -> tuple[Wish | M
         value = level_of(keys)
     else:
         value = phrase(text, rest)
-    return None if value is None else (Change("update", gap.target, ((gap.field, value),)),)
+    return None if value is None else (TaskChange("update", gap.target, ((gap.field, value),)),)

@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.apps.assistant.language.dates import corrected, day_at, holiday_at, looks_like_a_day
 from treadle.apps.assistant.language.phrases import Phrases, known
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 LEVELS = {
     "high|highest|top|urgent|max|maximum|critical": "High",
@@ -108,7 +108,7 @@ WORDS_MOST = 120
 class Asides(msgspec.Struct):
     """What was found, and the words that are left."""
 
-    words: list[Word]
+    words: list[Token]
     priority: str | None = None
     due: date | None = None
     description: str | None = None
@@ -262,7 +262,7 @@ def _unread(found: Asides, keys: Sequence[str]) -> None:
             return
 
 
-def trimmed(words: Words) -> list[Word]:
+def trimmed(words: Words) -> list[Token]:
     """Without what is left over at the ends once asides were taken out."""
     kept = list(words)
     while kept and not kept[-1].quoted and kept[-1].key in ("and", "-", "\u2013", "—", "&", "please", "pls", "plz", "thanks", "thx", "with", "ok", "okay"):

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from datetime import date
 
 from treadle.apps.assistant.language.asides import looks_like_a_day
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.listing import filter_of
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
 from treadle.apps.assistant.language.targets import TASK, target_of
 from treadle.apps.assistant.language.values import NOT_DUE, Fields, no_day, value_of, values_of
-from treadle.apps.assistant.language.wishes import Change, Doing, Every, Missing, Named, Simple, Target, Wish
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wishes import Doing, Every, Missing, Named, PlainCall, Target, TaskChange, Wish
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 FIELD = Phrases(
     {
@@ -69,11 +69,11 @@ POSTPONING = known("postpone reschedule delay defer push move bump extend shift 
 _RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
 
 
-def completed(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+def completed(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
     return changing("complete", text, _without_done(words), today, talk)
 
 
-def deleted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+def deleted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
     keys = keys_of(words)
     field = FIELD.at(keys) or FIELD.at([*keys, "of"])
     if field is not None and field[1] != "title" and (len(keys) > field[0] or field[1] == "due"):
@@ -86,7 +86,7 @@ def deleted(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
     return changing("delete", text, words, today, talk)
 
 
-def _completed_ones(text: str, words: Words, today: date) -> Simple | None:
+def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
     """Whether all that is completed is meant, and nothing narrower."""
     keys = keys_of(words)
     if any(word.quoted for word in words) or any(key in ("except", "but", "one", "not") for key in keys):
@@ -119,10 +119,10 @@ def _completed_ones(text: str, words: Words, today: date) -> Simple | None:
     )
     singular = any(k in ("task", "item", "todo") for k in keys) and not any(k in ("all", "every", "each") for k in keys)
     narrow = wanted.priority is not None or wanted.search is not None
-    return Simple("delete_completed") if rest and plural and not singular and wanted.status == "completed" and not narrow else None
+    return PlainCall("delete_completed") if rest and plural and not singular and wanted.status == "completed" and not narrow else None
 
 
-def changing(doing: Doing, text: str, words: Words, today: date, talk: Conversation, fields: Fields = ()) -> list[Wish | Missing]:
+def changing(doing: Doing, text: str, words: Words, today: date, talk: Dialogue, fields: Fields = ()) -> list[Wish | Missing]:
     target = target_of(text, words, today, talk)
     if isinstance(target, Missing):
         return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
@@ -130,10 +130,10 @@ def changing(doing: Doing, text: str, words: Words, today: date, talk: Conversat
         if target.filter.status == "completed" or (
             (target.filter.empty or target.filter.status == "open") and target == Every(type(target.filter)(target.filter.status))
         ):
-            return [Simple("complete_all")]
+            return [PlainCall("complete_all")]
         target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
     targets: Sequence[Target] = target if isinstance(target, tuple) else (target,)
-    return [Change(doing, one, fields) for one in targets]
+    return [TaskChange(doing, one, fields) for one in targets]
 
 
 def _which(missing: Missing, doing: Doing) -> str:
@@ -142,7 +142,7 @@ def _which(missing: Missing, doing: Doing) -> str:
     return {"complete": "which task you have completed", "delete": "which task to delete", "update": "which task to change"}[doing]
 
 
-def _without_done(words: Words) -> list[Word]:
+def _without_done(words: Words) -> list[Token]:
     kept = list(words)
     if (found := _DONE.ending(keys_of(kept))) is not None and found[0] < len(kept):
         return kept[: -found[0]]
@@ -151,7 +151,7 @@ def _without_done(words: Words) -> list[Word]:
     return kept
 
 
-def changed(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def changed(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """What follows a verb like "set", "mark", "change", "move"."""
     keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
     if verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick") and (found := done_at(keys)) is not None:
@@ -192,7 +192,7 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
     return None
 
 
-def _owner(text: str, words: Words) -> list[Word]:
+def _owner(text: str, words: Words) -> list[Token]:
     """Without the 's of "milk's priority"."""
     last = words[-1]
     if not last.quoted and last.text[-2:] in ("'s", "\u2019s") and last.end - last.start == len(last.text):
@@ -202,7 +202,7 @@ def _owner(text: str, words: Words) -> list[Word]:
     return [*words[:-1], last]
 
 
-def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
     keys = keys_of(words)
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
@@ -236,7 +236,7 @@ def _first_to(words: Words, place: int, start: int) -> bool:
     return not any(w.key in ("to", "as") or w.stop == ":" for w in words[start + 1 : place]) and not any(w.stop == ":" for w in words[place:])
 
 
-def _valued(text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def _valued(text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """Such as "X's priority to high"."""
     rest = list(words)
     if rest and rest[0].key == "from":
@@ -252,7 +252,7 @@ def _valued(text: str, target: Words, words: Words, field: str, verb: str, today
     return gap_of(text, target, field, verb, today, talk)
 
 
-def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """The value is missing: asked for, unless the verb says it ("raise the priority of X")."""
     if field == "priority" and verb in _DEFAULT_LEVEL:
         return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
@@ -267,7 +267,7 @@ def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: C
     )
 
 
-def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def _by_value(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """Such as "make X high priority", "move X to friday", "rename X to Y"."""
     fields, rest = values_of(text, words, today, retitling=verb in ("rename", "retitle", "reword", "call"))
     if fields and rest and not (verb in _RETITLING and _looks_renamed(rest)):
@@ -318,7 +318,7 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
     return middle, middle + 1
 
 
-def _as_title(words: Words) -> list[Word]:
+def _as_title(words: Words) -> list[Token]:
     kept = list(words)
     while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("say", "be", "read", "called", "should", "to"):
         del kept[0]

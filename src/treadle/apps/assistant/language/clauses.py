@@ -12,8 +12,8 @@ from itertools import pairwise
 import msgspec
 
 from treadle.apps.assistant.language.phrases import known
-from treadle.apps.assistant.language.verbs import ACTIONS, Head, head_at, opened
-from treadle.apps.assistant.language.wording import Word, Words, keys_of
+from treadle.apps.assistant.language.verbs import ACTIONS, VerbPhrase, head_at, opened
+from treadle.apps.assistant.language.wording import Token, Words, keys_of
 
 _JOINS = known("and then also but plus & afterwards so")
 _STRONG_JOINS = known("then also plus afterwards")
@@ -26,8 +26,8 @@ MOST = 40
 
 
 class Clause(msgspec.Struct):
-    words: list[Word]
-    head: Head | None
+    words: list[Token]
+    head: VerbPhrase | None
 
     @property
     def question(self) -> bool:
@@ -52,7 +52,7 @@ def clauses_of(words: Words) -> list[Clause]:
     return [clause for clause in clauses if clause.words]
 
 
-def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: Head | None) -> int | None:
+def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: VerbPhrase | None) -> int | None:
     """Where the next command begins if one does at `place`; what joins it is left out."""
     stop = "" if _counts(words, place - 1) else words[place - 1].stop
     adding = head is not None and head.kind in ("add", "remind")
@@ -77,7 +77,7 @@ def _counts(words: Words, place: int) -> bool:
     return word.stop == "." and word.key.isdigit() and (place == 0 or words[place - 1].stop in ("\n", ":"))
 
 
-def _after_other(words: Words, keys: Sequence[str], at: int, following: Head, head: Head | None) -> bool:
+def _after_other(words: Words, keys: Sequence[str], at: int, following: VerbPhrase, head: VerbPhrase | None) -> bool:
     if following.sure or following.kind in ("complete", "delete"):
         return True
     if following.kind == "show":
@@ -87,7 +87,7 @@ def _after_other(words: Words, keys: Sequence[str], at: int, following: Head, he
     return head is not None and head.kind != "update" and following.kind == "update"
 
 
-def _within_title(keys: Sequence[str], start: int, place: int, at: int, following: Head, head: Head | None) -> bool:
+def _within_title(keys: Sequence[str], start: int, place: int, at: int, following: VerbPhrase, head: VerbPhrase | None) -> bool:
     ahead = keys[at + 1 : at + 8]
     about = any(k in _ABOUT_TASKS or k == '"' or k.startswith("#") for k in ahead)
     joined = any(k in _STRONG_JOINS for k in keys[place:at])

@@ -1,6 +1,6 @@
 """What a conversation has named so far, read from its text: the list that was shown, the task that was last spoken of, the question that stands open.
 
-The replies are those of SPEC J3. Nothing else of a conversation is remembered. Entry: `Conversation`.
+The replies are those of SPEC J3. Nothing else of a conversation is remembered. Entry: `Dialogue`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READ = 60
 """Messages looked back at."""
 
 
-class Conversation(msgspec.Struct):
+class Dialogue(msgspec.Struct):
     """`said` is everything before the message that is to be understood, oldest first."""
 
     listed: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Conversation(msgspec.Struct):
     """What had been said before that message."""
 
     @classmethod
-    def of(cls, said: Sequence[Speech]) -> Conversation:
+    def of(cls, said: Sequence[Speech]) -> Dialogue:
         conversation = cls()
         for i, (role, text) in enumerate(said[-_READ:], max(0, len(said) - _READ)):
             if role == "user":

@@ -13,7 +13,7 @@ from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.phrases import known
 from treadle.apps.assistant.language.telling import MARKS
 from treadle.apps.assistant.language.verbs import ACTIONS, closed, head_at, opened
-from treadle.apps.assistant.language.wording import Word, Words, keys_of
+from treadle.apps.assistant.language.wording import Token, Words, keys_of
 
 _BULLETS = known("+ - * • \u2013 — >")
 
@@ -26,7 +26,7 @@ def without_bullet(clause: Clause) -> Clause:
     return Clause([*added, *clause.words[1:]], None)
 
 
-def job_last(words: Words) -> list[Word]:
+def job_last(words: Words) -> list[Token]:
     """Of "my task for tonight is to pack", "remind me to pack for tonight"."""
     keys = keys_of(words[:10])
     job = len(keys) > 4 and keys[0] in ("my", "our", "the") and any(key in ("task", "job", "plan", "goal", "todo", "mission") for key in keys[1:3])
@@ -37,7 +37,7 @@ def job_last(words: Words) -> list[Word]:
     return [words[0]._replace(text="add", key="add"), *words[to + 2 :], *words[when:to]]
 
 
-def without_symbols(words: Words) -> list[Word]:
+def without_symbols(words: Words) -> list[Token]:
     """Without the pictures behind a command; those of a title stay, and so do those that say "done"."""
     kept, head = list(words), head_at(keys_of(words), 0)
     if head is None or head.kind in ("add", "remind", "update"):
@@ -48,7 +48,7 @@ def without_symbols(words: Words) -> list[Word]:
     return kept[:end]
 
 
-def day_last(words: Words, today: date) -> list[Word]:
+def day_last(words: Words, today: date) -> list[Token]:
     """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
     keys = keys_of(words[:16])
     skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0

@@ -9,7 +9,7 @@ from datetime import date
 
 from treadle.apps.assistant.language.listing import filter_of, is_noun
 from treadle.apps.assistant.language.phrases import Phrases, known
-from treadle.apps.assistant.language.verbs import Head
+from treadle.apps.assistant.language.verbs import VerbPhrase
 from treadle.apps.assistant.language.wishes import Filter, Missing, Show, Wish
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 
@@ -43,7 +43,7 @@ _THING = Phrases.plain(
 )
 
 
-def asked_for(text: str, words: Words, head: Head | None, today: date, *, question: bool) -> list[Wish | Missing] | None:
+def asked_for(text: str, words: Words, head: VerbPhrase | None, today: date, *, question: bool) -> list[Wish | Missing] | None:
     """A list, where the words ask for one; None where they are about something else."""
     keys = keys_of(words)
     verb = head.first if head is not None else ""
@@ -88,7 +88,7 @@ def _told(wanted: Filter) -> Filter:
     return Filter(wanted.status or "all", wanted.priority, wanted.search)
 
 
-def looked_for(text: str, words: Words, head: Head, today: date) -> list[Wish | Missing] | None:
+def looked_for(text: str, words: Words, head: VerbPhrase, today: date) -> list[Wish | Missing] | None:
     """What follows "find", "search for"."""
     rest = list(words)
     filtered = filter_of(text, rest, today)

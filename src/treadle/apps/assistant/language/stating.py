@@ -12,12 +12,12 @@ import msgspec
 
 from treadle.apps.assistant.language.asides import LEVELS
 from treadle.apps.assistant.language.changing import FIELD, POSTPONING, REOPEN, changing, done_at, gap_of, of_field
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at, days_at
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.values import fields_alone, stem_of, values_of
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import Change, Every, Missing, Wish
+from treadle.apps.assistant.language.wishes import Every, Missing, TaskChange, Wish
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 from treadle.apps.assistant.stems import stem
 
@@ -47,7 +47,7 @@ _FIELD_OF = Phrases(
 )
 
 
-def fielded(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """What begins with a field of a task: "no deadline for X", "no rush with X", "note on X: Y", "due date of X: friday"."""
     keys = keys_of(words)
     if (found := _FIELD_OF.at(keys)) is not None and found[0] < len(keys):
@@ -63,14 +63,14 @@ def fielded(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
     return of_field(text, words[field[0] :], field[1], "set", today, talk) if told else None
 
 
-def _predicated(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _predicated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "call mum is no longer needed", "buy milk should be buy cheese"."""
     keys = keys_of(words)
     if keys[0] in _ASKERS:
         return None
     if (arrow := next((i for i in range(1, len(keys) - 1) if keys[i] in _ARROWS), None)) is not None and not fields_alone(text, words[arrow + 1 :], today):
         named = (("title", phrase(text, words[arrow + 1 :])),)
-        return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:arrow], today, talk, named) if isinstance(one, Change)]
+        return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:arrow], today, talk, named) if isinstance(one, TaskChange)]
     for place in range(1, len(keys)):
         if words[place].quoted:
             continue
@@ -83,7 +83,9 @@ def _predicated(text: str, words: Words, today: date, talk: Conversation) -> lis
         new = words[place + reads[0] :]
         if not fields and not fields_alone(text, new, today) and (keys[place + reads[0] - 1] != "be" or _is_title(new, keys[:place])):
             named = (("title", phrase(text, new)),)
-            return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:place], today, talk, named) if isinstance(one, Change)]
+            return [
+                msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:place], today, talk, named) if isinstance(one, TaskChange)
+            ]
     return None
 
 
@@ -95,7 +97,7 @@ def _is_title(new: Words, old: Sequence[str]) -> bool:
 _ASKERS = known("what which how who there i my you why we when where if everything all nothing they he she")
 
 
-def stated(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """What a sentence says of a task: "the report is done", "milk should be high priority", "the essay is due friday"."""
     keys = keys_of(words)
     if keys[0] in ("thats", "so") and len(keys) > 2:
@@ -119,11 +121,11 @@ def stated(text: str, words: Words, today: date, talk: Conversation) -> list[Wis
     if not fields or not rest or len(rest) > middle:
         return None
     found = changing("update", text, rest, today, talk, fields)
-    every = any(isinstance(wish, Change) and isinstance(wish.target, Every) for wish in found)
+    every = any(isinstance(wish, TaskChange) and isinstance(wish.target, Every) for wish in found)
     return None if every and keys[middle] not in ("should", "must", "needs") else found
 
 
-def described(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+def described(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """Such as "describe X as Y"."""
     place = next((i for i in range(1, len(words) - 1) if words[i].key in ("as", "with", "like") or words[i - 1].stop == ":"), None)
     if place is None:
@@ -132,7 +134,7 @@ def described(text: str, words: Words, today: date, talk: Conversation) -> list[
     return changing("update", text, words[:place], today, talk, (("description", phrase(text, words[after:])),))
 
 
-def put_off(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def put_off(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "push X back a week", "postpone X by 2 days": counted from the day that the task has."""
     keys = keys_of(words)
     if verb not in POSTPONING:
@@ -146,5 +148,5 @@ def put_off(text: str, words: Words, verb: str, today: date, talk: Conversation)
         rest = stem_of(words[:place])
         earlier = back in (["earlier"], ["sooner"]) or (verb == "pull")
         found = changing("update", text, rest, today, talk)
-        return [msgspec.structs.replace(one, later=-span[1] if earlier else span[1]) if isinstance(one, Change) else one for one in found]
+        return [msgspec.structs.replace(one, later=-span[1] if earlier else span[1]) if isinstance(one, TaskChange) else one for one in found]
     return None

@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from datetime import date
 
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import number_at
 from treadle.apps.assistant.language.listing import filter_of
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.wishes import Every, Filter, Missing, Named, Target
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 _BEFORE = Phrases.plain(
     [
@@ -75,7 +75,7 @@ _OR_COUNT = re.compile(r"\d{1,3}")
 TASK = Missing("which task you mean", "task")
 
 
-def target_of(text: str, words: Words, today: date, talk: Conversation) -> Target | tuple[Named, ...] | Missing:
+def target_of(text: str, words: Words, today: date, talk: Dialogue) -> Target | tuple[Named, ...] | Missing:
     """One target, or several named ones; Missing where nobody can say which is meant."""
     if (every := _every(text, words, today)) is not None and _IT.whole(keys_of(words)) is None:
         return every
@@ -104,7 +104,7 @@ def parts_of(text: str, words: Words) -> tuple[str, ...]:
     """The several tasks that "milk, bread and the report" may be; empty where it can only be one."""
     if words[0].key == "both":
         words = words[1:]
-    pieces: list[list[Word]] = [[]]
+    pieces: list[list[Token]] = [[]]
     for word in words:
         if word.key in ("and", "&", "plus", "also", "or") and not word.quoted:
             pieces.append([])
@@ -116,7 +116,7 @@ def parts_of(text: str, words: Words) -> tuple[str, ...]:
     return tuple(named) if 1 < len(named) <= 10 else ()
 
 
-def _bared(words: Words) -> list[Word]:
+def _bared(words: Words) -> list[Token]:
     kept = list(words)
     while len(kept) > 1 and (found := _AFTER.ending(keys_of(kept[-8:]))) is not None and not kept[-1].quoted and found[0] < len(kept):
         if _IT.whole(keys_of(kept)) is not None or (kept[-1].key in ("one", "today", "task") and len(kept) <= 3 and kept[-2].key in _ORDINALS):
@@ -125,7 +125,7 @@ def _bared(words: Words) -> list[Word]:
     return kept
 
 
-def _without_article(words: Words) -> list[Word]:
+def _without_article(words: Words) -> list[Token]:
     kept = list(words)
     for _ in range(3):
         found = _BEFORE.at(keys_of(kept[:12]))
@@ -135,7 +135,7 @@ def _without_article(words: Words) -> list[Word]:
     return kept
 
 
-def _referred(it: str, talk: Conversation) -> Named | tuple[Named, ...] | Missing:
+def _referred(it: str, talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
     if it == "it":
         return Named(talk.last) if talk.last else TASK
     trail = talk.trail[-2:] if it == "both" else talk.trail
@@ -175,7 +175,7 @@ def _numbers(words: Words) -> list[int] | None:
     return numbers[:10] or None
 
 
-def _numbered(numbers: Sequence[int], talk: Conversation) -> Named | tuple[Named, ...] | Missing:
+def _numbered(numbers: Sequence[int], talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
     titles = [talk.numbered(number) for number in numbers]
     found = tuple(Named(title) for title in dict.fromkeys(titles) if title is not None)
     if len(found) < len(set(numbers)) or not found:

@@ -11,12 +11,12 @@ from itertools import pairwise
 import msgspec
 
 from treadle.apps.assistant.language.changing import changing
-from treadle.apps.assistant.language.conversation import Conversation
+from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.verbs import ACTIONS, base_of
-from treadle.apps.assistant.language.wishes import Change, Every, Missing, Named, Wish
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wishes import Every, Missing, Named, TaskChange, Wish
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 from treadle.apps.assistant.stems import is_past
 
 MARKS = known("✔ ✓ ✅ ☑ ✔️ ☑️ 🗸 [x] x] (x) ✔. 👍✅")
@@ -88,14 +88,14 @@ _NOT_PASSIVE = (_NOT_DONE | _SAME_IN_BOTH | known("done finished completed")) | 
 _WORDS = 40
 
 
-def told(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def told(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """The completions that the sentence tells of; None where it tells of none."""
     if len(words) > _WORDS or words[-1].stop == "?":
         return None
     return _marked(text, words, today, talk) or _acted(text, words, today, talk) or _passive(text, words, today, talk)
 
 
-def _marked(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _marked(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "kitchen ✓ laundry ✓", "✅ call mum"."""
     keys = keys_of(words)
     places = [i for i, key in enumerate(keys) if key in MARKS]
@@ -107,7 +107,7 @@ def _marked(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
     return [wish for piece in pieces for wish in _completed(text, piece, "", today, talk)]
 
 
-def _acted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _acted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "I paid the rent and called mum", "just bought milk"; without an "I" only where such a task is there."""
     keys = keys_of(words)
     teller = _TELLER.at(keys)
@@ -125,9 +125,9 @@ def _acted(text: str, words: Words, today: date, talk: Conversation) -> list[Wis
     return found or None
 
 
-def _deeds(words: Words, *, managed: bool) -> list[list[Word]]:
+def _deeds(words: Words, *, managed: bool) -> list[list[Token]]:
     """A piece for each verb: "called mum and paid the rent" are two."""
-    pieces: list[list[Word]] = [[]]
+    pieces: list[list[Token]] = [[]]
     for i, word in enumerate(words):
         joined = word.key in ("and", "then", "also", "i", "ive") and not word.quoted
         begins = joined or (i > 0 and words[i - 1].stop == ",")
@@ -139,7 +139,7 @@ def _deeds(words: Words, *, managed: bool) -> list[list[Word]]:
     return [piece for piece in pieces if piece]
 
 
-def _passive(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _passive(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "the rent is paid", "the dog has been walked already", "the bank thing is sorted"."""
     words = _without_adverbs(words, today)
     keys = keys_of(words)
@@ -159,24 +159,24 @@ def _passive(text: str, words: Words, today: date, talk: Conversation) -> list[W
     return None
 
 
-def _completed(text: str, words: Words, verb: str, today: date, talk: Conversation, *, unsure: bool = False) -> list[Wish | Missing]:
+def _completed(text: str, words: Words, verb: str, today: date, talk: Dialogue, *, unsure: bool = False) -> list[Wish | Missing]:
     words = _without_adverbs(words, today)
     spoken_of = {talk.last, *talk.recent, *talk.listed, *talk.options}
     named: list[Wish | Missing] = []
     for wish in changing("complete", text, words, today, talk):
-        if not isinstance(wish, Change):
+        if not isinstance(wish, TaskChange):
             if verb and verb not in ("do", "finish", "complete") and not isinstance(wish, Missing):
-                wish = Change("complete", Named(phrase(text, words), verb=verb), unsure=unsure)
+                wish = TaskChange("complete", Named(phrase(text, words), verb=verb), unsure=unsure)
         elif isinstance(wish.target, Every):
             if verb not in ("", "do", "finish", "complete"):
-                wish = Change("complete", Named(phrase(text, words), verb=verb), unsure=unsure)
+                wish = TaskChange("complete", Named(phrase(text, words), verb=verb), unsure=unsure)
         elif wish.target.words not in spoken_of:
             wish = msgspec.structs.replace(wish, target=msgspec.structs.replace(wish.target, verb=verb), unsure=unsure)
         named.append(wish)
     return named
 
 
-def _without_adverbs(words: Words, today: date) -> list[Word]:
+def _without_adverbs(words: Words, today: date) -> list[Token]:
     """Without what says when or how gladly it was done."""
     kept = list(words)
     for _ in range(4):

@@ -15,7 +15,7 @@ from treadle.apps.assistant.language.afterthoughts import afterthought, labelled
 from treadle.apps.assistant.language.answers import answered
 from treadle.apps.assistant.language.changing import REOPEN, changed, changing, completed, deleted, done_at
 from treadle.apps.assistant.language.clauses import Clause, clauses_of
-from treadle.apps.assistant.language.conversation import Conversation, Speech
+from treadle.apps.assistant.language.conversation import Dialogue, Speech
 from treadle.apps.assistant.language.ordering import day_last, job_last, without_bullet, without_symbols
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.questions import asked_for, looked_for
@@ -23,9 +23,9 @@ from treadle.apps.assistant.language.stating import described, fielded, put_off,
 from treadle.apps.assistant.language.talk import HELP, NO_REOPENING, NO_REPEATING, NOTHING_CHANGED, said_alone
 from treadle.apps.assistant.language.telling import told
 from treadle.apps.assistant.language.values import fields_alone
-from treadle.apps.assistant.language.verbs import Head, closed, head_at, opened
-from treadle.apps.assistant.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase, words_of
+from treadle.apps.assistant.language.verbs import VerbPhrase, closed, head_at, opened
+from treadle.apps.assistant.language.wishes import AddTask, Missing, Named, PlainCall, Say, Show, TaskChange, Understood, Wish, unclear
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase, words_of
 from treadle.apps.assistant.unsupported import is_repetition, wants_repetition
 
 CHARS_MOST = 10_000
@@ -46,7 +46,7 @@ _UNDO = known(
 def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
     """Everything that the message wishes, after what had been said before it. Ten wishes at most; of a longer text the first 10,000 characters."""
     text = text[:CHARS_MOST]
-    talk = Conversation.of(said)
+    talk = Dialogue.of(said)
     words = words_of(text)
     if not words:
         return Understood((HELP,)) if "?" in text else _asking([_NOTHING_MEANT])
@@ -54,7 +54,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
         return _asking(undone)
     if (small := said_alone(keys_of(words))) is not None:
         return Understood((small,))
-    anew = _wishes(text, words, today, Conversation.of(said)) if talk.asked else []
+    anew = _wishes(text, words, today, Dialogue.of(said)) if talk.asked else []
     if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None:
         return _asking(list(answer))
     found = _wishes(text, words, today, talk)
@@ -65,14 +65,14 @@ def _needs_repetition(wish: Wish | Missing) -> bool:
     """Whether the wish cannot be met without repetition: nothing else of it was understood, or a title would say "repeat"."""
     if isinstance(wish, Missing):
         return wish.wants in ("any", "value")
-    return isinstance(wish, Change) and is_repetition(dict(wish.fields).get("title") or "")
+    return isinstance(wish, TaskChange) and is_repetition(dict(wish.fields).get("title") or "")
 
 
-def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
+def _again(talk: Dialogue, today: date) -> tuple[Wish | Missing, ...]:
     """What the message wished that the question answered."""
     if not talk.before or len(talk.before) > ASKED_CHARS:
         return ()
-    earlier = Conversation.of(talk.earlier)
+    earlier = Dialogue.of(talk.earlier)
     words = words_of(talk.before)
     if earlier.asked and (answer := answered(talk.before, words, today, earlier, (), ())) is not None:
         return answer
@@ -87,12 +87,12 @@ def _asking(found: list[Wish | Missing]) -> Understood:
     if missing:
         question = NO_REOPENING if missing[0] is REOPEN else unclear(missing[0].what)
         return Understood((question,), missing, tuple(found))
-    wishes = [wish for wish in found if isinstance(wish, (Add, Show, Change, Simple, Say))]
+    wishes = [wish for wish in found if isinstance(wish, (AddTask, Show, TaskChange, PlainCall, Say))]
     acts = [wish for wish in wishes if not isinstance(wish, Say)]
     return Understood(tuple((acts or wishes[:1])[:CALLS_MOST]), (), tuple(found))
 
 
-def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+def _wishes(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
     found: list[Wish | Missing] = []
     unread = False
     for clause in clauses_of(words):
@@ -102,9 +102,9 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
             continue
         for wish in read:
             _join(found, wish)
-            if isinstance(wish, Add):
+            if isinstance(wish, AddTask):
                 talk.last, talk.fresh, talk.did = wish.title, "task", True
-            elif isinstance(wish, Change) and isinstance(wish.target, Named):
+            elif isinstance(wish, TaskChange) and isinstance(wish.target, Named):
                 talk.last, talk.fresh, talk.did = dict(wish.fields).get("title") or wish.target.words, "task", True
         if len(found) > CALLS_MOST:
             break
@@ -118,20 +118,20 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
 def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
     """What is said of a task that the same message adds belongs to its adding."""
     last = found[-1] if found else None
-    if isinstance(last, Add) and isinstance(wish, Change) and wish.doing == "update" and wish.target == Named(last.title):
+    if isinstance(last, AddTask) and isinstance(wish, TaskChange) and wish.doing == "update" and wish.target == Named(last.title):
         found[-1] = msgspec.structs.replace(last, **dict(wish.fields))
-    elif isinstance(last, Change) and isinstance(wish, Change) and (last.doing, last.fields) == (wish.doing, wish.fields) and _same(last, wish):
+    elif isinstance(last, TaskChange) and isinstance(wish, TaskChange) and (last.doing, last.fields) == (wish.doing, wish.fields) and _same(last, wish):
         return
     else:
         found.append(wish)
 
 
-def _same(one: Change, other: Change) -> bool:
+def _same(one: TaskChange, other: TaskChange) -> bool:
     """Whether a second clause only says again what the first did: "I've bought milk, so tick that"."""
     return isinstance(one.target, Named) and isinstance(other.target, Named) and one.target.words == other.target.words
 
 
-def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _read(text: str, clause: Clause, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     clause = without_bullet(clause)
     keys = keys_of(clause.words)
     if (small := said_alone(keys)) is not None:
@@ -159,7 +159,7 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     return _uncommanded(text, clause, words, today, talk)
 
 
-def _negated(keys: Sequence[str], head: Head | None) -> bool:
+def _negated(keys: Sequence[str], head: VerbPhrase | None) -> bool:
     if head is not None and head.kind in ("add", "remind"):
         return False
     if head is not None and head.kind == "delete" and keys[0] in ("i", "we"):
@@ -178,7 +178,7 @@ def _negated(keys: Sequence[str], head: Head | None) -> bool:
     )
 
 
-def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _commanded(text: str, clause: Clause, words: Words, head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     rest = list(words[head.words :])
     if head.first in ("did", "done") and rest and rest[0].key in ("i", "we", "you"):
         return asked_for(text, words, head, today, question=True)
@@ -194,7 +194,7 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
             return changed(text, rest, "move", today, talk) if brought else _undo(words, rest, head)
         case "complete":
             if not rest and head.words == len(words) and talk.fresh == "task" and talk.last:
-                return [Change("complete", Named(talk.last))]
+                return [TaskChange("complete", Named(talk.last))]
             if head.words == 1 and head.first == "done" and not rest:
                 return [Missing("which task you have completed", "task", doing="complete")]
             return completed(text, rest, today, talk)
@@ -204,7 +204,7 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
             return _update(text, words, rest, head, today, talk)
 
 
-def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _add(text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
     if head.first in ("todo", "task", "to-do") and rest and all(key in ("list", "lists", "overview") for key in keys):
         return asked_for(text, words, None, today, question=True)
@@ -213,7 +213,7 @@ def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, tal
         if head.first != "add" and not onto:
             return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
         if head.first == "add" and talk.last and (noted := _NOTE.at(keys)) is not None and rest[noted[0] - 1].stop == ":" and noted[0] < len(rest):
-            return [Change("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
+            return [TaskChange("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
         colon = next((i for i, word in enumerate(rest) if word.stop == ":"), len(rest))
         if head.first == "add" and keys[:1] == ["to"] and 0 < colon < len(rest) - 1:
             return changing("update", text, rest[1 : colon + 1], today, talk, (("description", phrase(text, rest[colon + 1 :])),))
@@ -231,7 +231,7 @@ def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, tal
     return [result] if isinstance(result, Missing) else list(result)
 
 
-def _noun_words(words: Words, head: Head) -> list[Word]:
+def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
     """The words "a new task" of the command itself, which adding.py reads."""
     first = next(
         (i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words
@@ -239,7 +239,7 @@ def _noun_words(words: Words, head: Head) -> list[Word]:
     return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
 
 
-def _noted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _noted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Such as "for X add the note that Y"."""
     keys = keys_of(words)
     if keys[0] not in ("for", "to", "on"):
@@ -262,21 +262,21 @@ def _is_field(keys: Sequence[str]) -> bool:
     return named and linked and "task" not in keys[start : start + 3]
 
 
-def _undo(words: Words, rest: Sequence[Word], head: Head) -> list[Wish | Missing] | None:
+def _undo(words: Words, rest: Sequence[Token], head: VerbPhrase) -> list[Wish | Missing] | None:
     if head.first in ("undo", "revert", "undelete", "recover", "restore", "reverse"):
-        return [Simple("undo")]
+        return [PlainCall("undo")]
     keys = keys_of(words)
-    return [Simple("undo")] if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6 else None
+    return [PlainCall("undo")] if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6 else None
 
 
-def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _delete(text: str, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
     if head.first in ("i", "we") and keys[:1] == ["to"]:  # "I don't want to delete it"
         if head_at(keys, 1) is not None:
             return [NOTHING_CHANGED]
         rest, keys = rest[1:], keys[1:]
     if head.first == "take" and (keys[-1:] == ["back"] or keys[:1] == ["back"]):
-        return [Simple("undo")]
+        return [PlainCall("undo")]
     if head.first == "take" and "off" not in keys and "away" not in keys and "out" not in keys:
         return None
     if head.first in _CLEANING and not _of_list(rest):
@@ -293,11 +293,11 @@ _CLEANING = known("tidy clean wipe empty sweep")
 _LIST_WORDS = known("list lists task tasks todo todos done completed finished complete everything all ones items checked closed it them that this stuff")
 
 
-def _of_list(rest: Sequence[Word]) -> bool:
+def _of_list(rest: Sequence[Token]) -> bool:
     return not rest or any(word.key in _LIST_WORDS for word in rest)
 
 
-def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _update(text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     if head.first == "tick" and done_at(keys_of(rest)) is None:
         return completed(text, rest, today, talk)
     if head.first == "correct" and not any(word.key in ("to", "into") for word in rest):
@@ -311,7 +311,7 @@ def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, 
     return put_off(text, rest, head.first, today, talk) or changed(text, rest, head.first, today, talk)
 
 
-def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     keys = keys_of(words)
     if keys[0] in _REOPENING:
         return [REOPEN]

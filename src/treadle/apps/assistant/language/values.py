@@ -12,7 +12,7 @@ from treadle.apps.assistant.language.asides import LEVEL, asides_of
 from treadle.apps.assistant.language.dates import day_at, holiday_at
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
-from treadle.apps.assistant.language.wording import Word, Words, keys_of, phrase
+from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 Fields = tuple[tuple[str, str | None], ...]
 NOT_DUE = Phrases.plain(
@@ -67,7 +67,7 @@ def no_day(keys: Sequence[str]) -> bool:
     return (found := NOT_DUE.at(keys)) is not None and found[0] == len(keys)
 
 
-def values_of(text: str, words: Words, today: date, *, retitling: bool = False) -> tuple[Fields, list[Word]]:
+def values_of(text: str, words: Words, today: date, *, retitling: bool = False) -> tuple[Fields, list[Token]]:
     """The priority and the day that stand at the end of the words, and the words before."""
     if retitling:
         return (), list(words)
@@ -118,7 +118,7 @@ def _level_at_end(keys: Sequence[str]) -> tuple[int, str] | None:
     return None
 
 
-def stem_of(words: Words) -> list[Word]:
+def stem_of(words: Words) -> list[Token]:
     kept = list(words)
     while len(kept) > 1 and not kept[-1].quoted and kept[-1].key in _VALUE_ENDS:
         kept.pop()

@@ -179,7 +179,7 @@ _COURTESIES = 12
 """So many are passed over in a row; a text of nothing else is no command."""
 
 
-class Head(NamedTuple):
+class VerbPhrase(NamedTuple):
     words: int
     kind: Kind
     sure: bool
@@ -196,12 +196,12 @@ def mended(key: str) -> str:
     return near(key, _MENDED) or key
 
 
-def head_at(keys: Keys, place: int) -> Head | None:
+def head_at(keys: Keys, place: int) -> VerbPhrase | None:
     if place >= len(keys):
         return None
     first = mended(keys[place])
     found = _HEADS.at([first, *keys[place + 1 : place + 9]])
-    return None if found is None else Head(found[0], *found[1], first)
+    return None if found is None else VerbPhrase(found[0], *found[1], first)
 
 
 def opened(keys: Keys, place: int = 0) -> int:

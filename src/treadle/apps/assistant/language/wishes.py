@@ -47,7 +47,7 @@ class Every(msgspec.Struct, frozen=True):
 Target: TypeAlias = Named | Every
 
 
-class Add(msgspec.Struct, frozen=True, kw_only=True):
+class AddTask(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     description: str | None = None
     priority: str | None = None
@@ -60,7 +60,7 @@ class Show(msgspec.Struct, frozen=True):
     filter: Filter = Filter()
 
 
-class Change(msgspec.Struct, frozen=True):
+class TaskChange(msgspec.Struct, frozen=True):
     """One thing done to the tasks that are meant; `fields` are those of `update_task`, a due date of None clears it."""
 
     doing: Doing
@@ -72,11 +72,11 @@ class Change(msgspec.Struct, frozen=True):
     """Meant only where there is such a task: nothing is done otherwise."""
     answers: bool = False
     """The answer to "which task?", which counts only if all of it names tasks: nothing is done otherwise."""
-    otherwise: Add | None = None
+    otherwise: AddTask | None = None
     """Done instead where the list holds no such task: "delete old photos" may be a command, or the title that was asked for."""
 
 
-class Simple(msgspec.Struct, frozen=True):
+class PlainCall(msgspec.Struct, frozen=True):
     """A tool without arguments."""
 
     tool: Literal["complete_all", "delete_completed", "undo"]
@@ -89,7 +89,7 @@ class Say(msgspec.Struct, frozen=True):
     text: str
 
 
-Wish: TypeAlias = Add | Show | Change | Simple | Say
+Wish: TypeAlias = AddTask | Show | TaskChange | PlainCall | Say
 
 
 class Missing(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ _JOINED = re.compile(r"[^,;]+[,;]?")
 _COLON = re.compile(r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])")
 
 
-class Word(NamedTuple):
+class Token(NamedTuple):
     text: str
     """As it was written, without the punctuation around it; for a quoted one what stands between the quotes."""
     key: str
@@ -46,7 +46,7 @@ class Word(NamedTuple):
         return self.key == QUOTED
 
 
-Words = Sequence[Word]
+Words = Sequence[Token]
 
 
 def key_of(text: str) -> str:
@@ -59,15 +59,15 @@ def keys_of(words: Words) -> list[str]:
     return [word.key for word in words]
 
 
-def words_of(text: str) -> list[Word]:
-    words: list[Word] = []
+def words_of(text: str) -> list[Token]:
+    words: list[Token] = []
     place, closers = 0, _Closers(text)
     while (run := _RUN.search(text, place)) is not None:
         at = run.start()
         while at < run.end() and text[at] in "([{":
             at += 1
         if at < run.end() and text[at] in _PAIRS and (close := closers.after(text[at], at)) is not None:
-            words.append(Word(text[at + 1 : close].strip(), QUOTED, at, close + 1, len(words)))
+            words.append(Token(text[at + 1 : close].strip(), QUOTED, at, close + 1, len(words)))
             place = _after_quote(text, close + 1, words)
         else:
             end = _next_quote(text, run.start(), run.end(), closers)
@@ -111,14 +111,14 @@ def _next_quote(text: str, start: int, end: int, closers: _Closers) -> int:
     return end
 
 
-def _after_quote(text: str, place: int, words: list[Word]) -> int:
+def _after_quote(text: str, place: int, words: list[Token]) -> int:
     while place < len(text) and text[place] in _TRAILING:
         words[-1] = _stopped(words[-1], text[place])
         place += 1
     return place
 
 
-def _add_run(text: str, start: int, end: int, words: list[Word]) -> None:
+def _add_run(text: str, start: int, end: int, words: list[Token]) -> None:
     run = text[start:end]
     if (colon := _COLON.match(run)) is not None:
         _add_word(text, start, start + colon.end(), words)
@@ -131,10 +131,10 @@ def _add_run(text: str, start: int, end: int, words: list[Word]) -> None:
         _add_word(text, start, end, words)
 
 
-def _add_word(text: str, start: int, end: int, words: list[Word]) -> None:
+def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
     first, last = start, end
     if text[start:end] in _ARROWS:
-        words.append(Word(text[start:end], text[start:end], start, end, len(words)))
+        words.append(Token(text[start:end], text[start:end], start, end, len(words)))
         return
     while first < last and text[first] in _LEADING:
         first += 1
@@ -144,19 +144,19 @@ def _add_word(text: str, start: int, end: int, words: list[Word]) -> None:
         if words and text[start] in _STOPS:
             words[-1] = _stopped(words[-1], text[start])
         return
-    word = Word(text[first:last], key_of(text[first:last]) or text[first:last], first, last, len(words))
+    word = Token(text[first:last], key_of(text[first:last]) or text[first:last], first, last, len(words))
     for mark in text[last:end]:
         if not (mark == "." and (word.key in _SHORT or (len(word.key) == 1 and word.key.isalpha()))):
             word = _stopped(word, mark)
     words.append(word)
 
 
-def _stopped(word: Word, mark: str) -> Word:
+def _stopped(word: Token, mark: str) -> Token:
     stop = _STOPS.get(mark, word.stop)
     return word if word.stop == "?" else word._replace(stop=stop)
 
 
-def _end_line(text: str, place: int, words: list[Word]) -> None:
+def _end_line(text: str, place: int, words: list[Token]) -> None:
     if words and place < len(text) and words[-1].stop != "\n":
         after = _RUN.search(text, place)
         if "\n" in text[place : after.start() if after else len(text)]:

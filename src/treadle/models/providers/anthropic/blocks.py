@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.messages.message import ProviderPart
 from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
-from treadle.models.providers.anthropic.events import JsonPiece, TextPiece, ThinkingPiece
+from treadle.models.providers.anthropic.events import JsonPiece, TextDeltaPiece, ThinkingPiece
 from treadle.models.providers.decoding import left_out, text_of, verbatim
 from treadle.models.providers.encoding import Fields, is_object
 from treadle.models.providers.hosted import shown_call
@@ -22,14 +22,14 @@ PROVIDER = "anthropic"
 PREFIX = "prefix"
 """Beside the signature of thinking: the digest of all that stood before it. It is ours, and never sent."""
 
-Piece: TypeAlias = TextPiece | JsonPiece | ThinkingPiece
+Piece: TypeAlias = TextDeltaPiece | JsonPiece | ThinkingPiece
 
 _PLAIN_END = PartEnd()
 _NULL = b"null"
 _DELTAS = frozenset({"", "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"})
 
 
-class Block(Protocol):
+class ContentBlock(Protocol):
     def add(self, piece: Piece, deltas: list[Delta]) -> None: ...
 
     def add_other(self, fields: Fields, deltas: list[Delta]) -> None:
@@ -39,7 +39,7 @@ class Block(Protocol):
     def close(self, deltas: list[Delta]) -> None: ...
 
 
-def open_block(fields: Fields, deltas: list[Delta], prefix: str = "") -> Block:
+def open_block(fields: Fields, deltas: list[Delta], prefix: str = "") -> ContentBlock:
     """The block that begins so; it may hold all of its content already. `prefix`: the digest of all that stands before the answer."""
     match text_of(fields, "type"):
         case "text":
@@ -88,7 +88,7 @@ class _Text:
             deltas.append(TextDelta(text))
 
     def add(self, piece: Piece, deltas: list[Delta]) -> None:
-        if type(piece) is TextPiece:
+        if type(piece) is TextDeltaPiece:
             deltas.append(TextDelta(piece.text))
 
     def add_other(self, fields: Fields, deltas: list[Delta]) -> None:
@@ -171,7 +171,7 @@ class _Other:
         match piece:
             case JsonPiece():
                 self._input.append(piece.partial_json)
-            case TextPiece():
+            case TextDeltaPiece():
                 self._add_text("text", piece.text)
             case ThinkingPiece():
                 self._add_text("thinking", piece.thinking)

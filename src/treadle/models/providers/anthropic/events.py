@@ -16,7 +16,7 @@ from treadle.models.providers.decoding import as_object, json_object
 from treadle.models.providers.encoding import Fields
 
 
-class TextPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+class TextDeltaPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
     text: str
 
 
@@ -31,7 +31,7 @@ class ThinkingPiece(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=F
 class BlockPiece(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
     """One of the three kinds that come by the thousand."""
 
-    delta: TextPiece | JsonPiece | ThinkingPiece
+    delta: TextDeltaPiece | JsonPiece | ThinkingPiece
     index: int | None = None
 
 
@@ -51,7 +51,7 @@ class BlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
     pass
 
 
-class OutputDetails(msgspec.Struct):
+class OutputTokenDetails(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
@@ -71,7 +71,7 @@ class MissReason(msgspec.Struct):
     cache_missed_input_tokens: int | None = None
 
 
-class Diagnostics(msgspec.Struct):
+class CacheDiagnostics(msgspec.Struct):
     cache_miss_reason: MissReason | None = None
 
 
@@ -82,7 +82,7 @@ class Counts(msgspec.Struct):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
-    output_tokens_details: OutputDetails | None = None
+    output_tokens_details: OutputTokenDetails | None = None
     cache_creation: Fields | None = None
     server_tool_use: Fields | None = None
     speed: str | None = None
@@ -102,18 +102,18 @@ class Container(msgspec.Struct):
     id: str
 
 
-class Ending(msgspec.Struct):
+class MessageEnding(msgspec.Struct):
     stop_reason: str | None = None
     stop_details: StopDetails | None = None
     container: Container | None = None
 
 
 class MessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
-    delta: Ending
+    delta: MessageEnding
     usage: Counts | None = None
 
 
-class WireMessage(Ending):
+class WireMessage(MessageEnding):
     id: str = ""
     model: str = ""
     usage: Counts | None = None
@@ -133,17 +133,17 @@ class Ping(msgspec.Struct, tag_field="type", tag="ping"):
     pass
 
 
-class Failure(msgspec.Struct):
+class ErrorEvent(msgspec.Struct):
     """An `error` event: its text."""
 
     data: bytes
 
 
-class Unknown(msgspec.Struct):
+class UnknownEvent(msgspec.Struct):
     """An event of a later version."""
 
 
-Event: TypeAlias = BlockPiece | OtherPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping | Failure | Unknown
+Event: TypeAlias = BlockPiece | OtherPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping | ErrorEvent | UnknownEvent
 
 
 class _Envelope(msgspec.Struct):
@@ -155,7 +155,7 @@ class _Envelope(msgspec.Struct):
 
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _message = msgspec.json.Decoder(WireMessage, strict=False)
-_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
+_diagnostics = msgspec.json.Decoder(CacheDiagnostics | None, strict=False)
 
 
 decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
@@ -168,11 +168,11 @@ def decode_rare(data: bytes) -> Event:
         envelope = _envelope.decode(data)
     except (ValueError, RecursionError):
         if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
-            return Unknown()
+            return UnknownEvent()
         envelope = _parsed(data)
     match envelope:
         case _Envelope(type="error"):
-            return Failure(data)
+            return ErrorEvent(data)
         case _Envelope(type="content_block_delta", delta=dict() as delta):
             return OtherPiece(delta, envelope.index)
         case _Envelope(type="content_block_start", content_block=dict() as block):
@@ -180,7 +180,7 @@ def decode_rare(data: bytes) -> Event:
         case _Envelope(type="content_block_stop" | "message_start" | "message_delta" | "message_stop" | "content_block_delta" | "content_block_start"):
             raise ValueError(f"a {envelope.type} event is not as it should be")
         case _:
-            return Unknown()
+            return UnknownEvent()
 
 
 def _parsed(data: bytes) -> _Envelope:
@@ -195,7 +195,7 @@ def _parsed(data: bytes) -> _Envelope:
     )
 
 
-def decode_body(data: bytes) -> WireMessage | Failure:
+def decode_body(data: bytes) -> WireMessage | ErrorEvent:
     """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is no message."""
     try:
         message = _message.decode(data)
@@ -207,7 +207,7 @@ def decode_body(data: bytes) -> WireMessage | Failure:
     if message.content or message.stop_reason is not None:
         return message
     if _envelope.decode(data).type == "error":
-        return Failure(data)
+        return ErrorEvent(data)
     raise ValueError("it has neither content nor a stop reason")
 
 

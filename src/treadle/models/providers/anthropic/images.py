@@ -50,7 +50,7 @@ class ImageLimits(NamedTuple):
             raise AgentError("invalid", f"{image.name or 'an image of the prompt'} cannot be sent to the model: {why}. Scale it down")
 
 
-class Left(NamedTuple):
+class OmittedImages(NamedTuple):
     """What is left out of a request because of all its images together."""
 
     oldest: int = 0
@@ -62,12 +62,12 @@ class Left(NamedTuple):
 class Images:
     """Follows the images of one conversation in their order. What is `wanted` depends on them alone, so that every run comes to the same."""
 
-    def __init__(self, limits: ImageLimits, left: Left = Left()) -> None:  # noqa: B008  an immutable value
+    def __init__(self, limits: ImageLimits, left: OmittedImages = OmittedImages()) -> None:  # noqa: B008  an immutable value
         self._limits, self._left = limits, left
         self._seen = 0
         self._kept: deque[tuple[int, int, bool]] = deque()
         """Place, bytes and whether it has a long side, of those in the request."""
-        self.wanted = Left()
+        self.wanted = OmittedImages()
         """What has to be left out by now; where that differs from `left`, the conversation has to be encoded again."""
 
     def fit(self, message: Message) -> Message:
@@ -105,7 +105,7 @@ class Images:
         if not self._fits(1):
             while len(self._kept) > 1 and not self._fits(2):  # half, so that the next requests begin with the same bytes
                 oldest = self._kept.popleft()[0] + 1
-        self.wanted = Left(oldest, is_many)
+        self.wanted = OmittedImages(oldest, is_many)
 
     def _fits(self, part: int) -> bool:
         return len(self._kept) <= self._limits.most // part and sum(size for _, size, _ in self._kept) <= ALL_BYTES_MAX // part

@@ -17,7 +17,7 @@ import msgspec
 from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError
 from treadle.messages.model_profile import UNKNOWN, Abilities
-from treadle.models.model import Delta, ModelRequest, Notice
+from treadle.models.model import Delta, ModelNotice, ModelRequest
 from treadle.models.providers.anthropic.request import SINCE, Encoded, RequestEncoder
 from treadle.models.providers.anthropic.schemas import fitted
 from treadle.models.providers.anthropic.stream import MessagesDecoder
@@ -159,7 +159,7 @@ class AnthropicModel:
         except AgentError as e:
             if has_begun or not _NOT_ITS_OWN.search(e.message):
                 raise
-        yield Notice("the provider takes the model's earlier thinking for that of another conversation: it is left out from here on")
+        yield ModelNotice("the provider takes the model's earlier thinking for that of another conversation: it is left out from here on")
         since = {SINCE: request.messages[-1].created_at.timestamp()}
         settings = msgspec.structs.replace(request.settings, extra={**(request.settings.extra or {}), **since})
         again = self._asked(self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since)
@@ -184,7 +184,7 @@ class AnthropicModel:
 
 async def _noted(notes: Sequence[str], asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
     for note in notes:
-        yield Notice(note)
+        yield ModelNotice(note)
     async with aclosing(asked):
         async for delta in asked:
             yield delta

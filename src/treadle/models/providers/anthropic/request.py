@@ -16,7 +16,7 @@ from treadle.messages.history import History
 from treadle.messages.message import MediaPart, Message
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest
-from treadle.models.providers.anthropic.images import ImageLimits, Images, Left
+from treadle.models.providers.anthropic.images import ImageLimits, Images, OmittedImages
 from treadle.models.providers.anthropic.messages import Block, MessageEncoder, Sent, abandoned, sends
 from treadle.models.providers.anthropic.schemas import fitted, strict_tools
 from treadle.models.providers.anthropic.thinking import fit
@@ -110,10 +110,10 @@ class RequestEncoder:
     def _encoded(self, history: History, wire: str, lasting: bytes, settings: Settings) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
         """The messages; encoded again where there are more images now than the API takes."""
         key = f"{WIRE} {self._model_id} images"
-        (left,) = cast("tuple[Left]", history.memo.get(key, (Left(),)))
+        (left,) = cast("tuple[OmittedImages]", history.memo.get(key, (OmittedImages(),)))
         notes: tuple[str, ...] = ()
         while True:
-            encoder = self._encoder_of(history, f"{wire} {left}" if left != Left() else wire, lasting, settings, left)
+            encoder = self._encoder_of(history, f"{wire} {left}" if left != OmittedImages() else wire, lasting, settings, left)
             messages = history.encoded(encoder.wire, checked(encoder.encode, self._abilities, self._model_id, self._sends))
             if encoder.images.wanted == left:
                 return encoder, messages, notes
@@ -126,12 +126,14 @@ class RequestEncoder:
         self._images.check(part)
         return sends(part)
 
-    def _encoder_of(self, history: History, wire: str, lasting: bytes, settings: Settings, left: Left) -> MessageEncoder:
+    def _encoder_of(self, history: History, wire: str, lasting: bytes, settings: Settings, left: OmittedImages) -> MessageEncoder:
         if (known := history.memo.get(wire)) is None:
             known = history.memo[wire] = (self._encoder(history, lasting, settings, left, wire),)
         return cast("MessageEncoder", known[0])
 
-    def _encoder(self, messages: Sequence[Message], lasting: bytes, settings: Settings, left: Left = Left(), wire: str = WIRE) -> MessageEncoder:  # noqa: B008  an immutable value
+    def _encoder(
+        self, messages: Sequence[Message], lasting: bytes, settings: Settings, left: OmittedImages = OmittedImages(), wire: str = WIRE
+    ) -> MessageEncoder:  # noqa: B008  an immutable value
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
         return MessageEncoder(self._abilities, lasting, Sent(_since(settings), gone, Images(self._images, left)), wire)
 

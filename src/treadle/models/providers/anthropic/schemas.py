@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.models.model import ToolDefinition
-from treadle.models.providers.schema_parts import Outside, Schema, list_in, may_be, object_in, with_items, with_words
+from treadle.models.providers.schema_parts import Schema, UnsupportedSchema, list_in, may_be, object_in, with_items, with_words
 
 OPTIONAL_MAX = 24
 UNIONS_MAX = 16
@@ -55,7 +55,7 @@ def strict_tools(tools: Sequence[ToolDefinition], answer: Schema | None) -> dict
 def _fitting(schema: Schema, *, exact: bool = False) -> _Fitting | None:
     try:
         return _Fitting(schema, exact=exact)
-    except (Outside, RecursionError):
+    except (UnsupportedSchema, RecursionError):
         return None
 
 
@@ -71,7 +71,7 @@ class _Fitting:
         self._looked_into: set[str] = set()
         self.root = self._of(schema)
         if self.optional > OPTIONAL_MAX or self.unions > UNIONS_MAX:
-            raise Outside
+            raise UnsupportedSchema
 
     def _of(self, given: object) -> Schema:
         fields = {name: value for name, value in object_in(given).items() if name not in _SAYS_NOTHING - (_EXAMPLES if self._exact else set())}
@@ -90,7 +90,7 @@ class _Fitting:
     def _reference(self, reference: object) -> str:
         """Looked into once, for what must not be: a definition that holds itself."""
         if not isinstance(reference, str) or not reference.startswith(("#/$defs/", "#/definitions/")) or reference in self._inside:
-            raise Outside
+            raise UnsupportedSchema
         if reference not in self._looked_into:
             self._looked_into.add(reference)
             where, name = reference[2:].split("/", 1)
@@ -102,10 +102,10 @@ class _Fitting:
     def _value(self, fields: Schema) -> Schema:
         fitting: Schema = {name: fields[name] for name in ("type", "title") if name in fields}
         if not fields.keys() <= _TAKEN | _WORDS | {"enum", "const"} or not fields.keys() & {"type", "anyOf", "enum", "const"}:
-            raise Outside
+            raise UnsupportedSchema
         if literals := {name: fields[name] for name in ("enum", "const") if name in fields}:
             if not all(isinstance(value, _SIMPLE) for value in [*list_in(literals.get("enum", [])), literals.get("const")]):
-                raise Outside
+                raise UnsupportedSchema
             fitting = {**fitting, **literals}
         if "anyOf" in fields:
             fitting["anyOf"] = [self._of(inner) for inner in list_in(fields["anyOf"])]
@@ -120,7 +120,7 @@ class _Fitting:
         more = fields.get("additionalProperties")
         is_open = self._exact and (more is True or not (more is False or fields.get("properties")))
         if is_open or more not in (None, True, False) or (more is not False and "properties" not in fields):
-            raise Outside  # names of the model's own choosing
+            raise UnsupportedSchema  # names of the model's own choosing
         properties = {name: self._of(inner) for name, inner in object_in(fields.get("properties", {})).items()}
         required = [name for name in list_in(fields.get("required", [])) if name in properties]
         self.optional += len(properties) - len(required)
@@ -141,5 +141,5 @@ def _told(fields: Schema) -> Schema:
 def _only(parts: object) -> Schema:
     """How a description is put beside a reference. Several would each have to be closed, and so exclude each other."""
     if len(list_in(parts)) != 1:
-        raise Outside
+        raise UnsupportedSchema
     return object_in(list_in(parts)[0])

@@ -17,7 +17,7 @@ import anyio
 
 from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
-from treadle.models.providers.connection import Silence
+from treadle.models.providers.connection import ReadTimeout
 from treadle.models.providers.http import TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Exchange:
         self._path = path
         self._body = body
         self._headers = headers
-        self._silence = Silence(connection.timeout_s, anyio.current_time)
+        self._silence = ReadTimeout(connection.timeout_s, anyio.current_time)
         self._response: httpx2.Response
         self._pieces: AsyncGenerator[bytes, None]
         self._reframed = False

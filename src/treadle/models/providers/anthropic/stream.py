@@ -13,21 +13,21 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.messages.response_details import ResponseDetails, tier_of
-from treadle.models.model import Delta, Notice, ResponseEnd, Restart
-from treadle.models.providers.anthropic.blocks import Block, open_block, program_of
+from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
+from treadle.models.providers.anthropic.blocks import ContentBlock, open_block, program_of
 from treadle.models.providers.anthropic.events import (
     BlockPiece,
     BlockStart,
     BlockStop,
     Counts,
+    ErrorEvent,
     Event,
-    Failure,
     MessageDelta,
     MessageStart,
     MessageStop,
     OtherPiece,
     Ping,
-    Unknown,
+    UnknownEvent,
     WireMessage,
     cache_miss_of,
     decode_body,
@@ -61,7 +61,7 @@ class MessagesDecoder(Decoder):
         """`prefix`: the digest of all that stands before the answer. `wanted_back`: what the next request is to have in `settings.extra`."""
         super().__init__(reported)
         self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
-        self._block: Block | None = None
+        self._block: ContentBlock | None = None
         self._index: int | None = None
         self._message: WireMessage | None = None
         """What is known of the message so far, its blocks aside."""
@@ -73,7 +73,7 @@ class MessagesDecoder(Decoder):
         deltas = list[Delta]()
         if (message := self._read(decode_body, body, "the answer")) is None:
             return deltas
-        if isinstance(message, Failure):
+        if isinstance(message, ErrorEvent):
             self.failure = self._reported(message.data)
             return deltas
         self._start_message(message, deltas)
@@ -125,14 +125,14 @@ class MessagesDecoder(Decoder):
             case OtherPiece():
                 if (block := self._block_for(event)) is not None:
                     block.add_other(event.delta, deltas)
-            case Failure():
+            case ErrorEvent():
                 self.failure = self._reported(event.data)
-            case Ping() | Unknown():
+            case Ping() | UnknownEvent():
                 pass
             case _:
                 assert_never(event)
 
-    def _block_for(self, event: BlockPiece | OtherPiece) -> Block | None:
+    def _block_for(self, event: BlockPiece | OtherPiece) -> ContentBlock | None:
         """The open block, if the piece is meant for it: pieces of two calls taken for one would be a call that nobody made."""
         if self._block is not None and (event.index == self._index or event.index is None or self._index is None):
             return self._block
@@ -176,7 +176,7 @@ class MessagesDecoder(Decoder):
         raw, details = message.stop_reason or "", message.stop_details
         stop = _STOPS.get(raw, StopReason.COMPLETE)
         if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
-            deltas.append(Notice(f"the provider refused to go on: {': '.join(words)}"))
+            deltas.append(ModelNotice(f"the provider refused to go on: {': '.join(words)}"))
         back = {**self._wanted_back, **({"container": {"id": message.container.id}} if message.container else {})}
         wanted_back = verbatim(back) if back else None
         counts = message.usage or Counts()

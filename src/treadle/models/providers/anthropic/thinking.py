@@ -19,7 +19,7 @@ LEAST_BUDGET = 1_024
 Block = dict[str, Any]
 
 
-class Fit(NamedTuple):
+class ThinkingFit(NamedTuple):
     """Settings of a request, as the model takes them."""
 
     thinking: Block | None
@@ -29,7 +29,7 @@ class Fit(NamedTuple):
     """What differs from what was asked for, for people."""
 
 
-def fit(settings: Settings, abilities: Abilities) -> Fit:
+def fit(settings: Settings, abilities: Abilities) -> ThinkingFit:
     """Of a model that nothing is known of, whatever was asked for is sent."""
     choice, notes = settings.tool_choice, list[str]()
     if abilities.forced_tools is False and choice not in (None, "auto", "none"):
@@ -47,7 +47,7 @@ def fit(settings: Settings, abilities: Abilities) -> Fit:
         notes.append(f"effort={settings.effort!r} became {effort!r}")
     if thinking is not None and thinking["type"] == "adaptive" and abilities.thinking_types is not None:
         thinking["display"] = "omitted" if settings.show_thinking is False else "summarized"
-    return Fit(thinking, effort, choice, tuple(notes))
+    return ThinkingFit(thinking, effort, choice, tuple(notes))
 
 
 def _asked(thinking: Thinking) -> Block:

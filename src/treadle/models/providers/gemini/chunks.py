@@ -39,7 +39,7 @@ class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
     will_continue: bool | None = None
 
 
-class Piece(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
+class ContentPart(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
     """A part of the kinds that we look into; one that holds anything else is kept as its fields."""
 
     text: str | None = None
@@ -48,7 +48,7 @@ class Piece(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True
     function_call: FunctionCall | None = None
 
 
-class Content(msgspec.Struct, Generic[P], gc=False):
+class GeminiContent(msgspec.Struct, Generic[P], gc=False):
     parts: list[P] | None = None
 
 
@@ -58,7 +58,7 @@ class SafetyRating(msgspec.Struct):
 
 
 class Candidate(msgspec.Struct, Generic[P], gc=False, rename="camel"):
-    content: Content[P] | None = None
+    content: GeminiContent[P] | None = None
     index: int | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
@@ -103,7 +103,7 @@ class PromptFeedback(msgspec.Struct, rename="camel"):
     safety_ratings: list[SafetyRating] | None = None
 
 
-class Chunk(msgspec.Struct, Generic[P], gc=False, rename="camel"):
+class GeminiChunk(msgspec.Struct, Generic[P], gc=False, rename="camel"):
     candidates: list[Candidate[P]] | None = None
     usage_metadata: msgspec.Raw = NOTHING
     prompt_feedback: PromptFeedback | None = None
@@ -126,7 +126,7 @@ class Counts(msgspec.Struct, rename="camel"):
     tool_use_prompt_token_count: int | None = None
 
 
-_rare = msgspec.json.Decoder(Chunk[Fields], strict=False)
+_rare = msgspec.json.Decoder(GeminiChunk[Fields], strict=False)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _string = msgspec.json.Decoder(str)
 _counts = msgspec.json.Decoder(Counts, strict=False)
@@ -137,27 +137,27 @@ _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 decode_bare = msgspec.json.Decoder(BareChunk).decode
 """Nearly all chunks of a long answer, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
 
-decode_chunk = msgspec.json.Decoder(Chunk[Piece], strict=False).decode
+decode_chunk = msgspec.json.Decoder(GeminiChunk[ContentPart], strict=False).decode
 """Any chunk whose parts hold nothing that is unknown, or a ValueError or RecursionError."""
 
 
-def decode_rare(data: bytes) -> Chunk[Fields]:
+def decode_rare(data: bytes) -> GeminiChunk[Fields]:
     """What `decode_chunk` refused. Raises ValueError or RecursionError where the text is no chunk at all."""
     try:
         return _rare.decode(data)
     except (ValueError, RecursionError):
         if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
-            return Chunk()
+            return GeminiChunk()
         return _parsed(data)
 
 
-def _parsed(data: bytes) -> Chunk[Fields]:
+def _parsed(data: bytes) -> GeminiChunk[Fields]:
     """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
     document = json_object(data)
     said = [as_object(candidate) for candidate in _list(document.pop("candidates", None))]
     contents = [as_object(candidate.pop("content", None) or {}) for candidate in said]
     usage, error = document.pop("usageMetadata", None), document.pop("error", None)
-    chunk = msgspec.convert(document, Chunk[Fields], strict=False)
+    chunk = msgspec.convert(document, GeminiChunk[Fields], strict=False)
     if usage is not None:
         chunk.usage_metadata = _raw(usage)
     if error is not None:
@@ -172,7 +172,7 @@ def _candidate(said: dict[str, Any], content: dict[str, Any]) -> Candidate[Field
     candidate.grounding_metadata = _raw(kept["groundingMetadata"]) if "groundingMetadata" in kept else NOTHING
     candidate.citation_metadata = _raw(kept["citationMetadata"]) if "citationMetadata" in kept else NOTHING
     candidate.url_context_metadata = _raw(kept["urlContextMetadata"]) if "urlContextMetadata" in kept else NOTHING
-    candidate.content = Content([{name: _raw(value) for name, value in as_object(part).items()} for part in _list(content.get("parts"))])
+    candidate.content = GeminiContent([{name: _raw(value) for name, value in as_object(part).items()} for part in _list(content.get("parts"))])
     return candidate
 
 

@@ -16,7 +16,7 @@ from treadle.messages.message import JsonText, ProviderPart
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
-    Notice,
+    ModelNotice,
     PartEnd,
     ReasoningDelta,
     ReasoningStart,
@@ -31,9 +31,9 @@ from treadle.models.providers.encoding import Fields
 from treadle.models.providers.gemini.chunks import (
     NOTHING,
     Candidate,
-    Chunk,
+    ContentPart,
     FunctionCall,
-    Piece,
+    GeminiChunk,
     PromptFeedback,
     SafetyRating,
     call_of,
@@ -105,7 +105,7 @@ class ContentDecoder(Decoder):
         self._call_kept: Kept = _NOTHING_KEPT
         self._arguments: PartialArguments | None = None
         self._called = False
-        self._finish: Candidate[Piece] | Candidate[Fields] | None = None
+        self._finish: Candidate[ContentPart] | Candidate[Fields] | None = None
         """The one that said why it ended."""
         self._blocked: PromptFeedback | None = None
         self._usage = self._usage_passing = NOTHING
@@ -177,7 +177,7 @@ class ContentDecoder(Decoder):
         except (ValueError, RecursionError) as e:
             self._break(f"the answer holds a chunk that cannot be read: {e}")
 
-    def _take_chunk(self, chunk: Chunk[Piece] | Chunk[Fields], deltas: list[Delta]) -> None:
+    def _take_chunk(self, chunk: GeminiChunk[ContentPart] | GeminiChunk[Fields], deltas: list[Delta]) -> None:
         self._id = chunk.response_id or self._id
         self._model = chunk.model_version or self._model
         if b"TokenCount" in bytes(chunk.usage_metadata):  # the first ones may say no more than that there will be some
@@ -192,7 +192,7 @@ class ContentDecoder(Decoder):
             self.heard = True
             if candidate.content is not None:
                 for part in candidate.content.parts or ():
-                    if isinstance(part, Piece):
+                    if isinstance(part, ContentPart):
                         self._take_piece(part, deltas)
                     else:
                         self._take_fields(part, deltas)
@@ -209,7 +209,7 @@ class ContentDecoder(Decoder):
 
     # ------------------------------------------------------------ parts
 
-    def _take_piece(self, piece: Piece, deltas: list[Delta]) -> None:
+    def _take_piece(self, piece: ContentPart, deltas: list[Delta]) -> None:
         kept = {SIGNATURE: piece.thought_signature} if piece.thought_signature else _NOTHING_KEPT
         if piece.function_call is not None:
             self._take_call(piece.function_call, kept, deltas)
@@ -308,7 +308,7 @@ class ContentDecoder(Decoder):
         elif finish is not None:
             self._end(finish, raw, deltas)
 
-    def _end(self, finish: Candidate[Piece] | Candidate[Fields], raw: str, deltas: list[Delta]) -> None:
+    def _end(self, finish: Candidate[ContentPart] | Candidate[Fields], raw: str, deltas: list[Delta]) -> None:
         if self._beside:
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(self._beside))))
         said = f": {finish.finish_message}" if finish.finish_message else ""
@@ -335,9 +335,9 @@ class ContentDecoder(Decoder):
         return _usage(self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage)
 
 
-def _refused(what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None) -> Notice:
+def _refused(what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None) -> ModelNotice:
     blocked = ", ".join(rating.category for rating in ratings or () if rating.blocked)
-    return Notice(f"the provider refused {what}: {': '.join(word for word in (reason, blocked, message) if word)}")
+    return ModelNotice(f"the provider refused {what}: {': '.join(word for word in (reason, blocked, message) if word)}")
 
 
 def _usage(said: msgspec.Raw) -> Usage:

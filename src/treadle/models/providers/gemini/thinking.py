@@ -23,7 +23,7 @@ _MOST, _MOST_OF_PRO = 24_576, 32_768
 _ALWAYS_THINKS = "gemini-2.5-pro"
 
 
-class Fit(NamedTuple):
+class GeminiThinking(NamedTuple):
     """Thinking of a request, as the model takes it."""
 
     config: Json
@@ -32,20 +32,20 @@ class Fit(NamedTuple):
     """Differences from the settings, for people."""
 
 
-def fit(settings: Settings, abilities: Abilities, model_id: str) -> Fit:
+def fit(settings: Settings, abilities: Abilities, model_id: str) -> GeminiThinking:
     """By level or by budget, never by both: the API refuses that. Summaries are asked for where thinking is."""
     thinking = settings.thinking
     if thinking is None and settings.effort is None:
-        return Fit({})
+        return GeminiThinking({})
     notes = list[str]()
     if abilities.thinking_types == ():
-        return Fit({}, () if not thinking else (f"thinking={thinking!r} is not taken: it was left out",))
+        return GeminiThinking({}, () if not thinking else (f"thinking={thinking!r} is not taken: it was left out",))
     if thinking == "between_tools":
         notes.append("thinking='between_tools' is not taken: the model decides")
     shown: Json = {} if thinking is None else {"includeThoughts": thinking is not False and settings.show_thinking is not False}
     settings_left = (thinking, settings.effort)
     way = _budget(settings_left, model_id, notes) if is_older(model_id, GENERATION_OF_LEVELS) else _level(settings_left, abilities, notes)
-    return Fit({**shown, **way}, tuple(notes))
+    return GeminiThinking({**shown, **way}, tuple(notes))
 
 
 def _level(asked: tuple[object, Effort | None], abilities: Abilities, notes: list[str]) -> Json:

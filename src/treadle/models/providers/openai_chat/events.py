@@ -45,7 +45,7 @@ def text_of(parts: str | list[ContentPart]) -> str:
     return parts if isinstance(parts, str) else "".join(part.text or "" for part in parts)
 
 
-class Said(msgspec.Struct, gc=False):
+class ChatMessage(msgspec.Struct, gc=False):
     """A `delta` of a chunk, or the `message` of a body."""
 
     content: str | list[ContentPart] | None = None
@@ -62,8 +62,8 @@ class Said(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    delta: Said | None = None
-    message: Said | None = None
+    delta: ChatMessage | None = None
+    message: ChatMessage | None = None
     text: str | None = None
     """Of a completion that is no chat."""
     index: int | None = None

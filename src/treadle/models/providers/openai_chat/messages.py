@@ -15,7 +15,7 @@ import msgspec
 from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.models.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object, text_in
 from treadle.models.providers.openai_chat.calls import PROVIDER
-from treadle.models.providers.openai_chat.servers import Server
+from treadle.models.providers.openai_chat.servers import ServerTraits
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -29,7 +29,7 @@ class MessageEncoder:
 
     __slots__ = ("_after_tools", "_fits", "_length", "_marked", "_server", "asked", "end")
 
-    def __init__(self, server: Server, *, marked: bool) -> None:
+    def __init__(self, server: ServerTraits, *, marked: bool) -> None:
         """`marked`: breakpoints will be put in, so that every text is written as a list."""
         self._server = server
         self._marked = marked

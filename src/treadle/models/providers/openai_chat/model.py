@@ -24,7 +24,7 @@ from treadle.models.providers.hosted import left_out
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.models.providers.openai_chat.request import RequestEncoder
-from treadle.models.providers.openai_chat.servers import NAMES, OTHER, Server, server_at, server_named, server_owning
+from treadle.models.providers.openai_chat.servers import NAMES, OTHER, ServerTraits, server_at, server_named, server_owning
 from treadle.models.providers.openai_chat.stream import ChatDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import mode_for, structured
@@ -83,7 +83,7 @@ class ChatModel:
         model_id: str,
         *,
         connection: Connection,
-        server: Server = OTHER,
+        server: ServerTraits = OTHER,
         name: str | None = None,
         abilities: Abilities = UNKNOWN,
         credential: str = _KEY_FROM,

@@ -18,7 +18,7 @@ from treadle.models.providers.effort import fit
 from treadle.models.providers.encoding import Json, checked, dumped, effort_for, head, remembered, shown, wire_for, with_extra, with_theirs
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_chat.messages import MessageEncoder
-from treadle.models.providers.openai_chat.servers import Server, ThinkingWords
+from treadle.models.providers.openai_chat.servers import ServerTraits, ThinkingWords
 from treadle.types import Settings
 
 WIRE = "openai-chat"
@@ -30,7 +30,7 @@ _LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 class RequestEncoder:
     """For one model id on one server."""
 
-    def __init__(self, model_id: str, server: Server, abilities: Abilities = UNKNOWN) -> None:
+    def __init__(self, model_id: str, server: ServerTraits, abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
         self._server = server
         self._abilities = abilities

@@ -38,7 +38,7 @@ _OPENAI_TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", 
 _TEMPLATE = ThinkingWords(on={"chat_template_kwargs": {"enable_thinking": True}}, off={"chat_template_kwargs": {"enable_thinking": False}})
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ServerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What any server takes, unless a row of the table says otherwise."""
 
     name: str
@@ -89,11 +89,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its `/tokenize` takes messages, or a text to which another question has turned them."""
 
 
-OTHER = Server(name="other", call_extras=True)
+OTHER = ServerTraits(name="other", call_extras=True)
 """One that nobody has told us about: what nearly all of them take."""
 
-SERVERS: tuple[Server, ...] = (
-    Server(
+SERVERS: tuple[ServerTraits, ...] = (
+    ServerTraits(
         name="openai",
         hosts=("api.openai.com", "openai.azure.com"),
         max_tokens="max_completion_tokens",
@@ -107,7 +107,7 @@ SERVERS: tuple[Server, ...] = (
         audio=True,
         tiers=_OPENAI_TIERS,
     ),
-    Server(
+    ServerTraits(
         name="openrouter",
         hosts=("openrouter.ai",),
         later_system=True,
@@ -125,7 +125,7 @@ SERVERS: tuple[Server, ...] = (
         tiers=_OPENAI_TIERS,
         tells_cost=True,
     ),
-    Server(
+    ServerTraits(
         name="deepseek",
         hosts=("api.deepseek.com",),
         later_system=True,
@@ -136,7 +136,7 @@ SERVERS: tuple[Server, ...] = (
         abilities=Abilities(structured_output="prompt"),
         json_object=True,
     ),
-    Server(
+    ServerTraits(
         name="moonshot",
         hosts=("api.moonshot.ai", "api.moonshot.cn"),
         thinking=_SWITCH,
@@ -144,15 +144,15 @@ SERVERS: tuple[Server, ...] = (
         reasoning_always=True,
         no_text="",
     ),
-    Server(name="zai", hosts=("api.z.ai", "open.bigmodel.cn"), thinking=_SWITCH, json_object=True, abilities=Abilities(structured_output="prompt")),
-    Server(
+    ServerTraits(name="zai", hosts=("api.z.ai", "open.bigmodel.cn"), thinking=_SWITCH, json_object=True, abilities=Abilities(structured_output="prompt")),
+    ServerTraits(
         name="alibaba",
         hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
         thinking=ThinkingWords(on={"enable_thinking": True}, off={"enable_thinking": False}, budget=("thinking_budget",)),
         parallel=True,
         abilities=Abilities(structured_output="tool"),
     ),
-    Server(
+    ServerTraits(
         name="mistral",
         hosts=("api.mistral.ai",),
         include_usage=False,
@@ -163,7 +163,7 @@ SERVERS: tuple[Server, ...] = (
         call_id_chars=9,
         after_tools="Understood.",
     ),
-    Server(
+    ServerTraits(
         name="groq",
         hosts=("api.groq.com",),
         max_tokens="max_completion_tokens",
@@ -174,24 +174,24 @@ SERVERS: tuple[Server, ...] = (
         abilities=Abilities(structured_output="tool"),
         tiers={"standard": "on_demand", "flex": "flex"},
     ),
-    Server(name="xai", hosts=("api.x.ai",), max_tokens="max_completion_tokens", later_system=True, thinking=_NONE_IS_OFF, reasoning="", call_id=PLAIN_ID),
-    Server(
+    ServerTraits(name="xai", hosts=("api.x.ai",), max_tokens="max_completion_tokens", later_system=True, thinking=_NONE_IS_OFF, reasoning="", call_id=PLAIN_ID),
+    ServerTraits(
         name="together",
         hosts=("api.together.xyz", "api.together.ai"),
         thinking=ThinkingWords(on={"reasoning": {"enabled": True}}, off={"reasoning": {"enabled": False}}),
         reasoning="",
     ),
-    Server(name="fireworks", hosts=("api.fireworks.ai",), thinking=_NONE_IS_OFF),
-    Server(name="google", hosts=("generativelanguage.googleapis.com",), thinking=_NONE_IS_OFF, reasoning="", call_extras=True),
-    Server(name="vllm", owner="vllm", later_system=True, counts="messages"),
-    Server(name="llama.cpp", owner="llamacpp", parallel=True, names_tool=False, counts="template"),
-    Server(name="ollama", hosts=("localhost:11434", "127.0.0.1:11434", "ollama.com"), owner="library", later_system=True, thinking=_NONE_IS_OFF),
-    Server(name="lmstudio", hosts=("localhost:1234", "127.0.0.1:1234"), owner="organization_owner", thinking=_NONE_IS_OFF),
+    ServerTraits(name="fireworks", hosts=("api.fireworks.ai",), thinking=_NONE_IS_OFF),
+    ServerTraits(name="google", hosts=("generativelanguage.googleapis.com",), thinking=_NONE_IS_OFF, reasoning="", call_extras=True),
+    ServerTraits(name="vllm", owner="vllm", later_system=True, counts="messages"),
+    ServerTraits(name="llama.cpp", owner="llamacpp", parallel=True, names_tool=False, counts="template"),
+    ServerTraits(name="ollama", hosts=("localhost:11434", "127.0.0.1:11434", "ollama.com"), owner="library", later_system=True, thinking=_NONE_IS_OFF),
+    ServerTraits(name="lmstudio", hosts=("localhost:1234", "127.0.0.1:1234"), owner="organization_owner", thinking=_NONE_IS_OFF),
 )
 NAMES = tuple(server.name for server in SERVERS)
 
 
-def server_named(name: str) -> Server | None:
+def server_named(name: str) -> ServerTraits | None:
     """However its name is written: `llama-cpp` is `llama.cpp`."""
     plain = _plain(name)
     return next((server for server in SERVERS if plain and _plain(server.name) == plain), None)
@@ -201,7 +201,7 @@ def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def server_at(base_url: str, said: str = "", called: str = "") -> Server:
+def server_at(base_url: str, said: str = "", called: str = "") -> ServerTraits:
     """The row that is `said` to be there, else the one whose host it is, else the one that the provider is `called` after; OTHER where none is."""
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
@@ -210,6 +210,6 @@ def server_at(base_url: str, said: str = "", called: str = "") -> Server:
     return server_named(said) or next(there, None) or server_named(called) or OTHER
 
 
-def server_owning(owner: str) -> Server:
+def server_owning(owner: str) -> ServerTraits:
     """The row of whoever its models are said to belong to."""
     return next((server for server in SERVERS if server.owner and server.owner == owner), OTHER)

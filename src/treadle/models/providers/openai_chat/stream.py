@@ -13,12 +13,13 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.messages.message import ProviderPart
 from treadle.messages.response_details import ResponseDetails, tier_of
-from treadle.models.model import Delta, Notice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
+from treadle.models.model import Delta, ModelNotice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
 from treadle.models.providers.decoding import Decoder, left_out, tokens, verbatim
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.openai_chat.calls import PROVIDER, Calls
 from treadle.models.providers.openai_chat.events import (
     CallPiece,
+    ChatMessage,
     Choice,
     Chunk,
     CompletionDetails,
@@ -26,7 +27,6 @@ from treadle.models.providers.openai_chat.events import (
     Counts,
     GroqNotes,
     PromptDetails,
-    Said,
     decode_chunk,
     decode_rare,
     decode_text,
@@ -240,7 +240,7 @@ class ChatDecoder(Decoder):
         self._close_reasoning(deltas)
         self._now_or_held(TextDelta(text), deltas)
 
-    def _add_reasoning(self, said: Said, deltas: list[Delta]) -> None:
+    def _add_reasoning(self, said: ChatMessage, deltas: list[Delta]) -> None:
         self.heard = True
         told = self._details.add(said.reasoning_details or [])
         if said.reasoning_content:
@@ -252,7 +252,7 @@ class ChatDecoder(Decoder):
         if self._now_or_held(ReasoningDelta(text), deltas):
             self._reasoning = field
 
-    def _add_rare(self, said: Said, deltas: list[Delta]) -> None:
+    def _add_rare(self, said: ChatMessage, deltas: list[Delta]) -> None:
         self.heard = True
         pieces = said.tool_calls or ([CallPiece(function=said.function_call)] if said.function_call is not None else [])
         for piece in pieces:
@@ -287,7 +287,7 @@ class ChatDecoder(Decoder):
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._details.as_json())))
         stop = self._stop_reason()
         if stop is StopReason.REFUSAL:
-            deltas.append(Notice("the model refused to answer" if self._refused else f"the provider refused to go on: {self._finish}"))
+            deltas.append(ModelNotice("the model refused to answer" if self._refused else f"the provider refused to go on: {self._finish}"))
         usage = _usage(self._counts or Counts())
         self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model, details=self._details_told())
 

@@ -1,6 +1,6 @@
 """The calls of an answer while they come: their arguments are told as they come, once the call has a name.
 
-Other items are items.py's. Entry: `Call`, `CustomCall`.
+Other items are items.py's. Entry: `CallItem`, `CustomCall`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing_extensions import override
 from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ToolCallStart
 from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields
-from treadle.models.providers.openai_responses.events import ArgumentsPiece, InputPiece, Piece
-from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, Item, present, same
+from treadle.models.providers.openai_responses.events import ArgumentsPiece, InputPiece, ItemDelta
+from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, OutputItem, present, same
 
 CUSTOM = "custom_tool_call"
 PATCH = "apply_patch_call"
 PATCH_TOOL = "apply_patch"
 
 
-class Call(Item):
+class CallItem(OutputItem):
     __slots__ = ("_begun", "_call_id", "_name", "_pieces")
 
     def __init__(self, fields: Fields, index: int | None, deltas: list[Delta]) -> None:
@@ -44,7 +44,7 @@ class Call(Item):
         return True
 
     @override
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         if isinstance(piece, ArgumentsPiece):
             self._add(piece.delta, deltas)
 
@@ -90,13 +90,13 @@ class Call(Item):
         return {**present(fields, "type", "id", "call_id", "name", "arguments", "status")}
 
 
-class CustomCall(Call):
+class CustomCall(CallItem):
     """Of a tool that takes any text: the text becomes the argument `input`, so that a tool of ours can be it."""
 
     __slots__ = ()
 
     @override
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         if isinstance(piece, InputPiece):
             self._add(('{"input":"' if not self._pieces else "") + json.dumps(piece.delta, ensure_ascii=False)[1:-1], deltas)
 
@@ -109,7 +109,7 @@ class CustomCall(Call):
         return {"type": CUSTOM, **present(fields, "type", "id", "call_id", "name", "input", "status")}
 
 
-class PatchCall(Call):
+class PatchCall(CallItem):
     """Call of `apply_patch`, which the API has built in: its operation on one file becomes the argument `operation`, so that a tool of ours can be it.
 
     Source: developers.openai.com, "Apply patch", and the types of SDK 3.52; read 2026-11-26.
@@ -118,7 +118,7 @@ class PatchCall(Call):
     __slots__ = ()
 
     @override
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         """Its end holds the whole operation."""
 
     @override

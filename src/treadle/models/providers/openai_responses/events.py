@@ -15,7 +15,7 @@ from treadle.models.providers.decoding import json_object, text_of
 from treadle.models.providers.encoding import Fields, dumped
 
 
-class Piece(msgspec.Struct, gc=False):
+class ItemDelta(msgspec.Struct, gc=False):
     """A delta of some part of an item; servers leave out what they like of where it belongs."""
 
     delta: str
@@ -23,27 +23,27 @@ class Piece(msgspec.Struct, gc=False):
     content_index: int | None = None
 
 
-class TextPiece(Piece, tag_field="type", tag="response.output_text.delta", gc=False):
+class TextPiece(ItemDelta, tag_field="type", tag="response.output_text.delta", gc=False):
     pass
 
 
-class RefusalPiece(Piece, tag_field="type", tag="response.refusal.delta", gc=False):
+class RefusalPiece(ItemDelta, tag_field="type", tag="response.refusal.delta", gc=False):
     pass
 
 
-class ArgumentsPiece(Piece, tag_field="type", tag="response.function_call_arguments.delta", gc=False):
+class ArgumentsPiece(ItemDelta, tag_field="type", tag="response.function_call_arguments.delta", gc=False):
     pass
 
 
-class InputPiece(Piece, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False):
+class InputPiece(ItemDelta, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False):
     """Of a custom tool's, which is any text."""
 
 
-class SummaryPiece(Piece, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False):
+class SummaryPiece(ItemDelta, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False):
     summary_index: int | None = None
 
 
-class ReasoningPiece(Piece, tag_field="type", tag="response.reasoning_text.delta", gc=False):
+class ReasoningPiece(ItemDelta, tag_field="type", tag="response.reasoning_text.delta", gc=False):
     """Of the reasoning itself, where a server shows it."""
 
 
@@ -113,7 +113,7 @@ class Incompleted(msgspec.Struct, tag_field="type", tag="response.incomplete"):
     response: WireResponse
 
 
-class Failed(msgspec.Struct):
+class FailedEvent(msgspec.Struct):
     """An `error` event or a failed response: its text, and the response where it holds one."""
 
     data: bytes
@@ -184,7 +184,7 @@ Known: TypeAlias = (
     | SummaryDone
     | SummaryPartDone
 )
-Event: TypeAlias = Piece | Passed | ItemAdded | ItemDone | PartDone | Created | Completed | Incompleted | Failed
+Event: TypeAlias = ItemDelta | Passed | ItemAdded | ItemDone | PartDone | Created | Completed | Incompleted | FailedEvent
 
 
 class _Envelope(msgspec.Struct):
@@ -244,13 +244,13 @@ def decode_rare(data: bytes) -> Event:
 
 def _other(envelope: _Envelope, data: bytes) -> Event:
     if envelope.type in ("error", "response.error", "response.failed"):
-        return Failed(data, envelope.response)
+        return FailedEvent(data, envelope.response)
     if envelope.type == "response.done" and envelope.response is not None:  # how some gateways call the end
         return Completed(envelope.response)
     if envelope.type in _KNOWN:
         raise ValueError(f"a {envelope.type} event is not as it should be")
     if not envelope.type and any(bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)):  # a gateway's, in no event's form
-        return Failed(data)
+        return FailedEvent(data)
     return Passed()
 
 
@@ -262,7 +262,7 @@ def item_id_of(data: bytes) -> str | None:
         return None
 
 
-def decode_body(data: bytes) -> WireResponse | Failed:
+def decode_body(data: bytes) -> WireResponse | FailedEvent:
     """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is none."""
     try:
         response = _response.decode(data)
@@ -272,7 +272,7 @@ def decode_body(data: bytes) -> WireResponse | Failed:
     if response.output is not None and response.status != "failed":
         return response
     if bytes(response.error) != _NULL or response.status == "failed":
-        return Failed(data, response)
+        return FailedEvent(data, response)
     raise ValueError("it has neither an output nor an error")
 
 

@@ -1,6 +1,6 @@
 """What an item of an answer is while it comes, whatever its kind: pieces go in, deltas come out, and at its end it says all that it is.
 
-The kinds are items.py's and calls.py's. Entry: `Item`.
+The kinds are items.py's and calls.py's. Entry: `OutputItem`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from treadle.models.model import Delta, PartEnd
 from treadle.models.providers.decoding import text_of
 from treadle.models.providers.encoding import Fields
-from treadle.models.providers.openai_responses.events import Piece
+from treadle.models.providers.openai_responses.events import ItemDelta
 from treadle.models.providers.surrogates import mended
 
 PROVIDER = "openai"
@@ -16,7 +16,7 @@ NULL = b"null"
 PLAIN_END = PartEnd()
 
 
-class Item:
+class OutputItem:
     """One item. Pieces are added until it is closed; `finish` may come before that, after it, or never."""
 
     __slots__ = ("closed", "id", "index", "settled")
@@ -28,7 +28,7 @@ class Item:
         self.settled = False
         """Its end has come."""
 
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         """Not after it was closed."""
 
     def part_done(self, fields: Fields) -> None:

@@ -16,9 +16,9 @@ from treadle.models.model import Delta, PartEnd, ReasoningDelta, ReasoningStart,
 from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.hosted import shown_call
-from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH, Call, CustomCall, PatchCall
-from treadle.models.providers.openai_responses.events import Piece, ReasoningPiece, RefusalPiece, SummaryPiece, TextPiece, objects_of
-from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, Item, present, same
+from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH, CallItem, CustomCall, PatchCall
+from treadle.models.providers.openai_responses.events import ItemDelta, ReasoningPiece, RefusalPiece, SummaryPiece, TextPiece, objects_of
+from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, OutputItem, present, same
 from treadle.models.providers.surrogates import mended
 
 _HOSTED = {"web_search_call": "web_search", "code_interpreter_call": "code_execution", "file_search_call": "file_search"}
@@ -29,7 +29,7 @@ _MESSAGE: Fields = {"type": msgspec.Raw(b'"message"')}
 _REASONING: Fields = {"type": msgspec.Raw(b'"reasoning"')}
 
 
-def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> Item:
+def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> OutputItem:
     """The item that begins so; it may hold all of its content already."""
     match text_of(fields, "type"):
         case "message":
@@ -37,7 +37,7 @@ def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> Item:
         case "reasoning":
             return _Reasoning(fields, index, deltas)
         case "function_call":
-            return Call(fields, index, deltas)
+            return CallItem(fields, index, deltas)
         case kind if kind == CUSTOM:
             return CustomCall(fields, index, deltas)
         case kind if kind == PATCH:
@@ -46,7 +46,7 @@ def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> Item:
             return _Other(fields, index)
 
 
-def implied_item(piece: Piece, item_id: str, deltas: list[Delta]) -> Item | None:
+def implied_item(piece: ItemDelta, item_id: str, deltas: list[Delta]) -> OutputItem | None:
     """The item of a piece that came without its item having been announced; None where more than a piece is needed to know it."""
     if isinstance(piece, TextPiece | RefusalPiece):
         item = open_item(_MESSAGE, piece.output_index, deltas)
@@ -61,7 +61,7 @@ def implied_item(piece: Piece, item_id: str, deltas: list[Delta]) -> Item | None
 # ---------------------------------------------------------------- what is said
 
 
-class _Message(Item):
+class _Message(OutputItem):
     __slots__ = ("_content_index", "_done", "_open", "_phase", "_pieces", "_refused", "_refusing", "_said")
 
     def __init__(self, fields: Fields, index: int | None) -> None:
@@ -76,13 +76,13 @@ class _Message(Item):
         self._refusing = self._refused = False
 
     @override
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         if not self._open or piece.content_index != self._content_index:
             self._begin(piece, deltas)
         self._pieces.append(piece.delta)
         deltas.append(TextDelta(piece.delta))
 
-    def _begin(self, piece: Piece, deltas: list[Delta]) -> None:
+    def _begin(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         self._end_part(self._done, deltas)
         self._open, self._content_index = True, piece.content_index
         self._refusing = type(piece) is RefusalPiece
@@ -162,20 +162,20 @@ def _words(content: Fields) -> str:
 # ---------------------------------------------------------------- what is thought
 
 
-class _Reasoning(Item):
+class _Reasoning(OutputItem):
     """Its text is the summary where there is one, else the reasoning itself."""
 
     __slots__ = ("_kind", "_part", "_pieces")
 
     def __init__(self, fields: Fields, index: int | None, deltas: list[Delta]) -> None:
         super().__init__(fields, index)
-        self._kind: type[Piece] | None = None
+        self._kind: type[ItemDelta] | None = None
         self._part: int | None = None
         self._pieces: list[str] = []
         deltas.append(ReasoningStart())
 
     @override
-    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+    def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         part = piece.summary_index if isinstance(piece, SummaryPiece) else piece.content_index
         if self._kind is None:
             self._kind, self._part = type(piece), part
@@ -224,7 +224,7 @@ _READS_A_PAGE = re.compile(rb'"type"\s*:\s*"(open_page|find_in_page)"')
 """Actions of a web search call that are not billed. Source: developers.openai.com, "Web search"; read 2026-11-22."""
 
 
-class _Other(Item):
+class _Other(OutputItem):
     """Anything that goes back as it came, and nobody here looks into."""
 
     __slots__ = ("_is_search",)

@@ -13,7 +13,7 @@ from typing import assert_never
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.models.model import Delta, Notice, ResponseEnd, Restart
+from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.decoding import Decoder, text_of, tokens
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.openai_responses.events import (
@@ -21,16 +21,16 @@ from treadle.models.providers.openai_responses.events import (
     Counts,
     Created,
     Event,
-    Failed,
+    FailedEvent,
     Incompleted,
     InputDetails,
     ItemAdded,
+    ItemDelta,
     ItemDone,
     KeepAlive,
     OutputDetails,
     PartDone,
     Passed,
-    Piece,
     TextPiece,
     WireResponse,
     counts_of,
@@ -41,7 +41,7 @@ from treadle.models.providers.openai_responses.events import (
     item_id_of,
     reason_of,
 )
-from treadle.models.providers.openai_responses.item import Item
+from treadle.models.providers.openai_responses.item import OutputItem
 from treadle.models.providers.openai_responses.items import implied_item, open_item
 from treadle.models.providers.refusals import read_error
 from treadle.types import StopReason, Usage
@@ -57,12 +57,12 @@ class ResponsesDecoder(Decoder):
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
         super().__init__(reported)
         self._response: WireResponse | None = None
-        self._item: Item | None = None
+        self._item: OutputItem | None = None
         """The one that is open."""
         self._index: int | None = None
         """Its place, where the server says places."""
-        self._items: list[Item] = []
-        self._done: dict[Item, Fields] = {}
+        self._items: list[OutputItem] = []
+        self._done: dict[OutputItem, Fields] = {}
         """What items said in the end that they are; a server may say it twice."""
         self._strayed = False
         """What came cannot be put together in the order in which it came."""
@@ -72,7 +72,7 @@ class ResponsesDecoder(Decoder):
         deltas = list[Delta]()
         if (response := self._read(decode_body, body, "the answer")) is None:
             return deltas
-        if isinstance(response, Failed):
+        if isinstance(response, FailedEvent):
             self._fail(response, deltas)
         elif response.status in ("queued", "in_progress"):
             self.failure = AgentError("invalid", "the answer is only being made: leave `background` out of settings.extra, since nobody comes back for it")
@@ -94,7 +94,7 @@ class ResponsesDecoder(Decoder):
             except (ValueError, RecursionError):
                 if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
                     break
-            if type(event) is TextPiece or isinstance(event, Piece):
+            if type(event) is TextPiece or isinstance(event, ItemDelta):
                 heard = True
                 if self._index is not None and event.output_index == self._index and self._item is not None:
                     self._item.add(event, deltas)
@@ -122,9 +122,9 @@ class ResponsesDecoder(Decoder):
                 self._start(event.response, deltas)
             case Completed() | Incompleted():
                 self._complete(event.response, deltas)
-            case Failed():
+            case FailedEvent():
                 self._fail(event, deltas)
-            case Piece() | Passed():
+            case ItemDelta() | Passed():
                 pass  # taken before
             case _:
                 assert_never(event)
@@ -138,7 +138,7 @@ class ResponsesDecoder(Decoder):
 
     # ------------------------------------------------------------ items
 
-    def _open_item(self, item: Item) -> None:
+    def _open_item(self, item: OutputItem) -> None:
         self._items.append(item)
         self._item, self._index = item, item.index
 
@@ -147,7 +147,7 @@ class ResponsesDecoder(Decoder):
             self._item.close(deltas)
             self._item = self._index = None
 
-    def _add_piece(self, piece: Piece, data: bytes, deltas: list[Delta]) -> None:
+    def _add_piece(self, piece: ItemDelta, data: bytes, deltas: list[Delta]) -> None:
         """For which of the items it is meant: pieces of two calls taken for one would be a call that nobody made."""
         item_id = item_id_of(data)
         item = self._known(piece.output_index, item_id)
@@ -162,7 +162,7 @@ class ResponsesDecoder(Decoder):
         else:
             self._strayed = True
 
-    def _known(self, index: int | None, item_id: str | None) -> Item | None:
+    def _known(self, index: int | None, item_id: str | None) -> OutputItem | None:
         """The item at this place, or of this id; the open one, where the server says neither."""
         open_one = self._item
         if index is not None:
@@ -186,7 +186,7 @@ class ResponsesDecoder(Decoder):
         if item is self._item:
             self._item = self._index = None
 
-    def _in_place(self) -> list[Item]:
+    def _in_place(self) -> list[OutputItem]:
         """In the order of the places that the server gave them, where it gave any."""
         places = [item.index for item in self._items if item.index is not None]
         if len(places) < len(self._items) or places == sorted(places):
@@ -234,19 +234,19 @@ class ResponsesDecoder(Decoder):
             raw = reason_of(response) or raw
             stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)  # whatever the reason: it is not whole
             if stop is StopReason.REFUSAL:
-                deltas.append(Notice(f"the provider refused to go on: {raw}"))
+                deltas.append(ModelNotice(f"the provider refused to go on: {raw}"))
         elif any(item.refused for item in self._items):
             raw, stop = "refusal", StopReason.REFUSAL
-            deltas.append(Notice("the model refused to answer"))
+            deltas.append(ModelNotice("the model refused to answer"))
         self._set_end(response, stop, raw)
 
-    def _fail(self, event: Failed, deltas: list[Delta]) -> None:
+    def _fail(self, event: FailedEvent, deltas: list[Delta]) -> None:
         said = read_error(event.data)
         if (code := next((word for word in said.words if _POLICY.search(word)), None)) is None:
             self.failure = self._reported(event.data)
             return
         self._close_item(deltas)
-        deltas.append(Notice(f"the provider refused to go on: {code}: {said.message}"))
+        deltas.append(ModelNotice(f"the provider refused to go on: {code}: {said.message}"))
         self._set_end(event.response or WireResponse(), StopReason.REFUSAL, code)
 
     def _set_end(self, response: WireResponse, stop: StopReason, raw: str) -> None:

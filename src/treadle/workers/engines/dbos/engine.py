@@ -14,7 +14,7 @@ from dbos import error as dbos_error
 from sqlalchemy.exc import SQLAlchemyError
 
 from treadle.errors import AgentError
-from treadle.journal.engine import Deliver, Engine, Lane
+from treadle.journal.engine import Deliver, Engine, QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import Time, now
 from treadle.workers.engines.bare_group import bare_group
@@ -67,7 +67,7 @@ class DbosEngine:
             await self._in_thread(self._store.close)
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, Lane], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
         await self._in_thread(self._store.register, lanes, slots=slots, poll_s=self._poll_s)
         async with bare_group() as group:
             handover = Handover(group, deliver, slots=slots, give_back=self._give_back)

@@ -14,7 +14,7 @@ from sqlalchemy import Engine as Database
 from sqlalchemy import create_engine, event, make_url
 
 from treadle.errors import AgentError
-from treadle.journal.engine import Lane
+from treadle.journal.engine import QueueLimits
 from treadle.journal.queue import Ticket
 from treadle.types import now
 
@@ -80,7 +80,7 @@ class Store:
         if self._closed:
             raise AgentError("invalid", "this engine is closed")
 
-    def register(self, lanes: Mapping[str, Lane], *, slots: int, poll_s: float) -> None:
+    def register(self, lanes: Mapping[str, QueueLimits], *, slots: int, poll_s: float) -> None:
         before = {queue.name: queue.worker_concurrency for queue in self._client.list_queues()}
         for name, lane in lanes.items():
             most = lane.concurrency
