@@ -1,8 +1,10 @@
-"""Measures what the coding assistant's own work costs: deciding about commands, and reading a little of a huge file. Prints tables.
+"""Measures what the coding assistant's own work costs: deciding about commands, and reading a
+little of a huge file. Prints tables.
 
     python benchmarks/assistant.py [--gib N]
 
-The commands are some 20 KB each, harmless and hostile ones. A limit that is missed is said, not raised. Entry: `main`.
+The commands are some 20 KB each, harmless and hostile ones. A limit that is missed is said, not
+raised. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ COMMANDS = {
 
 
 def commands() -> dict[str, str]:
-    return {name: ("echo " if name in ("many words", "one long word", "globs") else "") + piece * (SIZE // len(piece)) for name, piece in COMMANDS.items()}
+    return {
+        name: ("echo " if name in ("many words", "one long word", "globs") else "")
+        + piece * (SIZE // len(piece))
+        for name, piece in COMMANDS.items()
+    }
 
 
 def decisions(place: Path, times: int) -> None:
@@ -56,8 +62,12 @@ def decisions(place: Path, times: int) -> None:
             took.append((time.process_time() - begun) * 1000)
         median, most = statistics.median(took), max(took[1:])  # the first call reads the tables
         worst = max(worst, most)
-        print(f"| {name} | {verdict} | {median:.1f} ms{'' if median <= DECIDED_MS else ' (missed)'} | {most:.1f} ms |")
-    print(f"\nAt most {worst:.1f} ms (within {NEVER_MS:.0f}{'' if worst <= NEVER_MS else ': missed'})\n")
+        print(
+            f"| {name} | {verdict} | {median:.1f} ms{'' if median <= DECIDED_MS else ' (missed)'} | {most:.1f} ms |"
+        )
+    print(
+        f"\nAt most {worst:.1f} ms (within {NEVER_MS:.0f}{'' if worst <= NEVER_MS else ': missed'})\n"
+    )
 
 
 async def read(place: Path, gib: int) -> None:
@@ -69,9 +79,16 @@ async def read(place: Path, gib: int) -> None:
             file.write(block)
     lines, before = path.stat().st_size // len(line), peak_mib()
     print(f"| 200 lines of {gib} GiB | took |\n|---|---|")
-    for where, offset in (("from the beginning", 1), ("a million lines in", 1_000_000), ("from the end", lines - 199)):
+    for where, offset in (
+        ("from the beginning", 1),
+        ("a million lines in", 1_000_000),
+        ("from the end", lines - 199),
+    ):
         begun = time.process_time()
-        await Read().execute(context(place), Read().parse(f'{{"path": "huge.log", "offset": {offset}, "limit": 200}}'))
+        await Read().execute(
+            context(place),
+            Read().parse(f'{{"path": "huge.log", "offset": {offset}, "limit": 200}}'),
+        )
         print(f"| {where} | {(time.process_time() - begun) * 1000:,.0f} ms |")
     print(f"\nMemory grew by {peak_mib() - before:.1f} MiB")
 
@@ -82,11 +99,22 @@ def peak_mib() -> float:
 
 def context(workspace: Path) -> ToolContext[Any]:
     named = dict.fromkeys(("run_id", "call_id", "idempotency_key"), "x")
-    return ToolContext(deps=None, session_id=None, user_id=None, cwd=workspace, deadline=None, attempt=1, spill=lambda text: workspace / "spilled", **named)
+    return ToolContext(
+        deps=None,
+        session_id=None,
+        user_id=None,
+        cwd=workspace,
+        deadline=None,
+        attempt=1,
+        spill=lambda text: workspace / "spilled",
+        **named,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures decisions about commands, and reading from a huge file.")
+    parser = argparse.ArgumentParser(
+        description="Measures decisions about commands, and reading from a huge file."
+    )
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--gib", type=int, default=2, help="0: no huge file")
     given = parser.parse_args()

@@ -1,9 +1,11 @@
-"""The share of the bytes of a session that a prompt cache could give back, and gives, over three runs and on each wire.
+"""The share of the bytes of a session that a prompt cache could give back, and gives, over three
+runs and on each wire.
 
     python -m benchmarks.caching [--turns 20]
 
-A server on loopback holds what each provider's cache would: any prefix that it has seen; of Claude's only what ends at a breakpoint,
-looked for 20 blocks back. `could` is what the request before had. Entry: `main`.
+A server on loopback holds what each provider's cache would: any prefix that it has seen; of
+Claude's only what ends at a breakpoint, looked for 20 blocks back. `could` is what the request
+before had. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -29,11 +31,23 @@ PROMPTS = ("Sort the parcels.", "Once more.", "And again.")
 async def bills_of(speech: Speech, turns: int) -> list[list[Bill]]:
     """By run."""
     bills: list[list[Bill]] = []
-    async with pricing(speech.wire, *Conversation(speech).answers(turns) * len(PROMPTS)) as server, Runtime.open(config=Config()) as rt:
+    async with (
+        pricing(speech.wire, *Conversation(speech).answers(turns) * len(PROMPTS)) as server,
+        Runtime.open(config=Config()) as rt,
+    ):
         connection = speech.connection(server.url, timeout_s=30)
-        model = speech.model(connection, abilities=Abilities(earlier_thinking=True, preserved_thinking=speech.wire == "anthropic"))
+        model = speech.model(
+            connection,
+            abilities=Abilities(
+                earlier_thinking=True, preserved_thinking=speech.wire == "anthropic"
+            ),
+        )
         sessions: list[Session[Any, Any]] = []
-        sessions.append(rt.session(agent=Conversation(speech, lambda words: sessions[0].steer(words)).agent(model)))
+        sessions.append(
+            rt.session(
+                agent=Conversation(speech, lambda words: sessions[0].steer(words)).agent(model)
+            )
+        )
         for prompt in PROMPTS:
             before = len(server.bills)
             await sessions[0].send(prompt, settings=Settings(max_tokens=8192))
@@ -44,7 +58,11 @@ async def bills_of(speech: Speech, turns: int) -> list[list[Bill]]:
 
 def share(bills: Sequence[Bill], *, marked: bool) -> str:
     could = sum(bill.could for bill in bills)
-    return f"{sum(bill.marked if marked else bill.read for bill in bills) / could:7.2%}" if could else "      -"
+    return (
+        f"{sum(bill.marked if marked else bill.read for bill in bills) / could:7.2%}"
+        if could
+        else "      -"
+    )
 
 
 async def main(turns: int) -> None:
@@ -54,10 +72,19 @@ async def main(turns: int) -> None:
         marked = speech.wire == "anthropic"
         firsts = "  ".join(share(run[:1], marked=marked) for run in runs[1:])
         size = sum(bill.size for run in runs for bill in run) / 1e6
-        print(f"{speech.wire:<14}{share([bill for run in runs for bill in run], marked=marked):>8}{firsts:>32}{size:>10.1f}")
+        print(
+            f"{speech.wire:<14}{share([bill for run in runs for bill in run], marked=marked):>8}{firsts:>32}{size:>10.1f}"
+        )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=20, help="of each run; a session with more than 100 messages shows its next run fewer")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--turns",
+        type=int,
+        default=20,
+        help="of each run; a session with more than 100 messages shows its next run fewer",
+    )
     anyio.run(main, parser.parse_args().turns)

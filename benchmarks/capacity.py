@@ -1,9 +1,10 @@
-"""Measures what docs/capacity.md counts with: what a run takes of a PostgreSQL server and of a worker, and what a worker takes that has nothing to do.
+"""Measures what docs/capacity.md counts with: what a run takes of a PostgreSQL server and of a
+worker, and what a worker takes that has nothing to do.
 
     python -m benchmarks.capacity [--runs 500] [--turns 10] [--slots 32]
 
-The server is its own, syncs every commit, and shares the machine with its client. Runs have a tool call in each turn but the last; their model answers at once.
-Entry: `main`.
+The server is its own, syncs every commit, and shares the machine with its client. Runs have a tool
+call in each turn but the last; their model answers at once. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,19 @@ def main() -> None:
 
 
 async def _measure(server: ChaosServer, url: str, runs: int, turns: int, slots: int) -> None:
-    calls = [{"text": f"I look at place {n}.", "tool_calls": [{"name": "look", "arguments": {"place": f"place {n}"}}]} for n in range(turns - 1)]
-    agent = Agent(name="walker", model=ScriptedModel([*calls, {"text": "There is nothing of note."}] * runs), tools=[look], limits=Limits(turns=turns + 1))
+    calls = [
+        {
+            "text": f"I look at place {n}.",
+            "tool_calls": [{"name": "look", "arguments": {"place": f"place {n}"}}],
+        }
+        for n in range(turns - 1)
+    ]
+    agent = Agent(
+        name="walker",
+        model=ScriptedModel([*calls, {"text": "There is nothing of note."}] * runs),
+        tools=[look],
+        limits=Limits(turns=turns + 1),
+    )
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(url, config=load(files=False)))
         runtime.agents.register(agent)
@@ -73,7 +85,11 @@ async def _work(server: ChaosServer, runtime: Runtime, runs: int, turns: int, sl
         group.start_soon(worker.work)
         while worker.deliveries < runs or worker.running:
             await anyio.sleep(0.01)
-        took, own, theirs = time.perf_counter() - begun, time.process_time() - own, _processor_s(server) - theirs
+        took, own, theirs = (
+            time.perf_counter() - begun,
+            time.process_time() - own,
+            _processor_s(server) - theirs,
+        )
         worker.drain()
     _say(f"runs of {turns} turns by one worker in a second", runs / took)
     _say("processor of the worker for a turn, ms", own / runs / turns * 1e3)
@@ -93,16 +109,26 @@ async def _idle(server: ChaosServer, runtime: Runtime) -> None:
         await worker.registered.wait()
         own, theirs = time.process_time(), _processor_s(server)
         await anyio.sleep(IDLE_S)
-        _say("an idle worker's own processor, ms a second", (time.process_time() - own) / IDLE_S * 1e3)
-        _say("an idle worker's share of the server, ms a second", (_processor_s(server) - theirs) / IDLE_S * 1e3)
-        _say("connections of a worker", len(server.sql("select 1 from pg_stat_activity where application_name = 'treadle'")))
+        _say(
+            "an idle worker's own processor, ms a second",
+            (time.process_time() - own) / IDLE_S * 1e3,
+        )
+        _say(
+            "an idle worker's share of the server, ms a second",
+            (_processor_s(server) - theirs) / IDLE_S * 1e3,
+        )
+        _say(
+            "connections of a worker",
+            len(server.sql("select 1 from pg_stat_activity where application_name = 'treadle'")),
+        )
         worker.drain()
 
 
 def _size(server: ChaosServer, url: str, runs: int, turns: int) -> None:
     server.sql_of(url, "checkpoint")
     size = server.sql_of(
-        url, "select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = 'treadle' and relkind = 'r'"
+        url,
+        "select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = 'treadle' and relkind = 'r'",
     )
     _say("bytes in the database for a turn, indexes included", float(size[0][0]) / runs / turns)
 
@@ -124,7 +150,11 @@ def _ticks(pid: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
 
 
 def _say(what: str, value: float) -> None:

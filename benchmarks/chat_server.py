@@ -1,6 +1,8 @@
-"""A model on loopback for the terminal's benchmark: it answers in Claude's words, at once or at so many tokens a second.
+"""A model on loopback for the terminal's benchmark: it answers in Claude's words, at once or at so
+many tokens a second.
 
-What is asked for is the last thing that the person said: `stream 600`, `run COMMAND`, anything else. Entry: `chat_server.py RATE`, which prints its port.
+What is asked for is the last thing that the person said: `stream 600`, `run COMMAND`, anything
+else. Entry: `chat_server.py RATE`, which prints its port.
 """
 
 from __future__ import annotations
@@ -62,19 +64,48 @@ class Answers(BaseHTTPRequestHandler):
 
 def _events(content: Any) -> Iterator[tuple[dict[str, Any], float]]:
     """What is sent, and how long before it is waited."""
-    said = content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+    said = (
+        content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+    )
     usage = {"input_tokens": 1200, "output_tokens": 1}
-    yield {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}}, 0
+    yield (
+        {
+            "type": "message_start",
+            "message": {
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "content": [],
+                "model": "m",
+                "usage": usage,
+            },
+        },
+        0,
+    )
     if said.startswith("run "):
-        yield from _block({"type": "tool_use", "id": f"toolu_{time.monotonic_ns()}", "name": "bash", "input": {}}, [_json({"command": said[4:]})])
+        yield from _block(
+            {"type": "tool_use", "id": f"toolu_{time.monotonic_ns()}", "name": "bash", "input": {}},
+            [_json({"command": said[4:]})],
+        )
     elif said.startswith("stream "):
         tokens = int(said.split()[1])
         words = TOKEN.findall(LONG * (tokens // 100 + 1))[:tokens]
-        yield from _block({"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in words], paced=True)
+        yield from _block(
+            {"type": "text", "text": ""},
+            [{"type": "text_delta", "text": word} for word in words],
+            paced=True,
+        )
     else:
         yield from _block({"type": "text", "text": ""}, [{"type": "text_delta", "text": SHORT}])
     reason = "tool_use" if said.startswith("run ") else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 200}}, 0
+    yield (
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": None},
+            "usage": {"output_tokens": 200},
+        },
+        0,
+    )
     yield {"type": "message_stop"}, 0
 
 
@@ -82,12 +113,17 @@ def _json(value: object) -> dict[str, Any]:
     return {"type": "input_json_delta", "partial_json": json.dumps(value)}
 
 
-def _block(block: dict[str, Any], deltas: list[dict[str, Any]], *, paced: bool = False) -> Iterator[tuple[dict[str, Any], float]]:
+def _block(
+    block: dict[str, Any], deltas: list[dict[str, Any]], *, paced: bool = False
+) -> Iterator[tuple[dict[str, Any], float]]:
     """Paced by the clock, not by pauses: what was late once is not late for ever."""
     yield {"type": "content_block_start", "index": 0, "content_block": block}, 0
     begun = time.monotonic()
     for n, delta in enumerate(deltas):
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}, begun + n / Answers.per_second - time.monotonic() if paced else 0
+        yield (
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            begun + n / Answers.per_second - time.monotonic() if paced else 0,
+        )
     yield {"type": "content_block_stop", "index": 0}, 0
 
 

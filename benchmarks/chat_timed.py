@@ -1,6 +1,7 @@
 """`treadle chat` with a clock in it: what drawing takes of the main thread. Only tui.py starts it.
 
-`chat_timed.py FILE ARGUMENTS…`; each SIGUSR1 writes a line to FILE: seconds spent so far on frames, how many there were, and seconds spent on events.
+`chat_timed.py FILE ARGUMENTS…`; each SIGUSR1 writes a line to FILE: seconds spent so far on frames,
+how many there were, and seconds spent on events.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ if __name__ == "__main__":
     from treadle.tui.chat import Chat
 
     path = sys.argv.pop(1)
-    signal.signal(signal.SIGUSR1, tell(path, timed(Application, "_redraw"), timed(Chat, "_happened")))
+    signal.signal(
+        signal.SIGUSR1, tell(path, timed(Application, "_redraw"), timed(Chat, "_happened"))
+    )
     sys.argv[0] = "treadle"
     sys.exit(main())

@@ -1,10 +1,13 @@
-"""Measures the proxy of confined commands: what it adds to a request, and how much of the processor's time it takes. Prints a table.
+"""Measures the proxy of confined commands: what it adds to a request, and how much of the
+processor's time it takes. Prints a table.
 
     python benchmarks/egress.py [--reps N]
 
-A client and a server on the loopback talk directly and through the proxy, in turns; the proxy has a process of its own, whose processor
-time is read from the kernel. `decision` is the part that is ours in each request: reading its head, matching the host, writing the head
-anew; without the kernel's share for accepting, connecting and copying. A limit that is missed is said, not raised. Entry: `main`.
+A client and a server on the loopback talk directly and through the proxy, in turns; the proxy has a
+process of its own, whose processor time is read from the kernel. `decision` is the part that is
+ours in each request: reading its head, matching the host, writing the head anew; without the
+kernel's share for accepting, connecting and copying. A limit that is missed is said, not raised.
+Entry: `main`.
 """
 
 from __future__ import annotations
@@ -61,7 +64,15 @@ def run_proxy(listening: socket.socket, port: int, asked: Connection) -> None:
 
     threading.Thread(target=tell, daemon=True).start()
     hosts = HostList.of(["default", "*.python.org", "example.org"], {})
-    anyio.run(Proxy(hosts.allows, lambda host, why: None, resolve=resolve, route=lambda address, to: ("127.0.0.1", port)).serve, listening)
+    anyio.run(
+        Proxy(
+            hosts.allows,
+            lambda host, why: None,
+            resolve=resolve,
+            route=lambda address, to: ("127.0.0.1", port),
+        ).serve,
+        listening,
+    )
 
 
 def exchange(stream: socket.socket, request: bytes, size: int = len(RESPONSE)) -> None:
@@ -103,11 +114,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--reps", type=int, default=3000)
     reps = parser.parse_args().reps
-    server, listening = socket.create_server(("127.0.0.1", 0), backlog=128), socket.create_server(("127.0.0.1", 0), backlog=128)
+    server, listening = (
+        socket.create_server(("127.0.0.1", 0), backlog=128),
+        socket.create_server(("127.0.0.1", 0), backlog=128),
+    )
     threading.Thread(target=serve, args=(server,), daemon=True).start()
     direct, proxied = server.getsockname()[1], listening.getsockname()[1]
     ours, theirs = get_context("fork").Pipe()
-    process = get_context("fork").Process(target=run_proxy, args=(listening, direct, theirs), daemon=True)
+    process = get_context("fork").Process(
+        target=run_proxy, args=(listening, direct, theirs), daemon=True
+    )
     process.start()
     once(proxied, ABSOLUTE)
 
@@ -115,20 +131,41 @@ def main() -> None:
         ours.send(True)
         return ours.recv()
 
-    def row(name: str, through: Callable[[], None], straight: Callable[[], None], count: int) -> None:
+    def row(
+        name: str, through: Callable[[], None], straight: Callable[[], None], count: int
+    ) -> None:
         base, before = timed(count, straight), processor_s()
         found = timed(count, through)
         used = (processor_s() - before) / count * 1e6
         added = statistics.median(found) - statistics.median(base)
-        missed = "" if added <= LATENCY_MS and used <= PROCESSOR_US else "  (wanted: " + f"{LATENCY_MS:g} ms, {PROCESSOR_US:g} µs)"
-        print(f"{name:34} {added:8.3f} ms added {statistics.quantiles(found, n=20)[-1]:8.3f} ms p95 {used:8.1f} µs processor{missed}")
+        missed = (
+            ""
+            if added <= LATENCY_MS and used <= PROCESSOR_US
+            else "  (wanted: " + f"{LATENCY_MS:g} ms, {PROCESSOR_US:g} µs)"
+        )
+        print(
+            f"{name:34} {added:8.3f} ms added {statistics.quantiles(found, n=20)[-1]:8.3f} ms p95 {used:8.1f} µs processor{missed}"
+        )
 
     with connected(direct) as straight, connected(proxied, CONNECT) as tunnel:
-        row("request in a kept tunnel", lambda: exchange(tunnel, REQUEST), lambda: exchange(straight, REQUEST), reps)
-    row("tunnel and one request", lambda: tunnelled(proxied), lambda: once(direct, REQUEST), reps // 3)
+        row(
+            "request in a kept tunnel",
+            lambda: exchange(tunnel, REQUEST),
+            lambda: exchange(straight, REQUEST),
+            reps,
+        )
+    row(
+        "tunnel and one request",
+        lambda: tunnelled(proxied),
+        lambda: once(direct, REQUEST),
+        reps // 3,
+    )
     row("plain request", lambda: once(proxied, ABSOLUTE), lambda: once(direct, REQUEST), reps // 3)
     hosts = HostList.of(["default", "*.python.org"], {})
-    for name, head in (("decision on a plain request", ABSOLUTE), ("decision on a tunnel", CONNECT)):
+    for name, head in (
+        ("decision on a plain request", ABSOLUTE),
+        ("decision on a tunnel", CONNECT),
+    ):
         begun = time.process_time()
         for _ in range(reps * 5):
             hosts.allows(*read_head(head)[:2])

@@ -2,8 +2,8 @@
 
     python benchmarks/grep.py [--files N] [--reps N] [--tree DIR]
 
-A limit that is missed is said, not raised. ripgrep is asked for the same lines with its own defaults, so with all its threads.
-Entry: `main`.
+A limit that is missed is said, not raised. ripgrep is asked for the same lines with its own
+defaults, so with all its threads. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,26 @@ from treadle.tools.spill import Spill
 from treadle.tools.tool import ToolContext
 
 MUST = 1.2
-WORDS = ["alpha", "beta", "gamma", "delta", "def", "return", "import", "class", "value", "result", "index", "config"]
-PATTERNS = {"in 20 files": "needle", "nowhere": "nothing at all", "in every file, 100 lines shown": "alpha", "in 1 file of 40": "haystack"}
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "def",
+    "return",
+    "import",
+    "class",
+    "value",
+    "result",
+    "index",
+    "config",
+]
+PATTERNS = {
+    "in 20 files": "needle",
+    "nowhere": "nothing at all",
+    "in every file, 100 lines shown": "alpha",
+    "in 1 file of 40": "haystack",
+}
 
 
 def make_tree(top: Path, files: int) -> None:
@@ -38,13 +56,17 @@ def make_tree(top: Path, files: int) -> None:
         if number % 100 == 0:
             directory.mkdir(parents=True)
         lines = [" ".join(chance.choice(WORDS) for _ in range(8)) for _ in range(40)]
-        lines += ["a needle"] * (number % (files // 20 or 1) == 0) + ["a haystack"] * (number % 40 == 0)
+        lines += ["a needle"] * (number % (files // 20 or 1) == 0) + ["a haystack"] * (
+            number % 40 == 0
+        )
         (directory / f"f{number % 100}.py").write_text("\n".join(lines) + "\n")
 
 
 def by_ripgrep(rg: str, top: Path, pattern: str) -> float:
     begun = time.perf_counter()
-    subprocess.run([rg, "--line-number", pattern, "./"], cwd=top, stdout=subprocess.DEVNULL, check=False)
+    subprocess.run(
+        [rg, "--line-number", pattern, "./"], cwd=top, stdout=subprocess.DEVNULL, check=False
+    )
     return time.perf_counter() - begun
 
 
@@ -79,11 +101,15 @@ async def measure(top: Path, reps: int) -> None:
             ours.append(time.perf_counter() - begun)
         best, median = min(ours) / min(theirs), statistics.median(ours) / statistics.median(theirs)
         verdict = "kept" if min(best, median) <= MUST else "missed"
-        print(f"{what:34}{statistics.median(theirs) * 1000:10.0f}{statistics.median(ours) * 1000:10.0f}{best:8.2f}{median:8.2f}   {verdict}")
+        print(
+            f"{what:34}{statistics.median(theirs) * 1000:10.0f}{statistics.median(ours) * 1000:10.0f}{best:8.2f}{median:8.2f}   {verdict}"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--reps", type=int, default=7)
     parser.add_argument("--tree", type=Path, help="where the files are, or are made and kept")

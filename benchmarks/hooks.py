@@ -1,9 +1,11 @@
-"""What hooks cost: a turn with none, with one that overrides nothing, and with one that is asked about each call and does nothing.
+"""What hooks cost: a turn with none, with one that overrides nothing, and with one that is asked
+about each call and does nothing.
 
     python benchmarks/hooks.py [--turns 200] [--rounds 40]
 
-The model is a list of deltas and the journal is in memory, so that nothing is in the figures but the loop. All kinds take turns within one process;
-the figure is CPU time for a turn, median and lowest of the rounds. Entry: `main`.
+The model is a list of deltas and the journal is in memory, so that nothing is in the figures but
+the loop. All kinds take turns within one process; the figure is CPU time for a turn, median and
+lowest of the rounds. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from typing_extensions import override
 
 from treadle import Agent, Hook, Limits, ModelRequest, Runtime, StopReason, ToolCall, Usage, tool
 from treadle.events.hooks import Guard, HookedRun, Rule
-from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 
 
 class Empty(Hook):
@@ -76,7 +85,9 @@ async def lookup(key: str) -> str:
 async def sample(turns: int, hooks: tuple[Hook, ...]) -> float:
     """Microseconds of CPU for a turn."""
     async with Runtime.open(hooks=hooks) as rt:
-        agent = Agent(name="bench", model=Turns(turns), tools=[lookup], limits=Limits(turns=turns + 10))
+        agent = Agent(
+            name="bench", model=Turns(turns), tools=[lookup], limits=Limits(turns=turns + 10)
+        )
         gc.collect()
         begun = time.process_time()
         result = await rt.run(agent, "go")
@@ -105,7 +116,9 @@ def main() -> None:
     base = found["no hooks"]
     for name, times in found.items():
         more = statistics.median(a - b for a, b in zip(times, base, strict=True))
-        sys.stdout.write(f"{name:42} {statistics.median(times):7.1f} µs ({min(times):.1f}), {more:+.1f} µs beside no hooks\n")
+        sys.stdout.write(
+            f"{name:42} {statistics.median(times):7.1f} µs ({min(times):.1f}), {more:+.1f} µs beside no hooks\n"
+        )
 
 
 if __name__ == "__main__":

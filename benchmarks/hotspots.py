@@ -2,8 +2,8 @@
 
     python benchmarks/hotspots.py turn-50|turn-1000|delta|loop|concurrent|session [--by tottime|cumulative] [--top N]
 
-cProfile makes calls dearer than they are, so shares are a hint and figures are run.py's. (A file named profile.py would hide the
-standard library's from cProfile, hence the name.) Entry: `main`.
+cProfile makes calls dearer than they are, so shares are a hint and figures are run.py's. (A file
+named profile.py would hide the standard library's from cProfile, hence the name.) Entry: `main`.
 """
 
 from __future__ import annotations

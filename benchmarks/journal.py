@@ -22,7 +22,16 @@ from pathlib import Path
 
 import anyio
 
-from treadle.journal.entries import Compaction, Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal.entries import (
+    Compaction,
+    Entry,
+    ModelRequested,
+    ModelResponded,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from treadle.journal.journal import Journal
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.window import window
@@ -61,27 +70,68 @@ class Row:
 
 
 def started(run_id: str, session_id: str | None = None) -> RunStarted:
-    prompt = Message(id=f"msg_{run_id}", role="user", parts=(TextPart(text="Where is it warm in winter?"),), created_at=AT)
-    return RunStarted(at=AT, run_id=run_id, agent="guide", agent_hash="0" * 16, model="script:m", mode="full", cwd="/tmp", input=prompt, session_id=session_id)
+    prompt = Message(
+        id=f"msg_{run_id}",
+        role="user",
+        parts=(TextPart(text="Where is it warm in winter?"),),
+        created_at=AT,
+    )
+    return RunStarted(
+        at=AT,
+        run_id=run_id,
+        agent="guide",
+        agent_hash="0" * 16,
+        model="script:m",
+        mode="full",
+        cwd="/tmp",
+        input=prompt,
+        session_id=session_id,
+    )
 
 
 def asked(turn: int, effect: Effect = "pure") -> list[Entry]:
     """The first append of a turn: the response, and the start of its call."""
-    call = ToolCall(id=f"call_{turn:05}", name="weather", arguments_json='{"city": "Lisbon", "days": 3}')
-    message = Message(id=f"msg_{turn:05}", role="assistant", parts=(TextPart(text="I look it up."), call), created_at=AT)
+    call = ToolCall(
+        id=f"call_{turn:05}", name="weather", arguments_json='{"city": "Lisbon", "days": 3}'
+    )
+    message = Message(
+        id=f"msg_{turn:05}",
+        role="assistant",
+        parts=(TextPart(text="I look it up."), call),
+        created_at=AT,
+    )
     return [
-        ModelResponded(at=AT, turn=turn, attempt=1, message=message, usage=USED, stop_reason=StopReason.TOOL_USE),
-        ToolStarted(at=AT, call_id=call.id, name=call.name, arguments_json=call.arguments_json, effect=effect, key=f"run:{call.id}"),
+        ModelResponded(
+            at=AT,
+            turn=turn,
+            attempt=1,
+            message=message,
+            usage=USED,
+            stop_reason=StopReason.TOOL_USE,
+        ),
+        ToolStarted(
+            at=AT,
+            call_id=call.id,
+            name=call.name,
+            arguments_json=call.arguments_json,
+            effect=effect,
+            key=f"run:{call.id}",
+        ),
     ]
 
 
 def answered(turn: int) -> list[Entry]:
     """The second: its result of 200 bytes, and the next request."""
     result = ToolResult(call_id=f"call_{turn:05}", name="weather", content="sunny, " * 28 + "warm")
-    return [ToolFinished(at=AT, status="ok", result=result, duration_ms=1.5), ModelRequested(at=AT, turn=turn + 1)]
+    return [
+        ToolFinished(at=AT, status="ok", result=result, duration_ms=1.5),
+        ModelRequested(at=AT, turn=turn + 1),
+    ]
 
 
-FINISHED = RunFinished(at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=USED, duration_s=0.5)
+FINISHED = RunFinished(
+    at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=USED, duration_s=0.5
+)
 
 
 def appends(count: int, effect: Effect = "pure") -> list[list[Entry]]:
@@ -92,12 +142,16 @@ def appends(count: int, effect: Effect = "pure") -> list[list[Entry]]:
 
 
 async def plain(folder: Path, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Milliseconds for the same bytes by sqlite3 from the standard library, in the thread that wants them written."""
+    """Milliseconds for the same bytes by sqlite3 from the standard library, in the thread that
+    wants them written.
+    """
     db = sqlite3.connect(folder / "plain.db", isolation_level=None)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = normal")
     db.execute("create table runs(num integer primary key, fence integer, head integer)")
-    db.execute("create table entries(run integer, seq integer, type text, call text, body blob, primary key(run, seq)) without rowid")
+    db.execute(
+        "create table entries(run integer, seq integer, type text, call text, body blob, primary key(run, seq)) without rowid"
+    )
     db.execute("create unique index one_result on entries(run, call) where type = 'tool.finished'")
     db.execute("insert into runs values(1, 1, 0)")
     prepared = [[entry.to_json() for entry in entries] for entries in appends(APPENDS)]
@@ -105,8 +159,14 @@ async def plain(folder: Path, clock: Callable[[], float] = time.perf_counter) ->
     head = 0
     for bodies in prepared:
         db.execute("begin immediate")
-        db.execute("update runs set head = head + ? where num = 1 and fence = 1 and head = ?", (len(bodies), head))
-        db.executemany("insert into entries values(1, ?, 'x', null, ?)", [(head + n, body) for n, body in enumerate(bodies, 1)])
+        db.execute(
+            "update runs set head = head + ? where num = 1 and fence = 1 and head = ?",
+            (len(bodies), head),
+        )
+        db.executemany(
+            "insert into entries values(1, ?, 'x', null, ?)",
+            [(head + n, body) for n, body in enumerate(bodies, 1)],
+        )
         db.execute("commit")
         head += len(bodies)
     took = clock() - begun
@@ -118,7 +178,9 @@ async def plain_cpu(folder: Path) -> float:
     return await plain(folder, time.process_time)
 
 
-async def alone(folder: Path, effect: Effect = "pure", clock: Callable[[], float] = time.perf_counter) -> float:
+async def alone(
+    folder: Path, effect: Effect = "pure", clock: Callable[[], float] = time.perf_counter
+) -> float:
     journal = SqliteJournal.open(folder / "journal.db")
     writer = await journal.begin(started("run_1"))
     prepared = appends(APPENDS, effect)
@@ -202,14 +264,26 @@ async def loading(folder: Path) -> float:
 
 
 async def conversation(folder: Path) -> float:
-    """Milliseconds until the messages in view of a session of 2,000 runs are there, the opening of the file included."""
+    """Milliseconds until the messages in view of a session of 2,000 runs are there, the opening of
+    the file included.
+    """
     path = folder / "journal.db"
     first = SqliteJournal.open(path)
     seen: list[Message] = []
     for n in range(TALKS):
         begun = started(f"run_{n}", "session_1")
-        said = Message(id=f"msg_answer_{n}", role="assistant", parts=(TextPart(text="In Lisbon. " * 20),), created_at=AT)
-        entries: list[Entry] = [ModelResponded(at=AT, turn=1, attempt=1, message=said, usage=USED, stop_reason=StopReason.COMPLETE), FINISHED]
+        said = Message(
+            id=f"msg_answer_{n}",
+            role="assistant",
+            parts=(TextPart(text="In Lisbon. " * 20),),
+            created_at=AT,
+        )
+        entries: list[Entry] = [
+            ModelResponded(
+                at=AT, turn=1, attempt=1, message=said, usage=USED, stop_reason=StopReason.COMPLETE
+            ),
+            FINISHED,
+        ]
         if (kept := window(seen)) is not None:
             entries.insert(0, Compaction(at=AT, receipt=kept.to_json().decode()))
             seen = kept.of(seen)
@@ -251,7 +325,9 @@ ROWS = [
     Row("one append, one run", "ms", 0.15, alone),
     Row("one append, plain sqlite3, CPU", "ms", 0, plain_cpu),
     Row("one append, one run, CPU", "ms", 0, alone_cpu),
-    Row("one append, one run, every call once (half of the appends are synced)", "ms", 0, alone_once),
+    Row(
+        "one append, one run, every call once (half of the appends are synced)", "ms", 0, alone_once
+    ),
     Row(f"appends of {RUNS} runs", "a second", 8000, together, more_is_better=True),
     Row(f"the newest 20 of {LISTED:,} runs", "ms", 50, listing),
     Row("a run of 1,000 turns, taken over and loaded", "ms", 200, loading),
@@ -262,12 +338,16 @@ ROWS = [
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: medians, in brackets the best of all repetitions, which is what a quiet machine would show."""
+    """Markdown: medians, in brackets the best of all repetitions, which is what a quiet machine
+    would show.
+    """
     lines = ["| | reached | must | |", "|---|---|---|---|"]
     for row in rows:
         best = (max if row.more_is_better else min)(row.values)
         must = f"{_number(row.must)} {row.unit}" if row.must else ""
-        lines.append(f"| {row.what} | {_number(statistics.median(row.values))} ({_number(best)}) {row.unit} | {must} | {row.verdict} |")
+        lines.append(
+            f"| {row.what} | {_number(statistics.median(row.values))} ({_number(best)}) {row.unit} | {must} | {row.verdict} |"
+        )
     return "\n".join(lines)
 
 
@@ -276,10 +356,19 @@ def _number(value: float) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description="Measures the SQLite journal, and prints a table.")
-    options.add_argument("--reps", type=int, default=5, help="how often each is measured (default 5)")
+    options = argparse.ArgumentParser(
+        description="Measures the SQLite journal, and prints a table."
+    )
+    options.add_argument(
+        "--reps", type=int, default=5, help="how often each is measured (default 5)"
+    )
     options.add_argument("--only", type=int, action="append", help="this row, from 1; repeatable")
-    options.add_argument("--folder", type=Path, default=None, help="where to write (default: a temporary directory beside this file)")
+    options.add_argument(
+        "--folder",
+        type=Path,
+        default=None,
+        help="where to write (default: a temporary directory beside this file)",
+    )
     chosen = options.parse_args()
     rows = [row for n, row in enumerate(ROWS, 1) if not chosen.only or n in chosen.only]
     for _ in range(chosen.reps):

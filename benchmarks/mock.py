@@ -1,6 +1,7 @@
 """The mock model of shared/bench, taught Google's API too: the same scenarios, in its words.
 
-What the scenarios are stands in shared/bench/mock_llm.py. Entry, as processes.py calls it: `mock.py`, which prints its port.
+What the scenarios are stands in shared/bench/mock_llm.py. Entry, as processes.py calls it:
+`mock.py`, which prints its port.
 """
 
 from __future__ import annotations
@@ -18,8 +19,15 @@ from typing import Any
 FLOORS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench"
 ASKED = b":streamgeneratecontent"
 """In the address, which the server reads in lower case."""
-COUNTS = {"promptTokenCount": 512, "candidatesTokenCount": 64, "totalTokenCount": 576, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 512}]}
-SIGNATURE = "RXBJRENvOERBUXc1MXNjTCtkSGZmQ0MrYnpuT0l5WGpEUGxlTjV5UUwxenFzKzRNL1Z0WkNIY0pyTjhnaDc4Nlpq" * 5
+COUNTS = {
+    "promptTokenCount": 512,
+    "candidatesTokenCount": 64,
+    "totalTokenCount": 576,
+    "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 512}],
+}
+SIGNATURE = (
+    "RXBJRENvOERBUXc1MXNjTCtkSGZmQ0MrYnpuT0l5WGpEUGxlTjV5UUwxenFzKzRNL1Z0WkNIY0pyTjhnaDc4Nlpq" * 5
+)
 """As long as those of Gemini 3 are."""
 
 
@@ -38,7 +46,16 @@ def main() -> None:
         key = (path, turn)
         if key not in mock.CACHE:
             model = path.rpartition(b"/")[2].partition(b":")[0].decode()
-            mock.CACHE[key] = mock.build("g", model, kind, int(scenario[2]), min(turn, 1) if kind == "par" else turn, False, True, 32)
+            mock.CACHE[key] = mock.build(
+                "g",
+                model,
+                kind,
+                int(scenario[2]),
+                min(turn, 1) if kind == "par" else turn,
+                False,
+                True,
+                32,
+            )
         return mock.CACHE[key], 0, False
 
     mock.handle = handle
@@ -53,11 +70,22 @@ def main() -> None:
 def _events(mock: Any, model: str, kind: str, n: int, turn: int, final: bool) -> Iterator[bytes]:
     def event(*parts: object, **around: object) -> bytes:
         candidate = {"content": {"parts": parts, "role": "model"}, **around, "index": 0}
-        said = mock.J({"candidates": [candidate], "usageMetadata": COUNTS, "modelVersion": model, "responseId": "hVP6afiZEuitz7IPypuAsQY"})
+        said = mock.J(
+            {
+                "candidates": [candidate],
+                "usageMetadata": COUNTS,
+                "modelVersion": model,
+                "responseId": "hVP6afiZEuitz7IPypuAsQY",
+            }
+        )
         return b"data: %b\r\n\r\n" % said
 
     calls = mock.calls_for(kind, n, turn, final)
-    texts = [f" tok{i % 1000}" for i in range(n)] if kind == "stream" and not turn else (mock.TEXT if calls else mock.ANSWER).split(" ", 3)
+    texts = (
+        [f" tok{i % 1000}" for i in range(n)]
+        if kind == "stream" and not turn
+        else (mock.TEXT if calls else mock.ANSWER).split(" ", 3)
+    )
     for text in texts:
         yield event({"text": text if kind == "stream" and not turn else f"{text} "})
     for k, (suffix, name, args) in enumerate(calls or ()):

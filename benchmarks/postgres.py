@@ -1,4 +1,5 @@
-"""Measures the PostgreSQL journal on a server of its own that syncs every commit, and shares the machine with its client; prints a table.
+"""Measures the PostgreSQL journal on a server of its own that syncs every commit, and shares the
+machine with its client; prints a table.
 
     python -m benchmarks.postgres [--reps N]
 
@@ -138,7 +139,9 @@ async def a_list(url: str) -> float:
     async with anyio.create_task_group() as group:
         for part in range(16):
             group.start_soon(make, range(part, LISTED, 16))
-    print(f"  ({LISTED / (time.perf_counter() - begun):,.0f} whole runs a second while they were made)")
+    print(
+        f"  ({LISTED / (time.perf_counter() - begun):,.0f} whole runs a second while they were made)"
+    )
     await journal.runs(limit=20)
     begun = time.perf_counter()
     assert len(await journal.runs(limit=20)) == 20
@@ -168,7 +171,10 @@ def main() -> None:
                 server.drop(url)
     print(f"{'':34}{'median':>10}{'least':>10}{'most':>10}{'must':>8}")
     for row in ROWS:
-        numbers = "".join(f"{value:10,.2f}" for value in (statistics.median(row.values), min(row.values), max(row.values)))
+        numbers = "".join(
+            f"{value:10,.2f}"
+            for value in (statistics.median(row.values), min(row.values), max(row.values))
+        )
         print(f"{row.what:34}{numbers}{row.must or '':>8} {row.unit} {row.verdict}")
 
 

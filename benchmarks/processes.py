@@ -1,4 +1,5 @@
-"""The processes of a benchmark: the mock model's server, one runner for each measurement, and fresh starts of a command.
+"""The processes of a benchmark: the mock model's server, one runner for each measurement, and fresh
+starts of a command.
 
 What is measured is rows.py's, how the figures are shown run.py's. Entry: `Bench`.
 """
@@ -49,7 +50,8 @@ class Bench:
 
     def __enter__(self) -> Self:
         if self.pinned:
-            os.sched_setaffinity(0, {self._cores[0]})  # children inherit it; the server is moved away
+            # children inherit it; the server is moved away
+            os.sched_setaffinity(0, {self._cores[0]})
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -69,8 +71,15 @@ class Bench:
         argv = [sys.executable, *_runner(peer), *arguments]
         if peer != LOOP_ALONE:
             argv += ["--port", str(self.serve())]
-        env = {**os.environ, "FLOOR": peer, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        env = {
+            **os.environ,
+            "FLOOR": peer,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
         if done.returncode:
             raise Failed(_last_line(done.stderr))
         return json.loads(done.stdout.splitlines()[-1])["reps"]
@@ -78,10 +87,17 @@ class Bench:
     def serve(self) -> int:
         """The port of the mock model, which is started with the first call. Raises Skipped."""
         if not (FLOORS / "mock_llm.py").is_file():
-            raise Skipped("the folder shared/bench with the mock model and the floors is not beside this checkout")
+            raise Skipped(
+                "the folder shared/bench with the mock model and the floors is not beside this checkout"
+            )
         if self._server is None:
             argv = [sys.executable, str(HERE / "mock.py")]
-            self._server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+            self._server = subprocess.Popen(
+                argv,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            )
             if self.pinned:
                 os.sched_setaffinity(self._server.pid, {self._cores[1]})
             assert self._server.stdout is not None, "it is a pipe"
@@ -93,36 +109,67 @@ class Bench:
     def start_cpu_s(self, argv: Sequence[str]) -> tuple[float, str]:
         """CPU seconds of a whole process, and what it printed. Raises Failed."""
         before = _children_cpu_s()
-        done = subprocess.run(argv, env=self._clean_env(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            argv,
+            env=self._clean_env(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
         spent = _children_cpu_s() - before
         if done.returncode:
             raise Failed(_last_line(done.stderr))
         return spent, done.stdout
 
     def first_request_cpu_s(self, argv: Sequence[str]) -> float:
-        """CPU seconds of a fresh process until the model's server has its first request. Raises Skipped or Failed."""
+        """CPU seconds of a fresh process until the model's server has its first request.
+
+        Raises Skipped or Failed.
+        """
         if not Path("/proc/self/task").is_dir():
             raise Skipped("the CPU time of a process under way is only told by Linux's /proc")
         with _first_request() as (port, seen):
-            env = self._clean_env() | {"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
-            with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            env = self._clean_env() | {
+                "ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark",
+                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+            }
+            with subprocess.Popen(
+                argv,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process:
                 seen.pid = process.pid
                 seen.ready.set()
                 _, errors = process.communicate(timeout=TIMEOUT_S)
         if seen.cpu_s is None or process.returncode:
-            raise Failed(_last_line(errors) or f"it ended with {process.returncode} and made no request")
+            raise Failed(
+                _last_line(errors) or f"it ended with {process.returncode} and made no request"
+            )
         return seen.cpu_s
 
     def _clean_env(self) -> dict[str, str]:
         """No configuration of whoever runs this, and no proxy."""
-        return {"HOME": self._home.name, "PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "NO_PROXY": "*"}
+        return {
+            "HOME": self._home.name,
+            "PATH": os.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+            "NO_PROXY": "*",
+        }
 
 
 def command() -> str:
     """The `treadle` of this environment. Raises Skipped."""
     path = Path(sys.executable).parent / "treadle"
     if not path.is_file():
-        raise Skipped(f"there is no {path.name!r} command beside {Path(sys.executable).name!r}: install the project first")
+        raise Skipped(
+            f"there is no {path.name!r} command beside {Path(sys.executable).name!r}: install the project first"
+        )
     return str(path)
 
 

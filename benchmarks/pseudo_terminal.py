@@ -1,4 +1,6 @@
-"""A pseudo-terminal with a process in it: every byte that it writes with its time, keys for it, its CPU and its memory. Entry: `Terminal`."""
+"""A pseudo-terminal with a process in it: every byte that it writes with its time, keys for it, its
+CPU and its memory. Entry: `Terminal`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,32 @@ from processes import Failed
 
 
 class Terminal:
-    """A context manager: the process is ended with it. It is read only while somebody waits for something, so wait."""
+    """A context manager: the process is ended with it.
 
-    def __init__(self, argv: Sequence[str], *, env: dict[str, str], cwd: Path, columns: int = 100, rows: int = 30) -> None:
+    It is read only while somebody waits for something, so wait.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: dict[str, str],
+        cwd: Path,
+        columns: int = 100,
+        rows: int = 30,
+    ) -> None:
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.started, self.cwd = time.monotonic(), cwd
-        self._process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=cwd, start_new_session=True)
+        self._process = subprocess.Popen(
+            argv,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
         os.close(theirs)
         self.written = bytearray()
         self.arrived = self.started
@@ -58,7 +79,9 @@ class Terminal:
         end = time.monotonic() + seconds
         while not until():
             if not self._read(end - time.monotonic()):
-                raise Failed(f"{what} never came; the last that was written: {bytes(self.written[-300:])!r}")
+                raise Failed(
+                    f"{what} never came; the last that was written: {bytes(self.written[-300:])!r}"
+                )
 
     def see(self, text: str, *, after: int = 0, seconds: float = 60.0) -> float:
         """Seconds since the start until that text stood in what was written from `after` on."""
@@ -82,15 +105,22 @@ class Terminal:
         try:
             self.written += os.read(self._ours, 65536)
         except OSError:
-            raise Failed(f"the process has ended; the last that was written: {bytes(self.written[-300:])!r}") from None
+            raise Failed(
+                f"the process has ended; the last that was written: {bytes(self.written[-300:])!r}"
+            ) from None
         self.arrived = time.monotonic()
         return True
 
     def cpu_s(self) -> float:
-        """Of the process and all its threads, to the microsecond (Linux: the clock of another process)."""
+        """Of the process and all its threads, to the microsecond (Linux: the clock of another
+        process).
+        """
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def memory_mb(self, what: str = "VmRSS") -> float:
         """`what`: VmRSS now, VmHWM the most there was."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
+        return (
+            next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what))
+            / 1024
+        )

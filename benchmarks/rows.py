@@ -1,4 +1,5 @@
-"""What is measured, in which unit, and what it must and should reach. The limits are promises of the project, not of this machine.
+"""What is measured, in which unit, and what it must and should reach. The limits are promises of
+the project, not of this machine.
 
 How processes are started is processes.py's. Entry: `ROWS`.
 """
@@ -22,7 +23,9 @@ OVER_CHAT = "treadle-chat"
 OVER_GEMINI = "treadle-gemini"
 """Over Google's, whose every chunk repeats the counts so far: some 300 bytes for a word."""
 FLOOR_C = "floor_c_aiohttp"
-"""A hand-written loop on aiohttp that encodes its whole history each turn and does not stream its turns."""
+"""A hand-written loop on aiohttp that encodes its whole history each turn and does not stream its
+turns.
+"""
 FLOOR_E = "floor_e_aiohttp_sse_cached"
 """The fairest: aiohttp, every answer streamed and folded, the history's encoding kept."""
 
@@ -48,14 +51,20 @@ class Row:
 
 def _per_turn(turns: int, reps: int) -> Sample:
     def sample(bench: Bench, peer: str) -> list[float]:
-        return [rep["cpu_s"] * 1e6 / (turns + 1) for rep in bench.reps(peer, "turns", "--n", str(turns), "--reps", str(reps))]
+        return [
+            rep["cpu_s"] * 1e6 / (turns + 1)
+            for rep in bench.reps(peer, "turns", "--n", str(turns), "--reps", str(reps))
+        ]
 
     return sample
 
 
 def _per_delta(bench: Bench, peer: str) -> list[float]:
     deltas = 20_000
-    return [rep["cpu_s"] * 1e6 / deltas for rep in bench.reps(peer, "stream", "--n", str(deltas), "--reps", "5")]
+    return [
+        rep["cpu_s"] * 1e6 / deltas
+        for rep in bench.reps(peer, "stream", "--n", str(deltas), "--reps", "5")
+    ]
 
 
 def _parallel(bench: Bench, peer: str) -> list[float]:
@@ -66,7 +75,9 @@ def _concurrent(bench: Bench, peer: str) -> list[float]:
     reps = bench.reps(peer, "conc", "--runs", "1000", "--n", "10", "--delay", "100")
     for rep in reps:
         if rep["ok"] != rep["runs"]:
-            raise Failed(f"{rep['runs'] - rep['ok']} of {rep['runs']} runs failed: {rep['errors'] or 'they did not end in time'}")
+            raise Failed(
+                f"{rep['runs'] - rep['ok']} of {rep['runs']} runs failed: {rep['errors'] or 'they did not end in time'}"
+            )
     return [rep["cpu_s"] for rep in reps]
 
 
@@ -108,24 +119,102 @@ def _command_ms(option: str) -> Sample:
 
 
 def _first_request_ms(bench: Bench, peer: str) -> list[float]:
-    return [bench.first_request_cpu_s([command(), "run", "hi", "--model", "anthropic:claude-opus-5-5"]) * 1e3]
+    return [
+        bench.first_request_cpu_s([command(), "run", "hi", "--model", "anthropic:claude-opus-5-5"])
+        * 1e3
+    ]
 
 
-def _row(name: str, what: str, unit: str, limits: tuple[float, float], sample: Sample, **more: Any) -> Row:
-    return Row(name=name, what=what, unit=unit, must=limits[0], aim=limits[1], sample=sample, **more)
+def _row(
+    name: str, what: str, unit: str, limits: tuple[float, float], sample: Sample, **more: Any
+) -> Row:
+    return Row(
+        name=name, what=what, unit=unit, must=limits[0], aim=limits[1], sample=sample, **more
+    )
 
 
 ROWS = (
-    _row("turn-50", "CPU of a turn, run of 50", "µs", (1.6, 1.3), _per_turn(50, 7), of=FLOOR_E, peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE)),
-    _row("turn-1000", "CPU of a turn, run of 1,000", "µs", (1.6, 1.3), _per_turn(1000, 2), of=FLOOR_E, peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE)),
-    _row("turn-disk", "the same with the journal on disk, run of 50", "µs", (2.2, 1.8), _per_turn(50, 7), of=FLOOR_E, peers=(ON_DISK, FLOOR_E, TREADLE)),
-    _row("delta", "CPU of a streamed delta", "µs", (4.5, 3.0), _per_delta, peers=(TREADLE, FLOOR_C)),
-    _row("turn-openai", "CPU of a turn over the Responses API, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_OPENAI, TREADLE)),
-    _row("delta-openai", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_OPENAI, TREADLE)),
-    _row("turn-chat", "CPU of a turn over Chat Completions, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_CHAT, TREADLE)),
-    _row("delta-chat", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_CHAT, TREADLE)),
-    _row("turn-gemini", "CPU of a turn over Google's API, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_GEMINI, TREADLE)),
-    _row("delta-gemini", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_GEMINI, TREADLE)),
+    _row(
+        "turn-50",
+        "CPU of a turn, run of 50",
+        "µs",
+        (1.6, 1.3),
+        _per_turn(50, 7),
+        of=FLOOR_E,
+        peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE),
+    ),
+    _row(
+        "turn-1000",
+        "CPU of a turn, run of 1,000",
+        "µs",
+        (1.6, 1.3),
+        _per_turn(1000, 2),
+        of=FLOOR_E,
+        peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE),
+    ),
+    _row(
+        "turn-disk",
+        "the same with the journal on disk, run of 50",
+        "µs",
+        (2.2, 1.8),
+        _per_turn(50, 7),
+        of=FLOOR_E,
+        peers=(ON_DISK, FLOOR_E, TREADLE),
+    ),
+    _row(
+        "delta", "CPU of a streamed delta", "µs", (4.5, 3.0), _per_delta, peers=(TREADLE, FLOOR_C)
+    ),
+    _row(
+        "turn-openai",
+        "CPU of a turn over the Responses API, run of 50",
+        "µs",
+        (1.25, 1.1),
+        _per_turn(50, 7),
+        of=TREADLE,
+        peers=(OVER_OPENAI, TREADLE),
+    ),
+    _row(
+        "delta-openai",
+        "CPU of a streamed delta over it",
+        "µs",
+        (4.5, 3.0),
+        _per_delta,
+        peers=(OVER_OPENAI, TREADLE),
+    ),
+    _row(
+        "turn-chat",
+        "CPU of a turn over Chat Completions, run of 50",
+        "µs",
+        (1.25, 1.1),
+        _per_turn(50, 7),
+        of=TREADLE,
+        peers=(OVER_CHAT, TREADLE),
+    ),
+    _row(
+        "delta-chat",
+        "CPU of a streamed delta over it",
+        "µs",
+        (4.5, 3.0),
+        _per_delta,
+        peers=(OVER_CHAT, TREADLE),
+    ),
+    _row(
+        "turn-gemini",
+        "CPU of a turn over Google's API, run of 50",
+        "µs",
+        (1.25, 1.1),
+        _per_turn(50, 7),
+        of=TREADLE,
+        peers=(OVER_GEMINI, TREADLE),
+    ),
+    _row(
+        "delta-gemini",
+        "CPU of a streamed delta over it",
+        "µs",
+        (4.5, 3.0),
+        _per_delta,
+        peers=(OVER_GEMINI, TREADLE),
+    ),
     _row(
         "turn-1000-openai",
         "CPU of a turn over the Responses API, run of 1,000",
@@ -135,14 +224,59 @@ ROWS = (
         of=TREADLE,
         peers=(OVER_OPENAI, TREADLE),
     ),
-    _row("turn-1000-chat", "CPU of a turn over Chat Completions, run of 1,000", "µs", (1.25, 1.1), _per_turn(1000, 1), of=TREADLE, peers=(OVER_CHAT, TREADLE)),
-    _row("turn-1000-gemini", "CPU of a turn over Google's API, run of 1,000", "µs", (1.25, 1.1), _per_turn(1000, 1), of=TREADLE, peers=(OVER_GEMINI, TREADLE)),
-    _row("parallel-32", "32 tools of 50 ms in one turn, wall", "ms", (60, 53), _parallel, peers=(TREADLE, FLOOR_E)),
-    _row("concurrent-1000", "1,000 concurrent runs of 10 turns, CPU", "s", (4.0, 2.5), _concurrent, peers=(TREADLE, FLOOR_E, FLOOR_C)),
+    _row(
+        "turn-1000-chat",
+        "CPU of a turn over Chat Completions, run of 1,000",
+        "µs",
+        (1.25, 1.1),
+        _per_turn(1000, 1),
+        of=TREADLE,
+        peers=(OVER_CHAT, TREADLE),
+    ),
+    _row(
+        "turn-1000-gemini",
+        "CPU of a turn over Google's API, run of 1,000",
+        "µs",
+        (1.25, 1.1),
+        _per_turn(1000, 1),
+        of=TREADLE,
+        peers=(OVER_GEMINI, TREADLE),
+    ),
+    _row(
+        "parallel-32",
+        "32 tools of 50 ms in one turn, wall",
+        "ms",
+        (60, 53),
+        _parallel,
+        peers=(TREADLE, FLOOR_E),
+    ),
+    _row(
+        "concurrent-1000",
+        "1,000 concurrent runs of 10 turns, CPU",
+        "s",
+        (4.0, 2.5),
+        _concurrent,
+        peers=(TREADLE, FLOOR_E, FLOOR_C),
+    ),
     _row("idle", "idle session of 20 messages", "KB", (12, 5), _idle, peers=(TREADLE, FLOOR_E)),
-    _row("import", "import and an agent with a tool, CPU", "ms", (150, 100), _import_ms, peers=(TREADLE, _BARE)),
-    _row("import-memory", "the same, peak memory", "MB", (40, 40), _import_mb, peers=(TREADLE, _BARE)),
+    _row(
+        "import",
+        "import and an agent with a tool, CPU",
+        "ms",
+        (150, 100),
+        _import_ms,
+        peers=(TREADLE, _BARE),
+    ),
+    _row(
+        "import-memory", "the same, peak memory", "MB", (40, 40), _import_mb, peers=(TREADLE, _BARE)
+    ),
     _row("version", "`treadle --version`, CPU", "ms", (40, 30), _command_ms("--version")),
     _row("help", "`treadle --help`, CPU", "ms", (80, 60), _command_ms("--help")),
-    _row("first-request", "`treadle run` to its first request, CPU", "ms", (320, 250), _first_request_ms),
+    _row(
+        "first-request",
+        "`treadle run` to its first request, CPU",
+        "ms",
+        (320, 250),
+        _first_request_ms,
+    ),
 )

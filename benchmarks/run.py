@@ -1,9 +1,11 @@
-"""Measures Treadle and the hand-written floors in one run, and prints the table of docs/performance.md.
+"""Measures Treadle and the hand-written floors in one run, and prints the table of
+docs/performance.md.
 
     python benchmarks/run.py [--only NAME] [--reps N] [--quick] [--no-pin]
 
-Each repetition of a row is a fresh process, and those of its peers take turns, so that what else the machine does hits all of them.
-Nothing here asserts: a limit that is missed is said, not raised. Entry: `main`.
+Each repetition of a row is a fresh process, and those of its peers take turns, so that what else
+the machine does hits all of them. Nothing here asserts: a limit that is missed is said, not raised.
+Entry: `main`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Figures:
     troubles: dict[str, str] = field(default_factory=dict[str, str])
 
     def reached(self, of_all: Callable[[list[float]], float] = statistics.median) -> float | None:
-        """The project's figure in the unit of its limits, of medians or of whatever `of_all` takes; None where there is none."""
+        """The project's figure in the unit of its limits, of medians or of whatever `of_all` takes;
+        None where there is none.
+        """
         row = self.row
         if row.peers[0] not in self.values or (row.of and row.of not in self.values):
             return None
@@ -53,11 +57,15 @@ class Figures:
         if None in both:
             return "not measured"
         reached = max(filter(None, both))
-        return "aim" if reached <= self.row.aim else "must" if reached <= self.row.must else "missed"
+        return (
+            "aim" if reached <= self.row.aim else "must" if reached <= self.row.must else "missed"
+        )
 
 
 def measure(row: Row, bench: Bench, reps: int) -> Figures:
-    """The peers in turn, `reps` times round; a peer that cannot be measured is left out from then on."""
+    """The peers in turn, `reps` times round; a peer that cannot be measured is left out from then
+    on.
+    """
     figures = Figures(row)
     for _ in range(reps):
         for peer in row.peers:
@@ -75,10 +83,16 @@ def measure(row: Row, bench: Bench, reps: int) -> Figures:
 
 
 def table(measured: list[Figures]) -> str:
-    """Markdown: medians, in brackets the same of the lowest of all repetitions, which is what a quiet machine would show."""
+    """Markdown: medians, in brackets the same of the lowest of all repetitions, which is what a
+    quiet machine would show.
+    """
     lines = ["| | Treadle | beside it | reached | must | aim | |", "|---|---|---|---|---|---|---|"]
     lines += [_line(figures) for figures in measured]
-    lines += [f"\n{figures.row.name}, {peer}: {text}" for figures in measured for peer, text in figures.troubles.items()]
+    lines += [
+        f"\n{figures.row.name}, {peer}: {text}"
+        for figures in measured
+        for peer, text in figures.troubles.items()
+    ]
     return "\n".join(lines)
 
 
@@ -88,8 +102,20 @@ def _line(figures: Figures) -> str:
     beside = ", ".join(f"{_short(peer)} {_figure(figures, peer)}" for peer in others)
     unit = f" times {_short(row.of)}" if row.of else f" {row.unit}"
     reached, lowest = figures.reached(), figures.reached(min)
-    shown = f"{_number(reached)} ({_number(lowest)}){unit}" if reached is not None and lowest is not None else ""
-    cells = [row.what, _figure(figures, ours), beside, shown, f"{_number(row.must)}{unit}", f"{_number(row.aim)}{unit}", figures.verdict]
+    shown = (
+        f"{_number(reached)} ({_number(lowest)}){unit}"
+        if reached is not None and lowest is not None
+        else ""
+    )
+    cells = [
+        row.what,
+        _figure(figures, ours),
+        beside,
+        shown,
+        f"{_number(row.must)}{unit}",
+        f"{_number(row.aim)}{unit}",
+        figures.verdict,
+    ]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -111,7 +137,11 @@ def _number(value: float) -> str:
 
 def _quietness(measured: list[Figures]) -> str:
     """How far the medians lie above the lowest figures: on a quiet machine a few percent."""
-    above = [statistics.median(values) / min(values) - 1 for figures in measured for values in figures.values.values()]
+    above = [
+        statistics.median(values) / min(values) - 1
+        for figures in measured
+        for values in figures.values.values()
+    ]
     worst = max(above, default=0.0)
     busy = "; it was busy: the figures in brackets say more about the code" if worst > BUSY else ""
     return f"The machine added up to {worst:.0%}{busy}."
@@ -156,11 +186,23 @@ def _commit() -> str:
 
 
 def _options() -> argparse.Namespace:
-    options = argparse.ArgumentParser(description="Measures Treadle and the floors, and prints a table.")
-    options.add_argument("--only", action="append", choices=[row.name for row in ROWS], help="this row; repeatable")
-    options.add_argument("--reps", type=int, default=0, help=f"processes for each row and peer (default {REPS})")
-    options.add_argument("--quick", action="store_true", help=f"{QUICK_REPS} processes for each: a first look, not figures to quote")
-    options.add_argument("--no-pin", action="store_true", help="leave it to the system which core runs what")
+    options = argparse.ArgumentParser(
+        description="Measures Treadle and the floors, and prints a table."
+    )
+    options.add_argument(
+        "--only", action="append", choices=[row.name for row in ROWS], help="this row; repeatable"
+    )
+    options.add_argument(
+        "--reps", type=int, default=0, help=f"processes for each row and peer (default {REPS})"
+    )
+    options.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_REPS} processes for each: a first look, not figures to quote",
+    )
+    options.add_argument(
+        "--no-pin", action="store_true", help="leave it to the system which core runs what"
+    )
     return options.parse_args()
 
 
@@ -176,7 +218,9 @@ def main() -> None:
             measured.append(measure(row, bench, reps))
         document = record(measured, pinned=bench.pinned, reps=reps)
     print(table(measured))
-    print(f"\nMedians over {reps} processes each, in brackets the lowest; Python {document['python']}, commit {document['commit']}. {_quietness(measured)}")
+    print(
+        f"\nMedians over {reps} processes each, in brackets the lowest; Python {document['python']}, commit {document['commit']}. {_quietness(measured)}"
+    )
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     print(f"All figures: {Path(os.path.relpath(RESULTS))}", file=sys.stderr)

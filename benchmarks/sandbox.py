@@ -1,8 +1,10 @@
-"""Measures what the sandbox adds to a command of the `bash` tool, and how soon a tree that ran out of time is dead. Prints a table.
+"""Measures what the sandbox adds to a command of the `bash` tool, and how soon a tree that ran out
+of time is dead. Prints a table.
 
     python benchmarks/sandbox.py [--reps N]
 
-Confined and unconfined commands take turns, in a workspace with control files. A limit that is missed is said, not raised. Entry: `main`.
+Confined and unconfined commands take turns, in a workspace with control files. A limit that is
+missed is said, not raised. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ def context(workspace: Path, spill: Spill, sandbox: Confinement | None) -> ToolC
 
 
 def processor_s() -> float:
-    return sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    return sum(
+        r.ru_utime + r.ru_stime
+        for r in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
 async def timed(bash: Bash, ctx: ToolContext[Any]) -> tuple[float, float]:
@@ -84,24 +89,42 @@ async def measure(reps: int) -> None:
     ):
         (place / file).parent.mkdir(parents=True, exist_ok=True)
         (place / file).write_text("x\n")
-    room = CommandRoom(workspace=place, scratch=lambda: spill.folder("tmp"), quarantine=lambda: Path(tempfile.mkdtemp()))
+    room = CommandRoom(
+        workspace=place,
+        scratch=lambda: spill.folder("tmp"),
+        quarantine=lambda: Path(tempfile.mkdtemp()),
+    )
     confined, free = context(place, spill, Confinement(sandbox, room)), context(place, spill, None)
     bash = Bash()
     try:
         pairs = [(await timed(bash, free), await timed(bash, confined)) for _ in range(reps)][2:]
-        deaths = [(await death(bash, free), await death(bash, confined)) for _ in range(max(reps // 10, 3))]
+        deaths = [
+            (await death(bash, free), await death(bash, confined))
+            for _ in range(max(reps // 10, 3))
+        ]
     finally:
         spill.close()
         shutil.rmtree(place)
-    rows = {name: sorted(p[i][0] for p in pairs) for i, name in enumerate(("unconfined", "confined"))}
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n| `bash true` | median | p95 | processor |\n|---|---|---|---|")
+    rows = {
+        name: sorted(p[i][0] for p in pairs) for i, name in enumerate(("unconfined", "confined"))
+    }
+    print(
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n| `bash true` | median | p95 | processor |\n|---|---|---|---|"
+    )
     for i, (name, row) in enumerate(rows.items()):
-        print(f"| {name} | {statistics.median(row):.1f} ms | {row[int(len(row) * 0.95)]:.1f} ms | {statistics.median(p[i][1] for p in pairs):.1f} ms |")
+        print(
+            f"| {name} | {statistics.median(row):.1f} ms | {row[int(len(row) * 0.95)]:.1f} ms | {statistics.median(p[i][1] for p in pairs):.1f} ms |"
+        )
     added = statistics.median(rows["confined"]) - statistics.median(rows["unconfined"])
-    print(f"| **added** | **{added:.1f} ms** ({'within' if added <= ADDED_MS else 'MISSES'} {ADDED_MS:.0f}) | | |")
+    print(
+        f"| **added** | **{added:.1f} ms** ({'within' if added <= ADDED_MS else 'MISSES'} {ADDED_MS:.0f}) | | |"
+    )
     for i, name in enumerate(("unconfined", "confined")):
         worst = max(d[i] for d in deaths)
-        print(f"\nA tree of 8 processes, {name}: dead {statistics.median(d[i] for d in deaths):.0f} ms after its time, at most {worst:.0f}", end="")
+        print(
+            f"\nA tree of 8 processes, {name}: dead {statistics.median(d[i] for d in deaths):.0f} ms after its time, at most {worst:.0f}",
+            end="",
+        )
         print(f" ({'within' if worst <= DEAD_MS else 'MISSES'} {DEAD_MS:.0f})")
 
 

@@ -1,11 +1,13 @@
-"""What the HTTP service carries with its embedded model: chat requests a second, their times, and what one costs.
+"""What the HTTP service carries with its embedded model: chat requests a second, their times, and
+what one costs.
 
     python benchmarks/service.py                    # 80 a second for 20 s, then as many as it can
     python benchmarks/service.py --rate 120 --users 20 --seconds 10
     python benchmarks/service.py --database postgresql://…
 
-The server is `treadle serve` in a process of its own, on a fresh SQLite database; this process asks. Users are signed in before the clock starts. Each
-says one of four things in turn, in a conversation of its own: add, list, complete, thanks. Every answer is checked to be the right one.
+The server is `treadle serve` in a process of its own, on a fresh SQLite database; this process
+asks. Users are signed in before the clock starts. Each says one of four things in turn, in a
+conversation of its own: add, list, complete, thanks. Every answer is checked to be the right one.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return (
+        int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    )
 
 
 @contextmanager
@@ -69,7 +73,9 @@ def served(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[by
             if server.poll() is not None:
                 raise SystemExit(f"the server ended: {(home / 'server.log').read_text()}")
             time.sleep(0.005)
-        print(f"start: {(time.perf_counter() - began) * 1000:.0f} ms until it listens, {cpu_s(server.pid) * 1000:.0f} ms of CPU, {rss_mb(server.pid):.0f} MB")
+        print(
+            f"start: {(time.perf_counter() - began) * 1000:.0f} ms until it listens, {cpu_s(server.pid) * 1000:.0f} ms of CPU, {rss_mb(server.pid):.0f} MB"
+        )
         yield f"http://127.0.0.1:{port}", server
     finally:
         server.terminate()
@@ -103,9 +109,16 @@ class Times:
 
     def told(self, name: str, wall_s: float, cpu: float, rss: float) -> None:
         times = sorted(self.taken_s)
-        at = [1000 * times[min(int(len(times) * share), len(times) - 1)] for share in (0.5, 0.95, 0.99, 1)]
-        print(f"{name}: {len(times)} requests, {len(times) / wall_s:.1f} a second; p50 {at[0]:.1f} ms, p95 {at[1]:.1f}, p99 {at[2]:.1f}, slowest {at[3]:.1f}")
-        print(f"    server: {cpu / len(times) * 1000:.2f} ms of CPU a request, {100 * cpu / wall_s:.0f} % of a core, {rss:.0f} MB; wrong: {len(self.wrong)}")
+        at = [
+            1000 * times[min(int(len(times) * share), len(times) - 1)]
+            for share in (0.5, 0.95, 0.99, 1)
+        ]
+        print(
+            f"{name}: {len(times)} requests, {len(times) / wall_s:.1f} a second; p50 {at[0]:.1f} ms, p95 {at[1]:.1f}, p99 {at[2]:.1f}, slowest {at[3]:.1f}"
+        )
+        print(
+            f"    server: {cpu / len(times) * 1000:.2f} ms of CPU a request, {100 * cpu / wall_s:.0f} % of a core, {rss:.0f} MB; wrong: {len(self.wrong)}"
+        )
         for one in self.wrong[:3]:
             print("   ", one)
 
@@ -127,7 +140,9 @@ def signed_in(home: Path, database_url: str | None, users: int) -> list[User]:
             account = Account(username=f"user{number}-{os.getpid()}", password_hash="-")
             session.add(account)
             session.flush()
-            login = Login(account_id=account.id, refresh_hash="-", expires_at=now() + timedelta(days=1))
+            login = Login(
+                account_id=account.id, refresh_hash="-", expires_at=now() + timedelta(days=1)
+            )
             session.add(login)
             session.flush()
             made.append(User(tokens.access(account.id, login.id)))
@@ -142,9 +157,17 @@ def signed_in(home: Path, database_url: str | None, users: int) -> list[User]:
 
 async def say(http: aiohttp.ClientSession, base: str, user: User, times: Times) -> None:
     text, wanted = user.next()
-    body = {"message": text} if user.conversation is None else {"message": text, "conversation_id": user.conversation}
+    body = (
+        {"message": text}
+        if user.conversation is None
+        else {"message": text, "conversation_id": user.conversation}
+    )
     began = time.perf_counter()
-    async with http.post(f"{base}/chat", json=body, headers={"Authorization": f"Bearer {user.token}", "Accept": "application/json"}) as answer:
+    async with http.post(
+        f"{base}/chat",
+        json=body,
+        headers={"Authorization": f"Bearer {user.token}", "Accept": "application/json"},
+    ) as answer:
         told = await answer.json()
     times.taken_s.append(time.perf_counter() - began)
     user.conversation = told.get("conversation_id", user.conversation)
@@ -152,8 +175,12 @@ async def say(http: aiohttp.ClientSession, base: str, user: User, times: Times) 
         times.wrong.append(f"{answer.status} {text!r}: {str(told)[:200]}")
 
 
-async def at_rate(http: aiohttp.ClientSession, base: str, users: list[User], rate: float, seconds: float) -> Times:
-    """Open loop: a request is due every 1/rate seconds, whether the ones before it are answered or not; a user says one thing at a time."""
+async def at_rate(
+    http: aiohttp.ClientSession, base: str, users: list[User], rate: float, seconds: float
+) -> Times:
+    """Open loop: a request is due every 1/rate seconds, whether the ones before it are answered or
+    not; a user says one thing at a time.
+    """
     times, began = Times(), time.perf_counter()
     async with asyncio.TaskGroup() as group:
 
@@ -174,12 +201,15 @@ async def at_rate(http: aiohttp.ClientSession, base: str, users: list[User], rat
     return times
 
 
-async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], seconds: float, busy: int) -> Times:
+async def as_many(
+    http: aiohttp.ClientSession, base: str, users: list[User], seconds: float, busy: int
+) -> Times:
     """Closed loop, `busy` at a time: somebody says the next thing when the last is answered."""
     times, until = Times(), time.perf_counter() + seconds
 
     async def one(number: int) -> None:
-        mine = cycle(users[number::busy])  # in turn: after ten completed tasks in ten minutes each is asked to confirm
+        # in turn: after ten completed tasks in ten minutes each is asked to confirm
+        mine = cycle(users[number::busy])
         while time.perf_counter() < until:
             await say(http, base, next(mine), times)
 
@@ -189,20 +219,32 @@ async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], sec
     return times
 
 
-async def measure(base: str, server: subprocess.Popen[bytes], users: list[User], options: argparse.Namespace) -> None:
+async def measure(
+    base: str, server: subprocess.Popen[bytes], users: list[User], options: argparse.Namespace
+) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         await as_many(http, base, users, 1, 4)  # warm
         for name, load in (
-            (f"at {options.rate:g} a second", at_rate(http, base, users, options.rate, options.seconds)),
-            (f"{options.busy} at a time", as_many(http, base, users, options.seconds, options.busy)),
+            (
+                f"at {options.rate:g} a second",
+                at_rate(http, base, users, options.rate, options.seconds),
+            ),
+            (
+                f"{options.busy} at a time",
+                as_many(http, base, users, options.seconds, options.busy),
+            ),
         ):
             before, began = cpu_s(server.pid), time.perf_counter()
             times = await load
-            times.told(name, time.perf_counter() - began, cpu_s(server.pid) - before, rss_mb(server.pid))
+            times.told(
+                name, time.perf_counter() - began, cpu_s(server.pid) - before, rss_mb(server.pid)
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rate", type=float, default=80)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--users", type=int, default=200)
@@ -210,7 +252,10 @@ def main() -> None:
     parser.add_argument("--database")
     options = parser.parse_args()
     more = ["--database", options.database] if options.database else []
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder) / "home", *more) as (base, server):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder) / "home", *more) as (base, server),
+    ):
         users = signed_in(Path(folder) / "home", options.database, options.users)
         asyncio.run(measure(base, server, users, options))
 

@@ -1,9 +1,11 @@
-"""What open event streams of the HTTP service cost: memory, processor time while nothing happens, and how soon all are told when something does.
+"""What open event streams of the HTTP service cost: memory, processor time while nothing happens,
+and how soon all are told when something does.
 
     python benchmarks/service_streams.py                    # 1,000 streams for 20 s
     python benchmarks/service_streams.py --streams 200 --seconds 40
 
-The server is `treadle serve` in a process of its own, on a fresh SQLite database. One person, whose tasks all streams follow.
+The server is `treadle serve` in a process of its own, on a fresh SQLite database. One person, whose
+tasks all streams follow.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ KEPT: list[asyncio.StreamWriter] = []
 
 async def measure(url: str, pid: int, streams: int, seconds: float) -> None:
     async with aiohttp.ClientSession(url) as http:
-        async with http.post("/auth/register", json={"username": "ada", "password": "correct horse battery"}) as answer:
+        async with http.post(
+            "/auth/register", json={"username": "ada", "password": "correct horse battery"}
+        ) as answer:
             token = (await answer.json())["access_token"]
         headers = {"Authorization": f"Bearer {token}"}
         async with http.post("/tasks", json={"title": "first"}, headers=headers) as answer:
@@ -46,21 +50,31 @@ async def measure(url: str, pid: int, streams: int, seconds: float) -> None:
         readers: list[asyncio.StreamReader] = []
         while len(readers) < streams:
             some = min(20, streams - len(readers))
-            readers += await asyncio.gather(*(opened(url, "/tasks/events", token) for _ in range(some)))
-        print(f"{streams} streams opened in {time.perf_counter() - began:.1f} s; {before:.0f} MB before, {rss_mb(pid):.0f} MB with them")
+            readers += await asyncio.gather(
+                *(opened(url, "/tasks/events", token) for _ in range(some))
+            )
+        print(
+            f"{streams} streams opened in {time.perf_counter() - began:.1f} s; {before:.0f} MB before, {rss_mb(pid):.0f} MB with them"
+        )
         used = cpu_s(pid)
         await asyncio.sleep(seconds)
-        print(f"idle for {seconds:.0f} s: {100 * (cpu_s(pid) - used) / seconds:.1f} % of one core, {rss_mb(pid):.0f} MB")
+        print(
+            f"idle for {seconds:.0f} s: {100 * (cpu_s(pid) - used) / seconds:.1f} % of one core, {rss_mb(pid):.0f} MB"
+        )
         began = time.perf_counter()
         async with http.post("/tasks", json={"title": "second"}, headers=headers) as answer:
             assert answer.status == 201, await answer.text()
         asked = time.perf_counter()
         await asyncio.gather(*(reader.readuntil(b"event: tasks") for reader in readers))
-        print(f"a change: done in {1000 * (asked - began):.0f} ms, told to {streams} in {1000 * (time.perf_counter() - began):.0f} ms; {rss_mb(pid):.0f} MB")
+        print(
+            f"a change: done in {1000 * (asked - began):.0f} ms, told to {streams} in {1000 * (time.perf_counter() - began):.0f} ms; {rss_mb(pid):.0f} MB"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()

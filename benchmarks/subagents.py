@@ -2,8 +2,9 @@
 
     python benchmarks/subagents.py [--children 200] [--rounds 7]
 
-Both sides run in memory with a model that answers at once: a parent that calls a subagent, which answers; and the same two turns with a tool
-that gives the same text. The difference is the child: its run, its journal, its share of the budget. Entry: `main`.
+Both sides run in memory with a model that answers at once: a parent that calls a subagent, which
+answers; and the same two turns with a tool that gives the same text. The difference is the child:
+its run, its journal, its share of the budget. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from typing import Any
 
 from treadle import Agent, ModelRequest, Runtime, StopReason, Usage, tool
 from treadle.agents.registry import AgentRegistry
-from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.tools.function import FunctionTool
 from treadle.tools.tool import ToolRegistry
 from treadle.types import Limits, new_id
@@ -41,7 +49,10 @@ class Answers:
             yield PartEnd()
         else:
             yield TextDelta("There is a cat.")
-        yield ResponseEnd(stop_reason=StopReason.TOOL_USE if calls else StopReason.COMPLETE, usage=Usage(input_tokens=10, output_tokens=5))
+        yield ResponseEnd(
+            stop_reason=StopReason.TOOL_USE if calls else StopReason.COMPLETE,
+            usage=Usage(input_tokens=10, output_tokens=5),
+        )
 
 
 @tool(effect="pure")
@@ -74,7 +85,10 @@ async def subagent_ms(children: int, rounds: int) -> float:
     added: list[float] = []
     for _ in range(rounds + 1):  # the first one warms up
         async with Runtime.open() as runtime:
-            added.append(await cpu_ms(runtime, with_child, children) - await cpu_ms(runtime, with_tool, children))
+            added.append(
+                await cpu_ms(runtime, with_child, children)
+                - await cpu_ms(runtime, with_tool, children)
+            )
     return statistics.median(added[1:])
 
 
@@ -95,7 +109,14 @@ def registries() -> tuple[float, float]:
     agents, tools = AgentRegistry(), ToolRegistry()
     for n in range(REGISTERED):
         agents.register(Agent(name=f"agent{n}", model="script:none"))
-        tools.register(FunctionTool(name=f"tool{n}", description="Nothing.", parameters={"type": "object"}, execute=_nothing))
+        tools.register(
+            FunctionTool(
+                name=f"tool{n}",
+                description="Nothing.",
+                parameters={"type": "object"},
+                execute=_nothing,
+            )
+        )
     return lookup_us(agents.get, "agent{}".format), lookup_us(tools.get, "tool{}".format)
 
 
@@ -110,7 +131,11 @@ def main() -> None:
     options = parser.parse_args()
     agent_us, tool_us = registries()
     added = asyncio.run(subagent_ms(options.children, options.rounds))
-    figures = {"subagent_cpu_ms": round(added, 3), "agent_lookup_us": round(agent_us, 3), "tool_lookup_us": round(tool_us, 3)}
+    figures = {
+        "subagent_cpu_ms": round(added, 3),
+        "agent_lookup_us": round(agent_us, 3),
+        "tool_lookup_us": round(tool_us, 3),
+    }
     print(json.dumps(figures))
 
 

@@ -1,9 +1,11 @@
-"""How long a run stands still when the worker that drives it is killed: until another one appends to it, over PostgreSQL.
+"""How long a run stands still when the worker that drives it is killed: until another one appends
+to it, over PostgreSQL.
 
     python -m benchmarks.takeover [--times 10] [--lease 15 --lease 2]
 
-Two workers of the default settings, one run that never ends. The one that drives it gets a SIGKILL at a random moment of its lease, and the other one's
-`run.resumed` is waited for; then a new worker joins, and so on. What counts is the time between the signal and the row's own time, by one clock.
+Two workers of the default settings, one run that never ends. The one that drives it gets a SIGKILL
+at a random moment of its lease, and the other one's `run.resumed` is waited for; then a new worker
+joins, and so on. What counts is the time between the signal and the row's own time, by one clock.
 Entry: `main`.
 """
 
@@ -36,7 +38,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--lease", type=float, action="append", help="repeatable; seconds")
-    parser.add_argument("--worker", nargs=3, metavar=("URL", "LEASE", "WITNESS"), help="what the processes of this are started with")
+    parser.add_argument(
+        "--worker",
+        nargs=3,
+        metavar=("URL", "LEASE", "WITNESS"),
+        help="what the processes of this are started with",
+    )
     options = parser.parse_args()
     if options.worker:
         url, lease, witness = options.worker
@@ -48,7 +55,10 @@ def main() -> int:
         for lease_s in options.lease or MUST_S:
             took = _measured(server, lease_s, options.times, Path(folder) / f"witness-{lease_s}")
             must_s = MUST_S.get(lease_s, lease_s * 1.5)
-            print(f"| {lease_s:g} s | {statistics.median(took):.2f} s | {max(took):.2f} s | within {must_s:g} s |", flush=True)
+            print(
+                f"| {lease_s:g} s | {statistics.median(took):.2f} s | {max(took):.2f} s | within {must_s:g} s |",
+                flush=True,
+            )
             late += max(took) > must_s
     return int(late > 0)
 
@@ -63,7 +73,10 @@ def _measured(server: ChaosServer, lease_s: float, times: int, witness: Path) ->
         _wait_for(server, url, resumed)
         for _ in range(times):
             time.sleep(lease_s / 3 + random.uniform(0, lease_s / 3))
-            driver = server.sql_of(url, f"select pid from treadle.workers join treadle.runs on owner = workers.id where runs.id = '{RUN}'")
+            driver = server.sql_of(
+                url,
+                f"select pid from treadle.workers join treadle.runs on owner = workers.id where runs.id = '{RUN}'",
+            )
             (dead,) = [worker for worker in workers if worker.pid == driver[0][0]]
             killed_at = time.monotonic()
             dead.kill()
@@ -85,14 +98,18 @@ def _wait_for(server: ChaosServer, url: str, resumed: int) -> float:
 
     with psycopg.connect(server.past_the_proxy(url), autocommit=True) as connection:
         while True:
-            found = connection.execute("select count(*) from treadle.entries where type = 'run.resumed'").fetchone()
+            found = connection.execute(
+                "select count(*) from treadle.entries where type = 'run.resumed'"
+            ).fetchone()
             if found is not None and found[0] >= resumed:
                 return time.monotonic()
             time.sleep(0.01)
 
 
 def _begun(url: str, lease_s: float, witness: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.takeover", "--worker", url, str(lease_s), str(witness)])
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.takeover", "--worker", url, str(lease_s), str(witness)]
+    )
 
 
 # ---------------------------------------------------------------- in the processes
@@ -113,7 +130,10 @@ async def _work(url: str, lease_s: float, witness: Path) -> None:
     async def known(info: RunInfo) -> Agent[object, str]:
         return agent
 
-    async with Runtime(journal=open_journal(url, lease_s=lease_s)) as runtime, Worker(runtime, agent_of=known) as worker:
+    async with (
+        Runtime(journal=open_journal(url, lease_s=lease_s)) as runtime,
+        Worker(runtime, agent_of=known) as worker,
+    ):
         await worker.work()
 
 

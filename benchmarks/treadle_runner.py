@@ -1,7 +1,10 @@
-"""Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one measurement, JSON on the last line.
+"""Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one
+measurement, JSON on the last line.
 
-The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as run.py calls it:
-`treadle_runner.py treadle|treadle-disk|treadle-openai|treadle-chat|treadle-gemini|treadle-loop METRIC [the harness's options]`.
+The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as
+run.py calls it: `treadle_runner.py
+treadle|treadle-disk|treadle-openai|treadle-chat|treadle-gemini|treadle-loop METRIC [the harness's
+options]`.
 """
 
 from __future__ import annotations
@@ -33,17 +36,24 @@ ANSWER = "All done."
 
 
 class Treadle:
-    """The runtime as its users have it: journal and sessions in memory, our own connection, everything at its default."""
+    """The runtime as its users have it: journal and sessions in memory, our own connection,
+    everything at its default.
+    """
 
     name = "treadle"
     stateful = False
-    session_note = "shared runtime; a Session, whose messages and journal the runtime keeps in memory"
+    session_note = (
+        "shared runtime; a Session, whose messages and journal the runtime keeps in memory"
+    )
     model_prefix = "claude-sonnet-4-5-"
     model_suffix = ""
     has_stream = True
 
     def __init__(self, base_url: str) -> None:
-        config = load({"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": base_url}, files=False)
+        config = load(
+            {"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": base_url},
+            files=False,
+        )
         self._runtime = Runtime.open(self._journal(), config=config)
         self._tool = tool(effect="pure")(importlib.import_module("common").lookup)
 
@@ -52,13 +62,22 @@ class Treadle:
 
     def build(self, model: str, max_turns: int = 60) -> Agent:
         settings, limits = Settings(max_tokens=1024), Limits(turns=max_turns)
-        return Agent(name="bench", instructions=SYSTEM, model=f"anthropic:{model}", tools=[self._tool], settings=settings, limits=limits)
+        return Agent(
+            name="bench",
+            instructions=SYSTEM,
+            model=f"anthropic:{model}",
+            tools=[self._tool],
+            settings=settings,
+            limits=limits,
+        )
 
     async def run(self, agent: Agent, max_turns: int = 60) -> str:
         return (await self._runtime.run(agent, PROMPT)).unwrap()
 
     async def stream(self, agent: Agent) -> int:
-        """The number of text deltas; fewer than were sent where the reader fell behind and neighbours were joined."""
+        """The number of text deltas; fewer than were sent where the reader fell behind and
+        neighbours were joined.
+        """
         seen = 0
         async with self._runtime.stream(agent, PROMPT) as run:
             async for event in run:
@@ -100,11 +119,16 @@ class TreadleOverOpenAI(Treadle):
 
     def __init__(self, base_url: str) -> None:
         super().__init__(base_url)
-        self._connection = openai_responses.connect(api_key="sk-mock-key-of-the-benchmark", base_url=f"{base_url}/v1")
+        self._connection = openai_responses.connect(
+            api_key="sk-mock-key-of-the-benchmark", base_url=f"{base_url}/v1"
+        )
 
     @override
     def build(self, model: str, max_turns: int = 60) -> Agent:
-        return dataclasses.replace(super().build(model, max_turns), model=openai_responses.OpenAIResponsesModel(model, connection=self._connection))
+        return dataclasses.replace(
+            super().build(model, max_turns),
+            model=openai_responses.OpenAIResponsesModel(model, connection=self._connection),
+        )
 
     @override
     async def close(self) -> None:
@@ -123,7 +147,10 @@ class TreadleOverChat(Treadle):
 
     @override
     def build(self, model: str, max_turns: int = 60) -> Agent:
-        return dataclasses.replace(super().build(model, max_turns), model=openai_chat.ChatModel(model, connection=self._connection))
+        return dataclasses.replace(
+            super().build(model, max_turns),
+            model=openai_chat.ChatModel(model, connection=self._connection),
+        )
 
     @override
     async def close(self) -> None:
@@ -142,7 +169,10 @@ class TreadleOverGemini(Treadle):
 
     @override
     def build(self, model: str, max_turns: int = 60) -> Agent:
-        return dataclasses.replace(super().build(model, max_turns), model=gemini.GeminiModel(model, connection=self._connection))
+        return dataclasses.replace(
+            super().build(model, max_turns),
+            model=gemini.GeminiModel(model, connection=self._connection),
+        )
 
     @override
     async def close(self) -> None:
@@ -164,11 +194,19 @@ async def lookup(key: str) -> str:
 
 
 async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
-    """Runs against a script: everything of a turn but its request, its connection and the reading of its answer."""
+    """Runs against a script: everything of a turn but its request, its connection and the reading
+    of its answer.
+    """
     measured: list[dict[str, float]] = []
     async with Runtime.open() as runtime:
         for i in range(reps + 1):
-            agent = Agent(name="bench", instructions=SYSTEM, model=_script(turns), tools=[lookup], limits=Limits(turns=turns + 10))
+            agent = Agent(
+                name="bench",
+                instructions=SYSTEM,
+                model=_script(turns),
+                tools=[lookup],
+                limits=Limits(turns=turns + 10),
+            )
             gc.collect()
             cpu, wall = time.process_time(), time.perf_counter()
             result = await runtime.run(agent, PROMPT)
@@ -183,7 +221,14 @@ async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
 def _script(turns: int) -> ScriptedModel:
     """The same answers as the mock's, so that the loop has the same to do."""
     usage = {"input_tokens": 512, "output_tokens": 64}
-    calls = [{"text": "Let me look that up for you.", "tool_calls": [{"name": "lookup", "arguments": {"key": f"k{i}"}}], "usage": usage} for i in range(turns)]
+    calls = [
+        {
+            "text": "Let me look that up for you.",
+            "tool_calls": [{"name": "lookup", "arguments": {"key": f"k{i}"}}],
+            "usage": usage,
+        }
+        for i in range(turns)
+    ]
     return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
 
 

@@ -1,9 +1,11 @@
-"""What `treadle chat` costs, and how fast it answers a key: the real command in a pseudo-terminal, with a model on loopback that says 300 tokens a second.
+"""What `treadle chat` costs, and how fast it answers a key: the real command in a pseudo-terminal,
+with a model on loopback that says 300 tokens a second.
 
     python benchmarks/tui.py            # some four minutes: 1,000 messages are really said
     python benchmarks/tui.py --quick    # 100 messages
 
-Needs Linux (CPU and memory of another process). What drawing costs by itself is tui_drawing.py's. The limits are promises of the project, not of this machine.
+Needs Linux (CPU and memory of another process). What drawing costs by itself is tui_drawing.py's.
+The limits are promises of the project, not of this machine.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def row(what: str, figures: Sequence[float], unit: str, limit: str = "") -> None
 def model() -> Generator[str]:
     """Its address."""
     argv = [sys.executable, str(Path(__file__).with_name("chat_server.py")), str(PER_SECOND)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
         assert server.stdout is not None, "it is a pipe"
         try:
             yield f"http://127.0.0.1:{int(server.stdout.readline())}"
@@ -62,9 +66,18 @@ def chatting(url: str, *, timed: bool = False) -> Generator[Terminal]:
         home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
         work.mkdir()
-        env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+        }
         env |= {"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": url}
-        chat = [sys.executable, str(Path(__file__).with_name("chat_timed.py")), str(work / "clock")] if timed else [command()]
+        chat = (
+            [sys.executable, str(Path(__file__).with_name("chat_timed.py")), str(work / "clock")]
+            if timed
+            else [command()]
+        )
         argv = [*chat, "chat", "--mode", "full", "--model", MODEL]
         with Terminal(argv, env=env, cwd=work) as terminal:
             yield terminal
@@ -136,8 +149,16 @@ def _stream(terminal: Terminal) -> Spent:
     terminal.calm(0.4)
     spent, written = terminal.cpu_s() - before, terminal.written[at:]
     frames = written.count(FRAME)
-    drawing, _, folding = (after - then for after, then in zip(_clock(terminal), clock, strict=True))
-    return Spent(spent / frames * 1e3, drawing / frames * 1e3, folding / frames * 1e3, len(written) / frames, spent / TOKENS * PER_SECOND * 1e3)
+    drawing, _, folding = (
+        after - then for after, then in zip(_clock(terminal), clock, strict=True)
+    )
+    return Spent(
+        spent / frames * 1e3,
+        drawing / frames * 1e3,
+        folding / frames * 1e3,
+        len(written) / frames,
+        spent / TOKENS * PER_SECOND * 1e3,
+    )
 
 
 def _clock(terminal: Terminal) -> list[float]:
@@ -170,7 +191,9 @@ def say(terminal: Terminal, messages: int) -> None:
 
 
 def bare(url: str) -> None:
-    """The runtime alone, without a terminal: what the same answers cost a program that does nothing with them."""
+    """The runtime alone, without a terminal: what the same answers cost a program that does nothing
+    with them.
+    """
     code = (
         "import asyncio, time\nfrom treadle import Agent, Runtime\n"
         f"agent = Agent(name='a', instructions='', model='{MODEL}')\n"
@@ -185,12 +208,27 @@ def bare(url: str) -> None:
     )
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "HOME": home, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": url}
-        done = subprocess.run([sys.executable, "-c", code], env=env, cwd=home, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=env,
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         raise Failed(done.stderr[-300:])
     spent = [float(line) for line in done.stdout.split()]
-    row("CPU of a second of it, the runtime alone, without a terminal", [s / TOKENS * PER_SECOND * 1e3 for s in spent], "ms")
-    row("the same for each twentieth of a second", [s / TOKENS * PER_SECOND / 20 * 1e3 for s in spent], "ms")
+    row(
+        "CPU of a second of it, the runtime alone, without a terminal",
+        [s / TOKENS * PER_SECOND * 1e3 for s in spent],
+        "ms",
+    )
+    row(
+        "the same for each twentieth of a second",
+        [s / TOKENS * PER_SECOND / 20 * 1e3 for s in spent],
+        "ms",
+    )
 
 
 def open_chat(url: str, messages: int) -> None:
@@ -202,7 +240,11 @@ def open_chat(url: str, messages: int) -> None:
         terminal.type("\x15")
         before = terminal.cpu_s()
         terminal.pass_time(5)
-        row("CPU of a second in which nothing happens", [(terminal.cpu_s() - before) / 5 * 1e3], "ms")
+        row(
+            "CPU of a second in which nothing happens",
+            [(terminal.cpu_s() - before) / 5 * 1e3],
+            "ms",
+        )
         say(terminal, 10)
         streaming(terminal, "after 10 messages")
         much_output(terminal)
@@ -215,7 +257,9 @@ def open_chat(url: str, messages: int) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--quick", action="store_true", help="100 messages, three starts")
     quick = asked.parse_args().quick
     if sys.platform != "linux":

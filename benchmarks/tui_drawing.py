@@ -1,6 +1,8 @@
-"""What drawing costs, in CPU time: a finished message, the tail that is drawn anew, ten thousand deltas, a diff. Prints a figure a line.
+"""What drawing costs, in CPU time: a finished message, the tail that is drawn anew, ten thousand
+deltas, a diff. Prints a figure a line.
 
-Run it by itself: `python benchmarks/tui_drawing.py`. Limits are those of order 06; each figure is the best of five.
+Run it by itself: `python benchmarks/tui_drawing.py`. Limits are those of order 06; each figure is
+the best of five.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ def cpu_ms(work: Callable[[], object], times: int) -> float:
 
 def changed_file() -> tuple[str, str]:
     dice = random.Random(1)
-    lines = [" ".join(dice.choice(["foo", "bar", "baz", "return", "x = 1", "(a, b)"]) for _ in range(8)) for _ in range(400)]
+    lines = [
+        " ".join(dice.choice(["foo", "bar", "baz", "return", "x = 1", "(a, b)"]) for _ in range(8))
+        for _ in range(400)
+    ]
     changed = [line.replace("foo", "quux", 1) if dice.random() < 0.25 else line for line in lines]
     return "\n".join(lines), "\n".join(changed)
 
@@ -77,7 +82,17 @@ def deltas(messages: int) -> list[float]:
 def imported_ms(module: str) -> float:
     """Over a bare interpreter, the best of five processes."""
     check = f"import time; t = time.process_time(); import {module}; print(time.process_time() - t)"
-    return min(float(subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout) for _ in range(5)) * 1000
+    return (
+        min(
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", check], capture_output=True, text=True, check=True
+                ).stdout
+            )
+            for _ in range(5)
+        )
+        * 1000
+    )
 
 
 def main() -> None:
@@ -97,17 +112,42 @@ def main() -> None:
     def row(what: str, figure: float, limit: str) -> None:
         print(f"{what:48} {figure:8.2f}  {limit}")
 
-    row("a finished message, ms", cpu_ms(lambda: drawing.ansi(markdown.drawn(MESSAGE, drawing)), 50), "2")
+    row(
+        "a finished message, ms",
+        cpu_ms(lambda: drawing.ansi(markdown.drawn(MESSAGE, drawing)), 50),
+        "2",
+    )
     for name, tail in tails.items():
-        row(f"the tail as fragments, {name}, ms", cpu_ms(lambda tail=tail: drawing.lines(markdown.drawn(tail, drawing)), 100), "0.7")
+        row(
+            f"the tail as fragments, {name}, ms",
+            cpu_ms(lambda tail=tail: drawing.lines(markdown.drawn(tail, drawing)), 100),
+            "0.7",
+        )
     first, last = deltas(200)
     row(f"a delta, of the first tenth of {DELTAS:,}, µs", first, "")
     row("a delta, of the last tenth, µs", last, "as the first")
     changes = after.count("quux")
-    row(f"a diff, {changes} of 400 lines changed, ms", cpu_ms(lambda: drawing.ansi(differences.drawn("a.py", before, after, drawing)), 5), "15")
-    row("the same side by side, ms", cpu_ms(lambda: wide.ansi(differences.drawn("a.py", before, after, wide)), 5), "")
-    row("the same, its first ten lines, ms", cpu_ms(lambda: drawing.ansi(differences.drawn("a.py", before, after, drawing, most=10)), 5), "")
-    for module in ("treadle.tui.theme", "treadle.tui.growing", "treadle.tui.drawing", "treadle.tui.markdown"):
+    row(
+        f"a diff, {changes} of 400 lines changed, ms",
+        cpu_ms(lambda: drawing.ansi(differences.drawn("a.py", before, after, drawing)), 5),
+        "15",
+    )
+    row(
+        "the same side by side, ms",
+        cpu_ms(lambda: wide.ansi(differences.drawn("a.py", before, after, wide)), 5),
+        "",
+    )
+    row(
+        "the same, its first ten lines, ms",
+        cpu_ms(lambda: drawing.ansi(differences.drawn("a.py", before, after, drawing, most=10)), 5),
+        "",
+    )
+    for module in (
+        "treadle.tui.theme",
+        "treadle.tui.growing",
+        "treadle.tui.drawing",
+        "treadle.tui.markdown",
+    ):
         row(f"import {module}, ms", imported_ms(module), "")
 
 

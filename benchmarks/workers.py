@@ -1,8 +1,10 @@
-"""What an engine costs: a run that a worker drives over one that is driven directly, and how long it takes until many are handed over.
+"""What an engine costs: a run that a worker drives over one that is driven directly, and how long
+it takes until many are handed over.
 
     python -m benchmarks.workers [--store sqlite] [--store postgres] [--engine local] [--engine dbos] [--runs 400] [--many 10000] [--slots 8]
 
-Runs of one turn whose model answers at once: what is left is the journal and the engine. PostgreSQL is one of its own, with fsync on. Entry: `main`.
+Runs of one turn whose model answers at once: what is left is the journal and the engine. PostgreSQL
+is one of its own, with fsync on. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def main() -> int:
     parser.add_argument("--poll", type=float, default=0.05, help="of DBOS, in seconds")
     options = parser.parse_args()
     missed = 0
-    print("| journal | engine | directly | by a worker | more for a run | processor | submit | hand over |\n|---|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| journal | engine | directly | by a worker | more for a run | processor | submit | hand over |\n|---|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     for store in options.store or STORES:
         for engine in options.engine or ENGINES:
             with _url(store) as url:
@@ -47,11 +52,14 @@ def main() -> int:
                 worked = anyio.run(_worked, url, engine, options.runs, options.slots, options.poll)
             with _url(store) as url:
                 submitted, handed = anyio.run(_many, url, engine, options.many, options.poll)
-            more, more_cpu = ((w - d) / options.runs * 1e3 for w, d in zip(worked, direct, strict=True))
+            more, more_cpu = (
+                (w - d) / options.runs * 1e3 for w, d in zip(worked, direct, strict=True)
+            )
             each = [f"{seconds / options.runs * 1e3:.2f} ms" for seconds in (direct[0], worked[0])]
             over = "with the claim" if handed is None else f"{handed:.1f} s"
             print(
-                f"| {store} | {engine} | {each[0]} | {each[1]} | {more:.2f} ms | {more_cpu:.2f} ms | {options.many} in {submitted:.1f} s | {over} |", flush=True
+                f"| {store} | {engine} | {each[0]} | {each[1]} | {more:.2f} ms | {more_cpu:.2f} ms | {options.many} in {submitted:.1f} s | {over} |",
+                flush=True,
             )
             missed += more > RUN_MS_MOST or submitted + (handed or 0) > MANY_S_MOST
     return int(missed > 0)
@@ -96,7 +104,9 @@ async def _directly(url: str, runs: int, slots: int) -> tuple[float, float]:
         return time.perf_counter() - begun, time.process_time() - cpu
 
 
-async def _worked(url: str, engine: str, runs: int, slots: int, poll_s: float) -> tuple[float, float]:
+async def _worked(
+    url: str, engine: str, runs: int, slots: int, poll_s: float
+) -> tuple[float, float]:
     """From the first claim until the last one is driven."""
     agent = _agent(runs)
     async with AsyncExitStack() as stack:
@@ -105,7 +115,11 @@ async def _worked(url: str, engine: str, runs: int, slots: int, poll_s: float) -
         runtime.agents.register(agent)
         for n in range(runs):
             await runtime.submit(agent, "go", run_id=f"queued_{n}")
-        worker, begun, cpu = Worker(runtime, opened, slots=slots), time.perf_counter(), time.process_time()
+        worker, begun, cpu = (
+            Worker(runtime, opened, slots=slots),
+            time.perf_counter(),
+            time.process_time(),
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(worker.work)
             while worker.deliveries < runs or worker.running:

@@ -1,9 +1,13 @@
-"""A bank transfer that survives a crash: kill the program wherever you like, start it again, and the money has moved once.
+"""A bank transfer that survives a crash: kill the program wherever you like, start it again, and
+the money has moved once.
 
-    TREADLE_CRASH_AT=7 python examples/bank.py --folder /tmp/bank     # dies, with kill -9, at the 7th durable boundary
-    python examples/bank.py --folder /tmp/bank                        # goes on with the run that was cut
+    TREADLE_CRASH_AT=7 python examples/bank.py --folder /tmp/bank     # dies, with kill -9, at the
+                                                                      7th durable boundary
+    python examples/bank.py --folder /tmp/bank                        # goes on with the run that
+                                                                      was cut
 
-The transfer is a `once` call: Treadle never repeats it by itself. After a crash it asks the probe whether it happened.
+The transfer is a `once` call: Treadle never repeats it by itself. After a crash it asks the probe
+whether it happened.
 """
 
 from __future__ import annotations
@@ -33,18 +37,31 @@ class Bank:
         with self.db:
             self.db.execute("UPDATE accounts SET euros = euros - ? WHERE name = ?", (euros, giver))
             self.db.execute("UPDATE accounts SET euros = euros + ? WHERE name = ?", (euros, taker))
-            self.db.execute("INSERT INTO transfers VALUES (?, ?)", (key, f"{euros} € from {giver} to {taker}"))
+            self.db.execute(
+                "INSERT INTO transfers VALUES (?, ?)", (key, f"{euros} € from {giver} to {taker}")
+            )
         return f"{euros} € went from {giver} to {taker}"
 
     def has(self, key: str) -> bool:
-        return self.db.execute("SELECT 1 FROM transfers WHERE key = ?", (key,)).fetchone() is not None
+        return (
+            self.db.execute("SELECT 1 FROM transfers WHERE key = ?", (key,)).fetchone() is not None
+        )
 
     def balances(self) -> str:
-        return ", ".join(f"{name} has {euros} €" for name, euros in self.db.execute("SELECT * FROM accounts ORDER BY name"))
+        return ", ".join(
+            f"{name} has {euros} €"
+            for name, euros in self.db.execute("SELECT * FROM accounts ORDER BY name")
+        )
 
 
-async def was_transferred(ctx: ToolContext[Bank], giver: str, taker: str, euros: int) -> Happened | DidNotHappen:
-    return Happened(f"{euros} € went from {giver} to {taker}") if ctx.deps.has(ctx.idempotency_key) else DidNotHappen()
+async def was_transferred(
+    ctx: ToolContext[Bank], giver: str, taker: str, euros: int
+) -> Happened | DidNotHappen:
+    return (
+        Happened(f"{euros} € went from {giver} to {taker}")
+        if ctx.deps.has(ctx.idempotency_key)
+        else DidNotHappen()
+    )
 
 
 @tool(effect="once", probe=was_transferred)
@@ -61,12 +78,26 @@ async def balances(ctx: ToolContext[Bank]) -> str:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description="A bank transfer that survives a crash.")
-    parser.add_argument("--model", default=f"script:{SCRIPT}", help="like anthropic:claude-opus-5-5; a script without a key where nothing is said")
-    parser.add_argument("--folder", type=Path, default=Path("bank"), help="of the journal and of the bank's own database")
+    parser.add_argument(
+        "--model",
+        default=f"script:{SCRIPT}",
+        help="like anthropic:claude-opus-5-5; a script without a key where nothing is said",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("bank"),
+        help="of the journal and of the bank's own database",
+    )
     said = parser.parse_args()
     said.folder.mkdir(parents=True, exist_ok=True)
     bank = Bank(said.folder / "bank.db")
-    agent = Agent(name="teller", instructions="You move money, then look at the accounts.", model=said.model, tools=[transfer, balances])
+    agent = Agent(
+        name="teller",
+        instructions="You move money, then look at the accounts.",
+        model=said.model,
+        tools=[transfer, balances],
+    )
 
     async with Runtime.open(f"sqlite:///{said.folder / 'journal.db'}") as rt:
         last = next(iter(await rt.journal.runs()), None)  # the newest

@@ -1,4 +1,5 @@
-"""A budget that ends a run well: near its end there is a warning, and one last turn without tools, in which the model answers with what it has.
+"""A budget that ends a run well: near its end there is a warning, and one last turn without tools,
+in which the model answers with what it has.
 
 python examples/budget.py
 python examples/budget.py --model anthropic:claude-opus-5-5 --turns 5
@@ -29,17 +30,30 @@ async def look(shelf: int) -> str:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description="A budget that ends a run well.")
-    parser.add_argument("--model", help="like anthropic:claude-opus-5-5; a script without a key where nothing is said")
+    parser.add_argument(
+        "--model",
+        help="like anthropic:claude-opus-5-5; a script without a key where nothing is said",
+    )
     parser.add_argument("--turns", type=int, default=4)
     said = parser.parse_args()
-    script: list[dict[str, Any]] = [{"tool_calls": [{"name": "look", "arguments": {"shelf": shelf}}]} for shelf in range(1, said.turns)]
-    script.append({"text": f"I got as far as shelf {said.turns - 1}: " + ", ".join([*SHELVES.values()][: said.turns - 1]) + "."})
+    script: list[dict[str, Any]] = [
+        {"tool_calls": [{"name": "look", "arguments": {"shelf": shelf}}]}
+        for shelf in range(1, said.turns)
+    ]
+    script.append(
+        {
+            "text": f"I got as far as shelf {said.turns - 1}: "
+            + ", ".join([*SHELVES.values()][: said.turns - 1])
+            + "."
+        }
+    )
     agent = Agent(
         name="librarian",
         instructions="Look at one shelf a turn.",
         model=said.model or ScriptedModel(script),
         tools=[look],
-        limits=Limits(turns=said.turns, seconds=300, tokens=50_000),  # cost_usd= too, where the price of the model is known
+        # cost_usd= too, where the price of the model is known
+        limits=Limits(turns=said.turns, seconds=300, tokens=50_000),
     )
 
     async with Runtime.open() as rt, rt.stream(agent, "What is on our five shelves?") as run:

@@ -20,20 +20,38 @@ SERVER = Path(__file__).with_name("mcp_calendar.py")
 
 
 async def ask(request: ApprovalRequest) -> Approve | Deny:
-    """Nobody knows what a server's tool does, so each call is asked about, except where the mode is full; this one looks only at its name."""
+    """Nobody knows what a server's tool does, so each call is asked about, except where the mode is
+    full; this one looks only at its name.
+    """
     print(f"{request.agent} wants to call {request.name}")
-    return Approve() if request.name == "calendar_free" else Deny("only free times are looked up here")
+    return (
+        Approve() if request.name == "calendar_free" else Deny("only free times are looked up here")
+    )
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description="A tool of an MCP server.")
-    parser.add_argument("--model", help="like anthropic:claude-opus-5-5; a script without a key where nothing is said")
+    parser.add_argument(
+        "--model",
+        help="like anthropic:claude-opus-5-5; a script without a key where nothing is said",
+    )
     said = parser.parse_args()
-    script = [{"tool_calls": [{"name": "calendar_free", "arguments": {"day": "Friday"}}]}, {"text": "Friday at three would do."}]
+    script = [
+        {"tool_calls": [{"name": "calendar_free", "arguments": {"day": "Friday"}}]},
+        {"text": "Friday at three would do."},
+    ]
     calendar = McpServer(name="calendar", command=[sys.executable, str(SERVER)], tools=["free"])
-    agent = Agent(name="planner", instructions="You find dates.", model=said.model or ScriptedModel(script), mcp_servers=[calendar])
+    agent = Agent(
+        name="planner",
+        instructions="You find dates.",
+        model=said.model or ScriptedModel(script),
+        mcp_servers=[calendar],
+    )
 
-    async with Runtime.open() as rt, rt.stream(agent, "When could we meet on Friday?", mode="ask", on_approval=ask) as run:
+    async with (
+        Runtime.open() as rt,
+        rt.stream(agent, "When could we meet on Friday?", mode="ask", on_approval=ask) as run,
+    ):
         async for event in run:
             if isinstance(event, ToolCallEnd):
                 print(f"{event.name}: {event.result}")

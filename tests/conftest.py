@@ -13,19 +13,33 @@ from tests.selection import Selection
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-for variable in [name for name in os.environ if name.startswith("TREADLE_") and not name.startswith("TREADLE_TEST_")]:
-    del os.environ[variable]  # before anything is imported or started: what a person has configured is none of a test's
+for variable in [
+    name
+    for name in os.environ
+    if name.startswith("TREADLE_") and not name.startswith("TREADLE_TEST_")
+]:
+    # before anything is imported or started: what a person has configured is none of a test's
+    del os.environ[variable]
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a thousand processes of the tests would compile Treadle anew, each for itself
+# a thousand processes of the tests would compile Treadle anew, each for itself
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-for _number, _default in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", signal.SIGINT), signal.SIG_DFL)):
-    if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or in the background of a script: processes of the tests would ignore it too
+for _number, _default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (getattr(signal, "SIGHUP", signal.SIGINT), signal.SIG_DFL),
+):
+    # under nohup, or in the background of a script: processes of the tests would ignore it too
+    if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="also run the tests that plain pytest leaves out (tests/selection.py)")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="also run the tests that plain pytest leaves out (tests/selection.py)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,10 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """One more than processors, where nobody says how many: many tests wait for processes that they have started."""
+    """One more than processors, where nobody says how many: many tests wait for processes that they
+    have started.
+    """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ) + 1
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
-"""What the tests of a run share: short scripts, models and journals that do as they are told, and checks that hold for every run.
+"""What the tests of a run share: short scripts, models and journals that do as they are told, and
+checks that hold for every run.
 
-Tools are made with `@tool`, or with `PlainTool` where a test needs what that does not let through. Entry: `watch`.
+Tools are made with `@tool`, or with `PlainTool` where a test needs what that does not let through.
+Entry: `watch`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,17 @@ from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.message import Message
 from treadle.messages.result import RunResult
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+    ToolDefinition,
+)
 from treadle.runtime.runtime import Runtime
 from treadle.runtime.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
@@ -83,7 +95,9 @@ def wishes(*calls: tuple[str, str, str], stop: StopReason = StopReason.TOOL_USE)
 
 
 class PlayedModel:
-    """Gives deltas one by one, a list of them for each request; raises the exceptions among them, awaits the functions."""
+    """Gives deltas one by one, a list of them for each request; raises the exceptions among them,
+    awaits the functions.
+    """
 
     def __init__(self, *turns: Sequence[Step], refuses: frozenset[str] = frozenset()) -> None:
         self.name = "played:model"
@@ -115,7 +129,10 @@ class PlayedModel:
 
 @dataclass(kw_only=True)
 class PlainTool:
-    """A tool that is nothing but its contract: `does(ctx, arguments)` is its execution, `reads` its parsing, `looks(ctx, arguments)` its probe."""
+    """A tool that is nothing but its contract:
+
+    `does(ctx, arguments)` is its execution, `reads` its parsing, `looks(ctx, arguments)` its probe.
+    """
 
     name: str
     does: Callable[[ToolContext[Any], Any], Awaitable[Any]]
@@ -131,7 +148,9 @@ class PlainTool:
 
     @property
     def definition(self) -> ToolDefinition:
-        return ToolDefinition(name=self.name, description=f"Does {self.name}.", parameters={"type": "object"})
+        return ToolDefinition(
+            name=self.name, description=f"Does {self.name}.", parameters={"type": "object"}
+        )
 
     def parse(self, arguments_json: str) -> Any:
         return self.reads(arguments_json)
@@ -185,7 +204,9 @@ class Gate:
 
 
 def hook(name: str = "Says", /, **points: Any) -> Hook:
-    """One that does at each point what it is given: a function of what it is told, or the answer itself."""
+    """One that does at each point what it is given: a function of what it is told, or the answer
+    itself.
+    """
     return type(name, (Hook,), {point: _method(point, said) for point, said in points.items()})()
 
 
@@ -205,7 +226,9 @@ def _method(point: str, said: Any) -> Any:
 
 @dataclass
 class WatchedJournal(MemoryJournal):
-    """A journal in memory that notes what is appended, in `log`, and does `at` before each append: to hold it, or to raise."""
+    """A journal in memory that notes what is appended, in `log`, and does `at` before each append:
+    to hold it, or to raise.
+    """
 
     at: Callable[[Sequence[Entry]], Awaitable[object]] | None = None
     log: list[str] = field(default_factory=list[str])
@@ -242,7 +265,9 @@ class _WatchedWriter:
 
     async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         if self._journal.at is not None:  # as the contract says: an append that began is finished
-            await uninterrupted(asyncio.get_running_loop().create_task(self._journal.before(entries)))
+            await uninterrupted(
+                asyncio.get_running_loop().create_task(self._journal.before(entries))
+            )
         first = await self._writer.append(entries, put_back=put_back)
         self._journal.note(entries)
         return first
@@ -278,7 +303,12 @@ def open_runtime(**more: Any) -> Runtime:
 
 
 def agent(model: Model | list[dict[str, Any]] | str, *tools: Tool[Any], **more: Any) -> Agent[Any]:
-    return Agent(name="tester", model=ScriptedModel(model) if isinstance(model, list) else model, tools=tools, **more)
+    return Agent(
+        name="tester",
+        model=ScriptedModel(model) if isinstance(model, list) else model,
+        tools=tools,
+        **more,
+    )
 
 
 @dataclass(frozen=True)
@@ -318,7 +348,9 @@ async def watch(
     while_running: Callable[[Any, Event], object] | None = None,
     **options: Unpack[RunOptions],
 ) -> Seen:
-    """Runs to the end, `while_running(stream, event)` being told of each event, and checks what must hold for every run."""
+    """Runs to the end, `while_running(stream, event)` being told of each event, and checks what
+    must hold for every run.
+    """
     rt = runtime or open_runtime()
     seen: list[Event] = []
     with anyio.fail_after(5):
@@ -347,7 +379,12 @@ def check(result: RunResult[Any], seen: list[Event], records: list[Record]) -> N
     check_records(records, seen)
     last = seen[-1]
     assert isinstance(last, events.RunEnd)
-    assert (last.outcome, last.text, last.turns, last.tool_calls) == (result.outcome, result.text, result.metrics.turns, result.metrics.tool_calls)
+    assert (last.outcome, last.text, last.turns, last.tool_calls) == (
+        result.outcome,
+        result.text,
+        result.metrics.turns,
+        result.metrics.tool_calls,
+    )
     assert (last.usage, last.validated) == (result.metrics.usage, result.success)
     assert (None if last.cost_usd is UNSET else last.cost_usd) == result.metrics.cost_usd
 
@@ -419,7 +456,8 @@ def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str
             case events.ToolCallEnd():
                 assert event.call_id in running
                 running.remove(event.call_id)
-                if isinstance(event.id, str):  # else a person was asked what became of it, and it may begin again
+                # else a person was asked what became of it, and it may begin again
+                if isinstance(event.id, str):
                     ended.add(event.call_id)
             case events.RunEnd():
                 assert not turn
@@ -437,7 +475,13 @@ def check_records(records: Sequence[Record], seen: Sequence[Event]) -> None:
     assert kinds.count("run.finished") == 1
     assert kinds[-1] == "run.finished"
     durable = [event for event in seen if isinstance(event.id, str)]
-    replayed = [(kind, fields, f"{record.seq}.{k}") for record in records for k, (kind, fields) in enumerate(events_of(record.entry))]
-    assert [(type(event), event.id) for event in durable] == [(kind, place) for kind, _, place in replayed]
+    replayed = [
+        (kind, fields, f"{record.seq}.{k}")
+        for record in records
+        for k, (kind, fields) in enumerate(events_of(record.entry))
+    ]
+    assert [(type(event), event.id) for event in durable] == [
+        (kind, place) for kind, _, place in replayed
+    ]
     for event, (_, fields, _) in zip(durable, replayed, strict=True):
         assert {name: getattr(event, name) for name in fields} == fields

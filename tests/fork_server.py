@@ -1,8 +1,10 @@
-"""Commands in fresh processes that need not import Treadle again: a process that has, and forks for each. Entry: `ForkServer`.
+"""Commands in fresh processes that need not import Treadle again: a process that has, and forks for
+each. Entry: `ForkServer`.
 
-A child has its own streams, directory and environment, runs `python -m treadle ARGUMENTS`, and ends as any interpreter does. What reads the
-environment of a starting interpreter (LANG, PYTHONPATH) needs a real start: `fits`. TREADLE_CRASH_AT is read when Treadle is imported, and is
-handed to the child instead.
+A child has its own streams, directory and environment, runs `python -m treadle ARGUMENTS`, and ends
+as any interpreter does. What reads the environment of a starting interpreter (LANG, PYTHONPATH)
+needs a real start: `fits`. TREADLE_CRASH_AT is read when Treadle is imported, and is handed to the
+child instead.
 """
 
 from __future__ import annotations
@@ -28,16 +30,40 @@ from typing import Any, cast
 _STREAMS = 3
 _LENGTH = 8
 _PRELOADED = (
-    *("treadle.cli.app", "treadle.cli.run", "treadle.cli.runs", "treadle.runtime.runtime", "treadle.config", "treadle.agents.coding", "treadle.journal.sqlite"),
-    *("treadle.models.providers.scripted", "treadle.models.providers.tape", "treadle.tools", "treadle.policy.sandboxes.bubblewrap", "treadle.cli.config"),
-    *("treadle.cli.runs.group", "treadle.cli.runs.listing", "difflib", "aiohttp", "anyio._backends._asyncio", "pydantic", "sqlite3"),
+    *(
+        "treadle.cli.app",
+        "treadle.cli.run",
+        "treadle.cli.runs",
+        "treadle.runtime.runtime",
+        "treadle.config",
+        "treadle.agents.coding",
+        "treadle.journal.sqlite",
+    ),
+    *(
+        "treadle.models.providers.scripted",
+        "treadle.models.providers.tape",
+        "treadle.tools",
+        "treadle.policy.sandboxes.bubblewrap",
+        "treadle.cli.config",
+    ),
+    *(
+        "treadle.cli.runs.group",
+        "treadle.cli.runs.listing",
+        "difflib",
+        "aiohttp",
+        "anyio._backends._asyncio",
+        "pydantic",
+        "sqlite3",
+    ),
     *("mcp", "treadle.tools.mcp.servers"),
 )
 
 
 def fits(environment: Mapping[str, str]) -> bool:
     """Whether a forked child can stand for a process that starts with this environment."""
-    is_read_at_start = any(name == "LANG" or name.startswith(("LC_", "PYTHON")) for name in environment)
+    is_read_at_start = any(
+        name == "LANG" or name.startswith(("LC_", "PYTHON")) for name in environment
+    )
     return sys.platform == "linux" and not is_read_at_start
 
 
@@ -50,19 +76,39 @@ class ForkServer:
         with theirs:
             command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
             root = Path(__file__).parents[1]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, cwd=root, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+            )
 
     def close(self) -> None:
         self._socket.close()
         self._process.wait(10)
 
-    def run(self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdin: bytes | None, timeout_s: float) -> tuple[int, bytes, bytes]:
-        """Return the exit code, standard output and standard error. Raises subprocess.TimeoutExpired."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        stdin: bytes | None,
+        timeout_s: float,
+    ) -> tuple[int, bytes, bytes]:
+        """Return the exit code, standard output and standard error.
+
+        Raises subprocess.TimeoutExpired.
+        """
         out, out_w = os.pipe()
         err, err_w = os.pipe()
         given, given_w = os.pipe()
         streams = [given if stdin is not None else os.open(os.devnull, os.O_RDONLY), out_w, err_w]
-        self._send({"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)}, streams)
+        self._send(
+            {"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)},
+            streams,
+        )
         for fd in {given, *streams}:
             os.close(fd)
         pid = self._receive()["pid"]
@@ -73,7 +119,9 @@ class ForkServer:
                 read[fd] = stream.read()
 
         threads = [threading.Thread(target=take, args=(fd,), daemon=True) for fd in (out, err)]
-        threads.append(threading.Thread(target=_write_all, args=(given_w, stdin or b""), daemon=True))
+        threads.append(
+            threading.Thread(target=_write_all, args=(given_w, stdin or b""), daemon=True)
+        )
         for thread in threads:
             thread.start()
         self._socket.settimeout(timeout_s)
@@ -95,7 +143,9 @@ class ForkServer:
         self._socket.sendall(data)
 
     def _receive(self) -> Any:
-        return json.loads(_exactly(self._socket, int.from_bytes(_exactly(self._socket, _LENGTH), "big")))
+        return json.loads(
+            _exactly(self._socket, int.from_bytes(_exactly(self._socket, _LENGTH), "big"))
+        )
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -116,7 +166,11 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Fork for every request. Returns in each child, with its request carried out but for the command itself; ends with the connection."""
+    """Fork for every request.
+
+    Returns in each child, with its request carried out but for the command itself; ends with the
+    connection.
+    """
     while True:
         length, streams, _, _ = socket.recv_fds(connection, _LENGTH, _STREAMS)
         if not length:
@@ -146,9 +200,19 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     os.environ.update(request["environment"])
     if (wish := os.environ.get("TREADLE_CRASH_AT", "")).isdecimal():
         cast("Any", import_module("treadle._internal.crash"))._at = int(wish)
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8", errors="surrogateescape")
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape")
-    sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=True)
+    sys.stdin = io.TextIOWrapper(
+        io.BufferedReader(io.FileIO(0)), encoding="utf-8", errors="surrogateescape"
+    )
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape"
+    )
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(2, "w")),
+        encoding="utf-8",
+        errors="backslashreplace",
+        line_buffering=True,
+        write_through=True,
+    )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.argv = ["treadle", *request["arguments"]]
 
@@ -169,7 +233,9 @@ def _command() -> int:
 
 
 def _end(code: int) -> None:
-    """End as the interpreter does, but for taking down each module, which takes longer than most commands."""
+    """End as the interpreter does, but for taking down each module, which takes longer than most
+    commands.
+    """
     cast("Any", threading)._shutdown()  # waits for threads
     cast("Any", atexit)._run_exitfuncs()
     gc.collect()

@@ -1,4 +1,7 @@
-"""A home with Treadle's own folder, and a project with a nested working directory, as real files. Entry: `ProjectPlace`."""
+"""A home with Treadle's own folder, and a project with a nested working directory, as real files.
+
+Entry: `ProjectPlace`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What tests cost: each test is marked by what it starts, and plain `pytest` leaves out what costs most. Entry: `Selection`.
+"""What tests cost: each test is marked by what it starts, and plain `pytest` leaves out what costs
+most. Entry: `Selection`.
 
-The marks are set here, by folder, file and fixture, so that a new test is marked like its neighbours. Whoever names paths or marks runs
-everything they named; `--all` runs everything there is.
+The marks are set here, by folder, file and fixture, so that a new test is marked like its
+neighbours. Whoever names paths or marks runs everything they named; `--all` runs everything there
+is.
 """
 
 from __future__ import annotations
@@ -20,12 +22,39 @@ PLACES = {
     "peers": ("tests/peers",),
     "terminal": ("tests/tui/terminal",),
     "process": (
-        # Commands of tests/cli that are forked are cheap and stay; these files start interpreters, servers of MCP or workers, many for each test.
-        *(f"tests/cli/test_{name}.py" for name in ("canary", "config_attacks", "ends", "mcp", "mcp_attacks", "subagents", "tasks_mcp", "tools_accept")),
-        *(f"tests/cli/test_{name}.py" for name in ("runs_undo", "worker", "worker_cut_off", "worker_lines")),
-        *(f"tests/service/test_{name}.py" for name in ("replicas", "restarts", "schemathesis", "serving")),
+        # Commands of tests/cli that are forked are cheap and stay; these files start interpreters,
+        # servers of MCP or workers, many for each test.
+        *(
+            f"tests/cli/test_{name}.py"
+            for name in (
+                "canary",
+                "config_attacks",
+                "ends",
+                "mcp",
+                "mcp_attacks",
+                "subagents",
+                "tasks_mcp",
+                "tools_accept",
+            )
+        ),
+        *(
+            f"tests/cli/test_{name}.py"
+            for name in ("runs_undo", "worker", "worker_cut_off", "worker_lines")
+        ),
+        *(
+            f"tests/service/test_{name}.py"
+            for name in ("replicas", "restarts", "schemathesis", "serving")
+        ),
         *("tests/guards/test_trial.py", "tests/test_closing.py", "tests/test_submit.py"),
-        *("tests/engines", "tests/mcp_server", "tests/test_examples.py", "tests/test_following.py", "tests/test_pictures.py", "tests/tools/mcp", "tests/work"),
+        *(
+            "tests/engines",
+            "tests/mcp_server",
+            "tests/test_examples.py",
+            "tests/test_following.py",
+            "tests/test_pictures.py",
+            "tests/tools/mcp",
+            "tests/work",
+        ),
     ),
 }
 LEFT_OUT = ("browser", "crash", "oracle", "peers", "postgres", "process", "terminal")
@@ -35,30 +64,56 @@ ALL = "make test-all"
 def marks_of(item: pytest.Item) -> set[str]:
     """Its place's marks, and `postgres` where a fixture or a parameter says that one is started."""
     path = item.path.relative_to(ROOT).as_posix()
-    found = {mark for mark, places in PLACES.items() if any(path == place or path.startswith(f"{place}/") for place in places)}
-    parameters = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-    names = (*getattr(item, "fixturenames", ()), *(value for value in parameters if isinstance(value, str) and len(value) < 40))
-    starts_one = any(name == "chaos_server" or "postgres" in name for name in names) and not path.startswith("tests/test_docs.py")
+    found = {
+        mark
+        for mark, places in PLACES.items()
+        if any(path == place or path.startswith(f"{place}/") for place in places)
+    }
+    parameters = (
+        item.callspec.params.values()
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else ()
+    )
+    names = (
+        *getattr(item, "fixturenames", ()),
+        *(value for value in parameters if isinstance(value, str) and len(value) < 40),
+    )
+    starts_one = any(
+        name == "chaos_server" or "postgres" in name for name in names
+    ) and not path.startswith("tests/test_docs.py")
     return found | ({"postgres"} if starts_one else set())
 
 
 class Selection:
-    """What this run of pytest leaves out. Workers of xdist are told by the process that started them."""
+    """What this run of pytest leaves out.
+
+    Workers of xdist are told by the process that started them.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         told: dict[str, Any] | None = getattr(config, "workerinput", None)
-        names_nothing = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr and not config.option.all
+        names_nothing = (
+            config.args_source is pytest.Config.ArgsSource.TESTPATHS
+            and not config.option.markexpr
+            and not config.option.all
+        )
         self.leaves_out: bool = names_nothing if told is None else told["leaves_out"]
         self.left_out: Counter[str] = Counter()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         stay: list[pytest.Item] = []
         out: list[pytest.Item] = []
         for item in items:
             for mark in sorted(marks_of(item)):
                 item.add_marker(mark)
-            dear = [mark for mark in LEFT_OUT if item.get_closest_marker(mark)] if self.leaves_out else []
+            dear = (
+                [mark for mark in LEFT_OUT if item.get_closest_marker(mark)]
+                if self.leaves_out
+                else []
+            )
             self.left_out.update(dear[:1])
             (out if dear else stay).append(item)
         if out:
@@ -80,5 +135,9 @@ class Selection:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.left_out:
             named = ", ".join(f"{count:,} {mark}" for mark, count in sorted(self.left_out.items()))
-            terminalreporter.write_line(f"{sum(self.left_out.values()):,} tests that cost more were left out: {named}")
-            terminalreporter.write_line(f"run everything with `{ALL}` or `pytest --all`, one kind with `pytest -m NAME`, one folder with `pytest PATH`")
+            terminalreporter.write_line(
+                f"{sum(self.left_out.values()):,} tests that cost more were left out: {named}"
+            )
+            terminalreporter.write_line(
+                f"run everything with `{ALL}` or `pytest --all`, one kind with `pytest -m NAME`, one folder with `pytest PATH`"
+            )

@@ -1,4 +1,5 @@
-"""The stores that the tests of recovery run over: memory, SQLite and PostgreSQL, one after the other. Entry: `store`, `new_journal`.
+"""The stores that the tests of recovery run over: memory, SQLite and PostgreSQL, one after the
+other. Entry: `store`, `new_journal`.
 
     from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 
@@ -30,7 +31,10 @@ _opened: list[Journal] = []
 
 
 def new_journal() -> Journal:
-    """An empty journal of the store that the test runs over; in memory where it names none. Closed when the test is over."""
+    """An empty journal of the store that the test runs over; in memory where it names none.
+
+    Closed when the test is over.
+    """
     return _making[-1]() if _making else MemoryJournal()
 
 
@@ -56,7 +60,9 @@ def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+async def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[str]:
     """The name of the store."""
     databases: list[str] = []
     folder = tmp_path_factory.mktemp("store")
@@ -67,11 +73,15 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     def postgres() -> Journal:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         databases.append(f"t{uuid4().hex}")
-        server.sql(f"CREATE DATABASE {databases[-1]} TEMPLATE {request.getfixturevalue('postgres_template')}")
+        server.sql(
+            f"CREATE DATABASE {databases[-1]} TEMPLATE {request.getfixturevalue('postgres_template')}"
+        )
         return open_journal(server.url(databases[-1]))
 
     def make() -> Journal:
-        _opened.append({"memory": MemoryJournal, "sqlite": sqlite, "postgres": postgres}[request.param]())
+        _opened.append(
+            {"memory": MemoryJournal, "sqlite": sqlite, "postgres": postgres}[request.param]()
+        )
         return _opened[-1]
 
     if request.param == "postgres":

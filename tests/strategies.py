@@ -1,4 +1,6 @@
-"""Any value of a type of ours, for properties: the strategy is read off the type, so that a new field or part is covered by itself."""
+"""Any value of a type of ours, for properties: the strategy is read off the type, so that a new
+field or part is covered by itself.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,40 @@ settings.load_profile("treadle")
 
 
 def _has_split_pair(text: str) -> bool:
-    """JSON has no place for the two halves of a pair side by side: they come back as the one character they are."""
+    """JSON has no place for the two halves of a pair side by side: they come back as the one
+    character they are.
+    """
     return any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in pairwise(text))
 
 
 nasty_text = st.one_of(
-    st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda text: not _has_split_pair(text)),
-    st.sampled_from(["", "\ud800", "a\udfffb", "\x00\x1b[31m", '"\\', "\u2028\u2029", "🧵é", "\r\n", '{"a":1e400,"a":NaN}', "9" * 30]),
+    st.text(st.characters(exclude_categories=()), max_size=12).filter(
+        lambda text: not _has_split_pair(text)
+    ),
+    st.sampled_from(
+        [
+            "",
+            "\ud800",
+            "a\udfffb",
+            "\x00\x1b[31m",
+            '"\\',
+            "\u2028\u2029",
+            "🧵é",
+            "\r\n",
+            '{"a":1e400,"a":NaN}',
+            "9" * 30,
+        ]
+    ),
     st.just("[").map(lambda bracket: bracket * 1_500),
 )
 """Controls, quotes, lone surrogates, JSON that parsers choke on."""
 
 json_value: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | nasty_text,
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | nasty_text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty_text, inner, max_size=3),
     max_leaves=6,
 )
@@ -51,9 +74,13 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     datetime: st.datetimes(timezones=st.just(UTC)),
     msgspec.UnsetType: st.just(msgspec.UNSET),
     object: json_value,
-    MediaPart: st.builds(MediaPart, media_type=nasty_text, data=nasty_text, name=st.none() | nasty_text)
+    MediaPart: st.builds(
+        MediaPart, media_type=nasty_text, data=nasty_text, name=st.none() | nasty_text
+    )
     | st.builds(MediaPart, media_type=nasty_text, url=nasty_text),
-    Limits: st.builds(Limits, turns=st.none() | st.integers(1, 10**6), seconds=st.none() | st.floats(0.001, 10**6)),
+    Limits: st.builds(
+        Limits, turns=st.none() | st.integers(1, 10**6), seconds=st.none() | st.floats(0.001, 10**6)
+    ),
 }
 _FIELDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Settings, "max_tokens"): st.none() | st.integers(1, 10**6),
@@ -83,7 +110,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(list(kind))
     assert issubclass(kind, msgspec.Struct), f"there is no strategy for {kind!r}"
     hints = typing.get_type_hints(kind)
-    fields = {name: _FIELDS[kind, name] if (kind, name) in _FIELDS else values_of(hints[name]) for name in kind.__struct_fields__}
+    fields = {
+        name: _FIELDS[kind, name] if (kind, name) in _FIELDS else values_of(hints[name])
+        for name in kind.__struct_fields__
+    }
     return st.builds(kind, **fields)
 
 
@@ -118,4 +148,9 @@ def cuts(text: str) -> st.SearchStrategy[list[str]]:
 def with_images_only(messages: list[Message]) -> list[Message]:
     """The same, where each file of a person is one that every wire sends."""
     image = MediaPart(media_type="image/png", data="QUJD")
-    return [m.with_parts([image if isinstance(p, MediaPart) else p for p in m.parts]) if m.role == "user" else m for m in messages]
+    return [
+        m.with_parts([image if isinstance(p, MediaPart) else p for p in m.parts])
+        if m.role == "user"
+        else m
+        for m in messages
+    ]

@@ -1,4 +1,6 @@
-"""Agents by name: unique, in the order of registration, found again by the runtime that goes on with their runs."""
+"""Agents by name: unique, in the order of registration, found again by the runtime that goes on
+with their runs.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +91,21 @@ async def test_a_run_is_forked_in_another_process_by_the_name_of_its_agent(tmp_p
 
 
 @pytest.mark.parametrize("model", ["nosuch:x", "claude-opus", "anthropc:claude-opus-5-5"])
-async def test_a_runtime_refuses_an_agent_whose_provider_is_unknown_when_it_is_registered(model: str) -> None:
+async def test_a_runtime_refuses_an_agent_whose_provider_is_unknown_when_it_is_registered(
+    model: str,
+) -> None:
     async with Runtime.open() as rt:
         wrong = Agent[Any, Any](name="wrong", model=model, description="x")
-        for one in (wrong, agent("boss", tools=[wrong]), agent("top", tools=[agent("boss", tools=[wrong], description="x")])):
-            with pytest.raises(AgentError, match=f"agent 'wrong': .*{model.partition(':')[0]}") as refused:
+        for one in (
+            wrong,
+            agent("boss", tools=[wrong]),
+            agent("top", tools=[agent("boss", tools=[wrong], description="x")]),
+        ):
+            with pytest.raises(
+                AgentError, match=f"agent 'wrong': .*{model.partition(':')[0]}"
+            ) as refused:
                 rt.agents.register(one)
             assert refused.value.kind == "invalid"
         assert not rt.agents.get_all()
-        rt.agents.register(Agent(name="right", model="anthropic:claude-opus-5-5"))  # its key is asked for when it runs
+        # its key is asked for when it runs
+        rt.agents.register(Agent(name="right", model="anthropic:claude-opus-5-5"))

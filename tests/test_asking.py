@@ -16,7 +16,9 @@ from treadle import AgentError, Approve
         (["a.txt"], "Approve(['a.txt']): give all arguments by their names"),
     ],
 )
-def test_arguments_that_no_call_could_have_are_refused_where_they_are_given(arguments: Any, told: str) -> None:
+def test_arguments_that_no_call_could_have_are_refused_where_they_are_given(
+    arguments: Any, told: str
+) -> None:
     with pytest.raises(AgentError) as caught:
         Approve(arguments)
     assert caught.value.kind == "invalid"
@@ -26,4 +28,7 @@ def test_arguments_that_no_call_could_have_are_refused_where_they_are_given(argu
 def test_what_can_be_written_is_approved() -> None:
     assert Approve().arguments is None
     assert Approve({}).arguments == {}
-    assert Approve({"path": "a.txt", "lines": [1, None]}).arguments == {"path": "a.txt", "lines": [1, None]}
+    assert Approve({"path": "a.txt", "lines": [1, None]}).arguments == {
+        "path": "a.txt",
+        "lines": [1, None],
+    }

@@ -27,11 +27,17 @@ class Books(Ledger):
         super().settle(usage, cost_usd)
         self.new_bytes = 0
 
-    def settle_unsaid(self, said_bytes: int, dearest: Callable[[int], Dearest] | None = None) -> None:
-        self.settle_untold(self.new_bytes, said_bytes, self.output_left(8192, self.new_bytes, dearest).reserved)
+    def settle_unsaid(
+        self, said_bytes: int, dearest: Callable[[int], Dearest] | None = None
+    ) -> None:
+        self.settle_untold(
+            self.new_bytes, said_bytes, self.output_left(8192, self.new_bytes, dearest).reserved
+        )
         self.new_bytes = 0
 
-    def may_say(self, wanted: int, dearest: Callable[[int], Dearest] | None = None) -> tuple[int, Outcome | None]:
+    def may_say(
+        self, wanted: int, dearest: Callable[[int], Dearest] | None = None
+    ) -> tuple[int, Outcome | None]:
         left = self.output_left(wanted, self.new_bytes, dearest)
         return left.tokens, left.limit
 
@@ -58,7 +64,9 @@ def ledger(*usages: Usage, **limits: int) -> Books:
         (20, 19, Outcome.TURN_LIMIT, False),
     ],
 )
-def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: int | None, settled: int, last: Outcome | None, spent: bool) -> None:
+def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(
+    limit: int | None, settled: int, last: Outcome | None, spent: bool
+) -> None:
     made = Ledger(Limits(turns=limit))
     made.begin()
     for _ in range(settled):
@@ -70,7 +78,9 @@ def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: 
 
 
 @pytest.mark.parametrize("limit", [1, 2, 20])
-def test_as_many_turns_are_taken_as_the_limit_says_and_the_last_one_knows_that_it_is(limit: int) -> None:
+def test_as_many_turns_are_taken_as_the_limit_says_and_the_last_one_knows_that_it_is(
+    limit: int,
+) -> None:
     made, lasts = Ledger(Limits(turns=limit)), list[bool]()
     made.begin()
     while not made.turns_spent:
@@ -81,7 +91,9 @@ def test_as_many_turns_are_taken_as_the_limit_says_and_the_last_one_knows_that_i
 
 
 @pytest.mark.parametrize(("settled", "spent"), [(1, False), (2, True), (5, True)])
-def test_a_run_that_is_taken_up_goes_on_with_the_turns_that_are_left(settled: int, spent: bool) -> None:
+def test_a_run_that_is_taken_up_goes_on_with_the_turns_that_are_left(
+    settled: int, spent: bool
+) -> None:
     made = Ledger(Limits(turns=2))
     for _ in range(settled):
         made.settle(Usage())
@@ -135,7 +147,10 @@ def test_new_text_counts_as_more_tokens_than_it_may_have() -> None:
 
 
 def test_a_settled_context_is_counted_exactly_and_once_more_for_the_next_request() -> None:
-    made = ledger(Usage(input_tokens=100, cache_read_tokens=200, cache_write_tokens=50, output_tokens=30), tokens=1_000)
+    made = ledger(
+        Usage(input_tokens=100, cache_read_tokens=200, cache_write_tokens=50, output_tokens=30),
+        tokens=1_000,
+    )
     assert made.may_say(8192) == (1_000 - 380 - 380, Outcome.TOKEN_LIMIT)
     made.add_input(30)
     assert made.may_say(8192) == (1_000 - 380 - 390, Outcome.TOKEN_LIMIT)
@@ -162,7 +177,10 @@ def test_what_a_provider_does_not_tell_is_taken_for_as_dear_as_it_can_be() -> No
 
 
 def test_reasoning_counts_within_the_output() -> None:
-    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).may_say(100) == (100 - 10 - 10, Outcome.TOKEN_LIMIT)
+    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).may_say(100) == (
+        100 - 10 - 10,
+        Outcome.TOKEN_LIMIT,
+    )
 
 
 def test_what_does_not_even_fit_its_input_leaves_nothing() -> None:
@@ -172,7 +190,9 @@ def test_what_does_not_even_fit_its_input_leaves_nothing() -> None:
 
 
 @given(st.integers(1, 10_000), st.lists(st.integers(0, 3_000), max_size=8), st.integers(1, 8192))
-def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_limit(limit: int, new_bytes: list[int], wanted: int) -> None:
+def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_limit(
+    limit: int, new_bytes: list[int], wanted: int
+) -> None:
     """The input of a request is what it holds, and at most as many tokens as we take new text for."""
     made, context = ledger(tokens=limit), 0
     for size in new_bytes:
@@ -188,9 +208,17 @@ def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_li
 
 # ---------------------------------------------------------------- money
 
-FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
+FLAT = Rates(
+    input=flat(2_000_000),
+    output=flat(5_000_000),
+    cache_read=flat(1_000),
+    cache_write=flat(3_000_000),
+)
 """In dollars: 2 a token of input, 3 where it is written to a cache, 5 a token of output."""
-STEPPED = FLAT._replace(input=(PriceStep(300, Decimal(4_000_000)), *flat(2_000_000)), output=(PriceStep(300, Decimal(9_000_000)), *flat(5_000_000)))
+STEPPED = FLAT._replace(
+    input=(PriceStep(300, Decimal(4_000_000)), *flat(2_000_000)),
+    output=(PriceStep(300, Decimal(9_000_000)), *flat(5_000_000)),
+)
 
 
 def test_without_a_limit_on_money_nobody_is_asked_what_it_costs() -> None:
@@ -243,25 +271,36 @@ def test_a_step_that_new_text_can_reach_is_taken_for_reached() -> None:
     assert made.may_say(8192, STEPPED.dearest)[0] == (10_000 - 4 * 101) // 9
 
 
-turns = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 40), st.integers(0, 100), st.integers(0, 100)), max_size=8)
+turns = st.lists(
+    st.tuples(st.integers(0, 900), st.integers(0, 40), st.integers(0, 100), st.integers(0, 100)),
+    max_size=8,
+)
 
 
 @given(st.integers(1, 20_000), turns, st.integers(1, 500), st.sampled_from([FLAT, STEPPED]))
 def test_spent_money_passes_its_limit_by_no_more_than_the_input_that_was_not_foreseen(
     limit: int, given_turns: list[tuple[int, int, int, int]], wanted: int, rates: Rates
 ) -> None:
-    """A request has new text, tokens beyond those that we take it for, and may find any part of itself in a cache, or none."""
+    """A request has new text, tokens beyond those that we take it for, and may find any part of
+    itself in a cache, or none.
+    """
     made, context = ledger(cost_usd=limit), 0
     for size, unforeseen, read, written in given_turns:
         made.add_input(size)
         left = made.may_say(wanted, rates.dearest)[0]
         if left < 1:
             break
-        unforeseen = min(unforeseen, size - size // BYTES_PER_TOKEN)  # no token is shorter than a byte
+        # no token is shorter than a byte
+        unforeseen = min(unforeseen, size - size // BYTES_PER_TOKEN)
         total = context + size // BYTES_PER_TOKEN + unforeseen
         cached = total * read // 100
         stored = (total - cached) * written // 100
-        usage = Usage(input_tokens=total - cached - stored, cache_read_tokens=cached, cache_write_tokens=stored, output_tokens=left)
+        usage = Usage(
+            input_tokens=total - cached - stored,
+            cache_read_tokens=cached,
+            cache_write_tokens=stored,
+            output_tokens=left,
+        )
         made.settle(usage, rates.cost_usd(usage))
         context = usage.total_tokens
         assert made.cost_usd is not None

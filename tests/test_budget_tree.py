@@ -1,4 +1,6 @@
-"""Limits of a tree of runs: whoever spends what and in whatever order, no limit above is passed, and nobody starves."""
+"""Limits of a tree of runs: whoever spends what and in whatever order, no limit above is passed,
+and nobody starves.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from treadle.budget.ledger import LEAST_SAID, BudgetSpent, Ledger, ReservedRespo
 from treadle.budget.prices import Dearest, Rates, flat
 from treadle.types import Limits, Outcome, Reserved, Usage
 
-FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
+FLAT = Rates(
+    input=flat(2_000_000),
+    output=flat(5_000_000),
+    cache_read=flat(1_000),
+    cache_write=flat(3_000_000),
+)
 """In dollars: 3 at most a token of input, 5 a token of output."""
 
 
@@ -29,7 +36,9 @@ def root(**limits: int) -> Ledger:
     return made
 
 
-def turn(one: Ledger, usage: Usage | None = None, *, wanted: int = 8192, new_bytes: int = 0) -> ReservedResponse:
+def turn(
+    one: Ledger, usage: Usage | None = None, *, wanted: int = 8192, new_bytes: int = 0
+) -> ReservedResponse:
     left = one.output_left(wanted, new_bytes)
     one.ask(left)
     one.settle(usage or Usage(input_tokens=1, output_tokens=1))
@@ -50,7 +59,8 @@ def test_turns_of_a_child_count_on_all_above_and_leave_each_its_last_one() -> No
         turn(low)
         taken += 1
     low.end()
-    assert taken == 2  # of six, one is the top's and one the middle's so far, and each of them keeps one
+    # of six, one is the top's and one the middle's so far, and each of them keeps one
+    assert taken == 2
     assert middle.last_turn() is Outcome.TURN_LIMIT
     turn(middle)
     middle.end()
@@ -62,7 +72,9 @@ def test_turns_of_a_child_count_on_all_above_and_leave_each_its_last_one() -> No
 def test_a_child_with_one_turn_answers_in_it_and_the_run_above_may_look_first() -> None:
     top = root(turns=2)
     assert top.last_turn() is None
-    assert root(turns=1).last_turn() is None, "a person asked for one turn: its tools may run in it, and one more is for the last word"
+    assert root(turns=1).last_turn() is None, (
+        "a person asked for one turn: its tools may run in it, and one more is for the last word"
+    )
     low = child_of(top)
     assert low.last_turn() is Outcome.TURN_LIMIT
 
@@ -93,7 +105,9 @@ def test_thirty_two_children_at_once_have_a_share_each() -> None:
     while greedy.admit_call():
         greedy.start_call()
     for other in others:
-        assert [turn(other, Usage(output_tokens=300), wanted=300).tokens for _ in range(3)] == [300] * 3
+        assert [turn(other, Usage(output_tokens=300), wanted=300).tokens for _ in range(3)] == [
+            300
+        ] * 3
         assert (other.admit_call(), other.admit_call()) == (True, True)
 
 
@@ -134,7 +148,9 @@ def test_what_a_lost_attempt_may_have_cost_is_spent_on_all_above() -> None:
     low.lose(before.reserved)
     low.end()
     middle.end()
-    assert before.reserved == Reserved(input_tokens=100, output_tokens=1_000, input_usd=300.0, output_usd=5_000.0)
+    assert before.reserved == Reserved(
+        input_tokens=100, output_tokens=1_000, input_usd=300.0, output_usd=5_000.0
+    )
     after = top.output_left(100_000, 0, FLAT.dearest)
     assert after.tokens == 10_000 - 1_100
 
@@ -165,14 +181,18 @@ def test_what_a_parent_needs_for_its_next_turn_is_kept_in_money_too() -> None:
     top.ask(top.output_left(1_000, 0, rates.dearest))
     top.settle(Usage(input_tokens=100, output_tokens=300), 1_800.0)
     top.expect(1)
-    kept = 7 + 3 * (400 + 300) + 5 * 300  # what was said so far, as much again, and what it then reads
+    # what was said so far, as much again, and what it then reads
+    kept = 7 + 3 * (400 + 300) + 5 * 300
     assert child_of(top).output_left(8192, 0, FLAT.dearest).tokens == (10_000 - 1_800 - kept) // 5
 
 
 @pytest.mark.parametrize(("spent", "last"), [(0, None), (1, Outcome.COST_LIMIT)])
-def test_the_last_turn_that_money_allows_is_the_one_after_which_another_would_not_fit(spent: int, last: Outcome | None) -> None:
+def test_the_last_turn_that_money_allows_is_the_one_after_which_another_would_not_fit(
+    spent: int, last: Outcome | None
+) -> None:
     new, said = 300, 400
-    another = 7 + 3 * (500 + new // 3 + said) + 5 * said  # what the coming turn has read by then, and what it will have said
+    # what the coming turn has read by then, and what it will have said
+    another = 7 + 3 * (500 + new // 3 + said) + 5 * said
     made, rates = root(cost_usd=2_000 + 900 + another), FLAT._replace(request=Decimal(7))
     made.settle(Usage(input_tokens=100, output_tokens=said), 2_000.0 - 1_100 + spent)
     made.spend(Usage(), 1_100.0)
@@ -187,7 +207,9 @@ def test_the_last_turn_that_money_allows_is_the_one_after_which_another_would_no
 
 
 @pytest.mark.parametrize(("more", "last"), [(0, None), (-1, Outcome.TOKEN_LIMIT)])
-def test_the_last_turn_that_tokens_allow_is_the_one_after_which_another_would_not_fit(more: int, last: Outcome | None) -> None:
+def test_the_last_turn_that_tokens_allow_is_the_one_after_which_another_would_not_fit(
+    more: int, last: Outcome | None
+) -> None:
     asked, said = 600, 400
     made = root(tokens=500 + 2 * asked + 3 * said + more)
     made.settle(Usage(input_tokens=100, output_tokens=said))
@@ -236,7 +258,9 @@ class Node:
     def spend(self, *amounts: float) -> None:
         node: Node | None = self
         while node is not None:
-            node.spent = [before + Decimal(amount) for before, amount in zip(node.spent, amounts, strict=True)]
+            node.spent = [
+                before + Decimal(amount) for before, amount in zip(node.spent, amounts, strict=True)
+            ]
             node = node.above
 
     @property
@@ -247,7 +271,11 @@ class Node:
 
 
 def taking(reserved: Reserved | None) -> tuple[float, float]:
-    return (0, 0) if reserved is None else (reserved.tokens, (reserved.input_usd or 0) + (reserved.output_usd or 0))
+    return (
+        (0, 0)
+        if reserved is None
+        else (reserved.tokens, (reserved.input_usd or 0) + (reserved.output_usd or 0))
+    )
 
 
 verbs = st.sampled_from(["child", "ask", "settle", "lose", "admit", "start", "forget", "end"])
@@ -256,8 +284,19 @@ maybe = st.none() | st.integers(1, 60)
 
 
 @settings(max_examples=2_000, deadline=None)
-@given(st.builds(Limits, turns=maybe, tool_calls=maybe, tokens=st.none() | st.integers(1, 6_000), cost_usd=st.none() | st.integers(1, 30_000)), steps)
-def test_no_limit_of_any_run_is_passed_at_any_instant(limits: Limits, plan: list[tuple[str, int, int]]) -> None:
+@given(
+    st.builds(
+        Limits,
+        turns=maybe,
+        tool_calls=maybe,
+        tokens=st.none() | st.integers(1, 6_000),
+        cost_usd=st.none() | st.integers(1, 30_000),
+    ),
+    steps,
+)
+def test_no_limit_of_any_run_is_passed_at_any_instant(
+    limits: Limits, plan: list[tuple[str, int, int]]
+) -> None:
     top = Node(Ledger(limits))
     top.ledger.begin()
     nodes = [top]
@@ -272,7 +311,14 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
     match what:
         case "child":
             ledger.expect(1 + amount % 8)
-            child = Node(Ledger(Limits(tokens=amount * 10 or None) if amount % 3 else Limits(turns=1 + amount % 5)), node)
+            child = Node(
+                Ledger(
+                    Limits(tokens=amount * 10 or None)
+                    if amount % 3
+                    else Limits(turns=1 + amount % 5)
+                ),
+                node,
+            )
             try:
                 child.ledger.begin(ledger)
             except BudgetSpent:
@@ -285,7 +331,11 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
                 node.asked = left
         case "settle" if (left := node.asked) is not None:
             asked = left.reserved.input_tokens if left.reserved else amount
-            usage = Usage(input_tokens=asked - asked // 2, cache_write_tokens=asked // 2, output_tokens=left.tokens * (amount % 5) // 4)
+            usage = Usage(
+                input_tokens=asked - asked // 2,
+                cache_write_tokens=asked // 2,
+                output_tokens=left.tokens * (amount % 5) // 4,
+            )
             cost_usd = FLAT.cost_usd(usage)
             ledger.settle(usage, cost_usd)
             node.spend(1, 0, usage.total_tokens, cost_usd)
@@ -324,8 +374,13 @@ def is_of(one: Node, node: Node | None) -> bool:
 
 
 def within(node: Node, all_of_it: list[Node]) -> None:
-    """What is spent, and what may still be spent by requests and calls under way, in this run and all below."""
-    turns, calls, tokens, dollars = [spent + sum(map(Decimal, held)) for spent, *held in zip(node.spent, *[one.under_way for one in all_of_it], strict=True)]
+    """What is spent, and what may still be spent by requests and calls under way, in this run and
+    all below.
+    """
+    turns, calls, tokens, dollars = [
+        spent + sum(map(Decimal, held))
+        for spent, *held in zip(node.spent, *[one.under_way for one in all_of_it], strict=True)
+    ]
     limits = node.ledger.limits
     assert limits.turns is None or turns <= limits.turns
     assert limits.tool_calls is None or calls <= limits.tool_calls

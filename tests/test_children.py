@@ -1,4 +1,6 @@
-"""A tool that starts a run of another agent: a run of its own, told of in the events of the one that it is for, and stopped with it."""
+"""A tool that starts a run of another agent: a run of its own, told of in the events of the one
+that it is for, and stopped with it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,21 @@ from typing import Any
 
 import anyio
 
-from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check_events, check_history, gives, kind_of, open_runtime, says, text
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    check_events,
+    check_history,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    text,
+)
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.messages import events
@@ -46,12 +62,16 @@ def told(result: Any) -> list[str]:
 async def test_a_child_is_a_run_of_its_own_whose_events_stand_among_those_of_its_parent() -> None:
     rt = open_runtime()
     child = child_of([asks(call("look", "k1")), says("There is a cat.")], gives("look", "a cat"))
-    result, seen = await watched(rt, agent([asks(call("ask", "c1")), says("A cat.")], asking(child)), user_id="ada")
+    result, seen = await watched(
+        rt, agent([asks(call("ask", "c1")), says("A cat.")], asking(child)), user_id="ada"
+    )
     assert (result.text, told(result)) == ("A cat.", ["completed: There is a cat."])
     own = [event for event in seen if event.run_id == result.run_id]
     others = [event for event in seen if event.run_id != result.run_id]
     assert [event.seq for event in seen] == sorted(event.seq for event in seen)
-    check_events([event for event in own if not isinstance(event, (events.ChildStart, events.ChildEnd))])
+    check_events(
+        [event for event in own if not isinstance(event, (events.ChildStart, events.ChildEnd))]
+    )
     check_events(others)
     assert {event.parent_run_id for event in others} == {result.run_id}
     (begun,) = [event for event in own if isinstance(event, events.ChildStart)]
@@ -60,7 +80,11 @@ async def test_a_child_is_a_run_of_its_own_whose_events_stand_among_those_of_its
     assert (ended.child_run_id, ended.outcome) == (others[0].run_id, "completed")
     kinds = [(kind_of(event), event.run_id == result.run_id) for event in seen]
     assert kinds.index(("child_start", True)) < kinds.index(("run_start", False))
-    assert kinds.index(("run_end", False)) < kinds.index(("child_end", True)) < kinds.index(("tool_call_end", True))
+    assert (
+        kinds.index(("run_end", False))
+        < kinds.index(("child_end", True))
+        < kinds.index(("tool_call_end", True))
+    )
     info = await rt.journal.info(others[0].run_id)
     assert (info.parent_run_id, info.session_id, info.agent) == (result.run_id, None, "child")
     assert result.metrics.turns == 2, "its turns are its own"
@@ -75,19 +99,31 @@ async def test_a_child_has_the_place_the_mode_and_the_user_of_its_parent(tmp_pat
 
     rt = open_runtime()
     child = child_of(
-        [asks(call("look"), call("send")), says("done")], PlainTool(name="look", does=does, effect="pure"), gives("send"), instructions="Ask ${who}."
+        [asks(call("look"), call("send")), says("done")],
+        PlainTool(name="look", does=does, effect="pure"),
+        gives("send"),
+        instructions="Ask ${who}.",
     )
-    one = agent([asks(call("ask")), says("done")], asking(child, effect="pure", deps=3, inputs={"who": "Ada"}))
+    one = agent(
+        [asks(call("ask")), says("done")],
+        asking(child, effect="pure", deps=3, inputs={"who": "Ada"}),
+    )
     await watched(rt, one, cwd=tmp_path, mode="plan", user_id="ada")
     assert seen == [(tmp_path.resolve(), "ada", 3)]
     child_run = next(info for info in await rt.journal.runs() if info.parent_run_id is not None)
-    assert (child_run.mode, child_run.cwd, child_run.tool_calls) == ("plan", str(tmp_path.resolve()), 1)
+    assert (child_run.mode, child_run.cwd, child_run.tool_calls) == (
+        "plan",
+        str(tmp_path.resolve()),
+        1,
+    )
 
 
 async def test_the_end_of_a_child_is_a_value_whatever_it_is() -> None:
     rt = open_runtime()
     looping = child_of([asks(call("look", at=i)) for i in range(5)], gives("look"))
-    result, _ = await watched(rt, agent([asks(call("ask")), says("done")], asking(looping, limits=Limits(turns=2))))
+    result, _ = await watched(
+        rt, agent([asks(call("ask")), says("done")], asking(looping, limits=Limits(turns=2)))
+    )
     assert told(result)[0].startswith("turn_limit:")
     assert result.success
 
@@ -122,7 +158,9 @@ async def test_a_parent_that_is_stopped_stops_its_child_first() -> None:
 
 async def test_a_childs_words_are_no_part_of_the_session() -> None:
     rt = open_runtime()
-    session = rt.session("s", agent=agent([asks(call("ask")), says("done")], asking(child_of([says("among us")]))))
+    session = rt.session(
+        "s", agent=agent([asks(call("ask")), says("done")], asking(child_of([says("among us")])))
+    )
     await session.send("go")
     assert "among us" not in [message.text for message in await session.history()]
     assert [one.id for one in rt.sessions.list()] == ["s"]

@@ -1,4 +1,6 @@
-"""What closing a runtime does with the runs under way: nothing that is in a journal on disk is lost, and nothing runs twice."""
+"""What closing a runtime does with the runs under way: nothing that is in a journal on disk is
+lost, and nothing runs twice.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +61,30 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("kept", "on_close", "status"),
-    [(True, None, "stopped"), (True, "cancel", "finished"), (False, None, "finished"), (False, "let_go", "stopped")],
+    [
+        (True, None, "stopped"),
+        (True, "cancel", "finished"),
+        (False, None, "finished"),
+        (False, "let_go", "stopped"),
+    ],
     ids=["on disk", "on disk, cancelled", "in memory", "in memory, let go"],
 )
-async def test_closing_leaves_runs_on_disk_to_be_resumed_and_cancels_those_in_memory(url: str, *, kept: bool, on_close: OnClose | None, status: str) -> None:
-    rt, gate = Runtime.open(url if kept else "memory:", on_close=on_close), Gate(effect="idempotent")
+async def test_closing_leaves_runs_on_disk_to_be_resumed_and_cancels_those_in_memory(
+    url: str, *, kept: bool, on_close: OnClose | None, status: str
+) -> None:
+    rt, gate = (
+        Runtime.open(url if kept else "memory:", on_close=on_close),
+        Gate(effect="idempotent"),
+    )
     seen = list[str]()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            group.start_soon(_driven, rt, agent([asks(call("gate"), call("look")), says("done")], gate.tool, gives("look")), seen)
+            group.start_soon(
+                _driven,
+                rt,
+                agent([asks(call("gate"), call("look")), says("done")], gate.tool, gives("look")),
+                seen,
+            )
             await gate.reached.wait()
             info = await rt.journal.info("r")
             assert info.status == "running"
@@ -110,19 +127,28 @@ async def test_a_result_that_is_known_is_stored_before_its_run_is_left(url: str)
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            group.start_soon(_driven, rt, agent([asks(call("charge"))], charge, hooks=[hook(before_model=second)]), list[str]())
+            group.start_soon(
+                _driven,
+                rt,
+                agent([asks(call("charge"))], charge, hooks=[hook(before_model=second)]),
+                list[str](),
+            )
             await gate.reached.wait()
             await rt.aclose()
         async with Runtime.open(url) as again:
             model = ScriptedModel(AGAIN)
             assert (await again.resume("r", agent(model, charge))).outcome == "completed"
             entries = [record.entry for record in await again.journal.read("r")]
-    assert [(entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)] == [("ok", "charged")]
+    assert [
+        (entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)
+    ] == [("ok", "charged")]
     assert times == ["charged"]
 
 
 async def test_a_result_that_comes_as_the_runtime_closes_is_stored(url: str) -> None:
-    """Nothing is awaited between the result and the close: the last result of a turn rides with the next append, which does not come."""
+    """Nothing is awaited between the result and the close: the last result of a turn rides with the
+    next append, which does not come.
+    """
     rt = Runtime.open(url)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
@@ -136,10 +162,14 @@ async def test_a_result_that_comes_as_the_runtime_closes_is_stored(url: str) -> 
             group.start_soon(_driven, rt, agent([asks(call("charge"))], charge), list[str]())
         async with Runtime.open(url) as again:
             entries = [record.entry for record in await again.journal.read("r")]
-    assert [(entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)] == [("ok", "charged")]
+    assert [
+        (entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)
+    ] == [("ok", "charged")]
 
 
-async def test_a_run_that_is_being_prepared_as_the_runtime_closes_is_left_like_any_other(url: str) -> None:
+async def test_a_run_that_is_being_prepared_as_the_runtime_closes_is_left_like_any_other(
+    url: str,
+) -> None:
     rt, gate, failures = Runtime.open(url), Gate(), list[ErrorKind]()
     view = rt.journal.view
 
@@ -170,7 +200,9 @@ async def test_a_run_that_is_being_prepared_as_the_runtime_closes_is_left_like_a
 
 
 class Threaded:
-    """A once tool in a thread that cannot be stopped, and whose probe would say at once that it did not happen."""
+    """A once tool in a thread that cannot be stopped, and whose probe would say at once that it did
+    not happen.
+    """
 
     def __init__(self) -> None:
         self.begun, self.leave, self.effects = threading.Event(), threading.Event(), list[str]()
@@ -186,7 +218,9 @@ class Threaded:
         self.tool = charge
 
 
-async def test_a_run_whose_call_still_runs_in_a_thread_is_released_when_that_has_ended(url: str) -> None:
+async def test_a_run_whose_call_still_runs_in_a_thread_is_released_when_that_has_ended(
+    url: str,
+) -> None:
     rt, slow = Runtime.open(url), Threaded()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
@@ -207,7 +241,9 @@ async def test_a_run_whose_call_still_runs_in_a_thread_is_released_when_that_has
     assert "A result came late for the call" in str(model.requests[0])
 
 
-async def test_a_call_that_outlasts_the_grace_keeps_its_run_until_the_process_ends(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_outlasts_the_grace_keeps_its_run_until_the_process_ends(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runs, "CLOSE_GRACE_S", 0.01)
     rt, slow = Runtime.open(url), Threaded()
     with anyio.fail_after(20):
@@ -220,10 +256,16 @@ async def test_a_call_that_outlasts_the_grace_keeps_its_run_until_the_process_en
         slow.leave.set()
 
 
-async def test_resume_waits_for_the_driver_where_it_is_told_to_and_gives_what_came_of_the_run(url: str) -> None:
+async def test_resume_waits_for_the_driver_where_it_is_told_to_and_gives_what_came_of_the_run(
+    url: str,
+) -> None:
     gate = Gate()
     worker = agent([asks(call("gate")), says("done")], gate.tool)
-    async with Runtime.open(url) as rt, Runtime.open(url) as other, anyio.create_task_group() as group:
+    async with (
+        Runtime.open(url) as rt,
+        Runtime.open(url) as other,
+        anyio.create_task_group() as group,
+    ):
         with anyio.fail_after(10):
             group.start_soon(_driven, rt, worker, list[str]())
             await gate.reached.wait()
@@ -238,13 +280,16 @@ async def _open_when_asked(other: Runtime, gate: Gate) -> None:
     gate.opened.set()
 
 
-async def test_a_web_server_that_is_told_to_end_leaves_its_run_to_the_next_process(url: str) -> None:
+async def test_a_web_server_that_is_told_to_end_leaves_its_run_to_the_next_process(
+    url: str,
+) -> None:
     site = subprocess.Popen([sys.executable, "-c", SITE, url], stdout=subprocess.PIPE, text=True)
     try:
         assert site.stdout is not None
         assert await anyio.to_thread.run_sync(site.stdout.readline) == "in the call\n"
         site.send_signal(signal.SIGTERM)
-        assert await anyio.to_thread.run_sync(lambda: site.wait(20)) in (0, -signal.SIGTERM)  # uvicorn raises the signal again when it is done
+        # uvicorn raises the signal again when it is done
+        assert await anyio.to_thread.run_sync(lambda: site.wait(20)) in (0, -signal.SIGTERM)
     finally:
         site.kill()
         site.wait()
@@ -252,4 +297,6 @@ async def test_a_web_server_that_is_told_to_end_leaves_its_run_to_the_next_proce
         site.stdout.close()
     async with Runtime.open(url) as rt:
         assert (await rt.journal.info("ordered")).status == "stopped"
-        assert (await rt.resume("ordered", agent(AGAIN, gives("wait", effect="idempotent")))).text == "done"
+        assert (
+            await rt.resume("ordered", agent(AGAIN, gives("wait", effect="idempotent")))
+        ).text == "done"

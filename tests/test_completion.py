@@ -10,7 +10,17 @@ from typing import Any, Literal
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlayedModel, asks, call, check_history, end, gives, open_runtime, says
+from tests.doubles import (
+    Gate,
+    PlayedModel,
+    asks,
+    call,
+    check_history,
+    end,
+    gives,
+    open_runtime,
+    says,
+)
 from treadle import Agent, AgentError, Runtime
 from treadle.journal.entries import InputAdded
 from treadle.messages import events
@@ -44,8 +54,15 @@ def told(result: RunResult[Any]) -> list[str]:
 
 
 async def test_a_run_is_done_when_its_model_completes_it_and_its_output_is_what_that_says() -> None:
-    result = await open_runtime().run(completing([asks(call("look")), asks(done("all of it"))], gives("look")), "go")
-    assert (result.outcome, result.output, result.validated, result.turn_count) == ("completed", "all of it", True, 2)
+    result = await open_runtime().run(
+        completing([asks(call("look")), asks(done("all of it"))], gives("look")), "go"
+    )
+    assert (result.outcome, result.output, result.validated, result.turn_count) == (
+        "completed",
+        "all of it",
+        True,
+        2,
+    )
     check_history(result.messages)
 
 
@@ -59,12 +76,18 @@ async def test_a_run_is_done_when_its_model_completes_it_and_its_output_is_what_
         (list[str], ["a", "b"], ["a", "b"]),
         (dict[str, int], {"a": 1}, {"a": 1}),
         ({"type": "string", "enum": ["1", "true"]}, "1", "1"),
-        ({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}, {"a": 1.5}, {"a": 1.5}),
+        (
+            {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
+            {"a": 1.5},
+            {"a": 1.5},
+        ),
     ],
 )
 async def test_an_output_of_a_type_is_a_value_of_it(kind: Any, given: Any, value: Any) -> None:
     model = ScriptedModel([asks(done(given))])
-    result = await open_runtime().run(Agent(name="worker", model=model, output=kind, completion=True), "go")
+    result = await open_runtime().run(
+        Agent(name="worker", model=model, output=kind, completion=True), "go"
+    )
     assert (result.outcome, result.output, result.validated) == ("completed", value, True)
     assert json.loads(result.output_json) == given
     assert model.requests[0].settings.output_schema is None
@@ -80,7 +103,11 @@ async def test_an_output_that_is_not_what_is_asked_for_is_explained_and_given_ag
 async def test_calls_beside_it_are_made_before_the_run_ends() -> None:
     for order in ([call("look", "l"), done("x", "c")], [done("x", "c"), call("look", "l")]):
         result = await open_runtime().run(completing([asks(*order)], gives("look", "seen")), "go")
-        assert (result.outcome, result.output, sorted(told(result))) == ("completed", "x", ["done", "seen"])
+        assert (result.outcome, result.output, sorted(told(result))) == (
+            "completed",
+            "x",
+            ["done", "seen"],
+        )
 
 
 async def test_of_two_the_first_counts() -> None:
@@ -92,7 +119,11 @@ async def test_words_alone_are_no_end_and_are_answered_so_often_and_no_more() ->
     rt = open_runtime()
     result = await rt.run(completing([says("done!")] * 9), "go")
     assert (result.outcome, result.output, result.validated) == ("invalid_output", "done!", False)
-    said = [r.entry.message.text for r in await rt.journal.read(result.run_id) if isinstance(r.entry, InputAdded)]
+    said = [
+        r.entry.message.text
+        for r in await rt.journal.read(result.run_id)
+        if isinstance(r.entry, InputAdded)
+    ]
     assert len(said) == 2
     assert all("complete" in words for words in said)
 
@@ -116,12 +147,20 @@ async def test_the_last_turn_asks_for_it_and_takes_nothing_else() -> None:
 async def test_a_limit_of_calls_keeps_one_for_it() -> None:
     for limit in (1, 2, 3):
         script = [*[asks(call("look", at=i)) for i in range(limit - 1)], asks(done("x"))]
-        result = await open_runtime().run(completing(script, gives("look")), "go", limits=Limits(tool_calls=limit))
-        assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "x", limit), limit
+        result = await open_runtime().run(
+            completing(script, gives("look")), "go", limits=Limits(tool_calls=limit)
+        )
+        assert (result.outcome, result.output, result.metrics.tool_calls) == (
+            "completed",
+            "x",
+            limit,
+        ), limit
 
 
 async def test_the_call_that_is_kept_for_it_is_one() -> None:
-    result = await open_runtime().run(completing([asks(done("one", "a"), done("two", "b"))]), "go", limits=Limits(tool_calls=1))
+    result = await open_runtime().run(
+        completing([asks(done("one", "a"), done("two", "b"))]), "go", limits=Limits(tool_calls=1)
+    )
     assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "one", 1)
     assert "limit of 1 tool calls" in told(result)[1]
 
@@ -131,7 +170,9 @@ async def test_what_an_answer_says_so_far_can_be_asked_for_while_it_comes() -> N
     model = PlayedModel([TextDelta('{"city": "Os'), gate.stop, TextDelta('lo", "days": 2}'), end()])
     seen: list[object] = []
     with anyio.fail_after(5):
-        async with open_runtime().stream(Agent(name="worker", model=model, output=Answer), "go") as stream:
+        async with open_runtime().stream(
+            Agent(name="worker", model=model, output=Answer), "go"
+        ) as stream:
             assert stream.partial_output is None
             async for event in stream:
                 if isinstance(event, events.TextDelta):
@@ -143,8 +184,15 @@ async def test_what_an_answer_says_so_far_can_be_asked_for_while_it_comes() -> N
 
 async def test_what_is_wrong_with_an_answer_in_the_last_turn_is_its_end() -> None:
     model = ScriptedModel([says("many"), says("3")])
-    result = await open_runtime().run(Agent(name="count", model=model, output=int), "go", limits=Limits(turns=1))
-    assert (result.outcome, result.output, result.validated, len(model.requests)) == ("invalid_output", "many", False, 1)
+    result = await open_runtime().run(
+        Agent(name="count", model=model, output=int), "go", limits=Limits(turns=1)
+    )
+    assert (result.outcome, result.output, result.validated, len(model.requests)) == (
+        "invalid_output",
+        "many",
+        False,
+        1,
+    )
 
 
 async def test_where_one_call_is_allowed_it_is_for_that_and_the_model_is_told() -> None:
@@ -157,14 +205,22 @@ async def test_where_one_call_is_allowed_it_is_for_that_and_the_model_is_told() 
 
 async def test_more_calls_than_are_allowed_leave_one_for_it() -> None:
     script = [asks(*[call("look", at=i) for i in range(5)]), asks(done("x"))]
-    result = await open_runtime().run(completing(script, gives("look", "seen")), "go", limits=Limits(tool_calls=3))
+    result = await open_runtime().run(
+        completing(script, gives("look", "seen")), "go", limits=Limits(tool_calls=3)
+    )
     assert (result.metrics.tool_calls, told(result).count("seen")) == (3, 2)
     assert result.output == "x"
 
 
 async def test_it_waits_for_calls_beside_it_that_need_a_person() -> None:
     rt: Runtime = open_runtime()
-    waiting = await rt.run(completing([asks(call("send", "s"), done("x", "c"))], gives("send", "sent", needs_approval=True)), "go", on_ask="wait")
+    waiting = await rt.run(
+        completing(
+            [asks(call("send", "s"), done("x", "c"))], gives("send", "sent", needs_approval=True)
+        ),
+        "go",
+        on_ask="wait",
+    )
     assert waiting.waiting
     result = await rt.resume(waiting.run_id, approve=["s"])
     assert (result.outcome, result.output, told(result)) == ("completed", "x", ["sent", "done"])
@@ -173,7 +229,11 @@ async def test_it_waits_for_calls_beside_it_that_need_a_person() -> None:
         return Approve()
 
     script = [asks(call("send", "s"), done("x", "c"))]
-    assert (await rt.run(completing(script, gives("send", needs_approval=True)), "go", on_approval=approver)).success
+    assert (
+        await rt.run(
+            completing(script, gives("send", needs_approval=True)), "go", on_approval=approver
+        )
+    ).success
 
 
 async def test_every_mode_lets_it_through() -> None:
@@ -182,9 +242,17 @@ async def test_every_mode_lets_it_through() -> None:
 
 
 async def test_a_child_that_completes_hands_its_output_up() -> None:
-    worker = completing([asks(done({"city": "Oslo", "days": 1}))], output=Answer, description="Works.")
-    boss = Agent[Any, str](name="boss", model=ScriptedModel([asks(call("worker", prompt="x")), says("ok")]), tools=[worker])
-    assert [json.loads(one) for one in told(await open_runtime().run(boss, "go"))] == [{"city": "Oslo", "days": 1}]
+    worker = completing(
+        [asks(done({"city": "Oslo", "days": 1}))], output=Answer, description="Works."
+    )
+    boss = Agent[Any, str](
+        name="boss",
+        model=ScriptedModel([asks(call("worker", prompt="x")), says("ok")]),
+        tools=[worker],
+    )
+    assert [json.loads(one) for one in told(await open_runtime().run(boss, "go"))] == [
+        {"city": "Oslo", "days": 1}
+    ]
 
 
 def test_no_other_tool_may_have_its_name() -> None:

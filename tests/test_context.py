@@ -1,4 +1,6 @@
-"""A conversation that was made smaller: valid, and the same whenever and wherever its receipts are folded again."""
+"""A conversation that was made smaller: valid, and the same whenever and wherever its receipts are
+folded again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,16 @@ from treadle.journal.receipts import (
 )
 from treadle.journal.run_state import RunState
 from treadle.journal.window import WindowReceipt, first_words, window
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from treadle.messages.size import BYTES_PER_TOKEN, MESSAGE_TOKENS, size_of
 from treadle.messages.todos import Todo, in_one_line, standing
 from treadle.types import Usage
@@ -58,8 +69,15 @@ def result(content: Any, call_id: str = "c", name: str = "read", **more: Any) ->
 
 
 def turn(call_id: str, content: Any, name: str = "read") -> list[Message]:
-    asked = Message(id=f"a_{call_id}", role="assistant", parts=(ToolCall(id=call_id, name=name),), created_at=AT)
-    return [asked, Message(id=f"r_{call_id}", role="tool", parts=(result(content, call_id, name),), created_at=AT)]
+    asked = Message(
+        id=f"a_{call_id}", role="assistant", parts=(ToolCall(id=call_id, name=name),), created_at=AT
+    )
+    return [
+        asked,
+        Message(
+            id=f"r_{call_id}", role="tool", parts=(result(content, call_id, name),), created_at=AT
+        ),
+    ]
 
 
 def summary_message(number: object, text: str = "So far.") -> Message:
@@ -93,7 +111,15 @@ class Talk:
             add(Compaction(at=AT, receipt=cut.to_json().decode()))
         for n in range(1, self._draw(st.integers(0, 4)) + 1):
             calls = [f"{name}_{n}_{i}" for i in range(self._draw(st.integers(0, 2)))]
-            add(*asks(n, *calls, text=f"{name} turn {n}", effect=self._draw(st.sampled_from(["once", "pure"])), minute=next(self._numbers)))
+            add(
+                *asks(
+                    n,
+                    *calls,
+                    text=f"{name} turn {n}",
+                    effect=self._draw(st.sampled_from(["once", "pure"])),
+                    minute=next(self._numbers),
+                )
+            )
             add(*(gives(call, "x" * self._draw(st.sampled_from([3, 2000]))) for call in calls))
             if self._draw(st.booleans()):
                 add(steers(f"{name} more {n} {next(self._numbers)}"))
@@ -108,15 +134,33 @@ class Talk:
         messages = state.history[:]
         if self._draw(st.booleans()):
             ids = [one.call_id for message in messages for one in message.tool_results]
-            chosen: list[str] = self._draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
-            cuts = tuple(Cut(call_id=call, line=self._draw(st.integers(-1, 4)), kept=self._draw(st.integers(-1, 5))) for call in chosen)
+            chosen: list[str] = (
+                self._draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
+            )
+            cuts = tuple(
+                Cut(
+                    call_id=call,
+                    line=self._draw(st.integers(-1, 4)),
+                    kept=self._draw(st.integers(-1, 5)),
+                )
+                for call in chosen
+            )
             return Cleared(cuts=cuts, tokens_before=9, tokens_after=5)
         starts = [i for i, message in enumerate(messages) if message.role != "tool"]
         start: int = self._draw(st.sampled_from(starts))
-        stay = {one.id for one in (first_words(messages), messages[state.prompt_at]) if one is not None and not one.tool_calls and one.role == "user"}
+        stay = {
+            one.id
+            for one in (first_words(messages), messages[state.prompt_at])
+            if one is not None and not one.tool_calls and one.role == "user"
+        }
         pinned = tuple(message.id for message in messages[:start] if message.id in stay)
         return Summary(
-            pinned=pinned, kept_from=messages[start].id, dropped=start - len(pinned), message=summary_message(next(self._numbers)), spent=SPENT, tokens_after=7
+            pinned=pinned,
+            kept_from=messages[start].id,
+            dropped=start - len(pinned),
+            message=summary_message(next(self._numbers)),
+            spent=SPENT,
+            tokens_after=7,
         )
 
 
@@ -130,19 +174,40 @@ def check_state_of(state: RunState, entries: Sequence[Entry], past: Sequence[Mes
     for entry in entries:
         again.apply(entry)
     assert again.history[:] == state.history[:] == folded(past, state.said)
-    assert (again.past, again.prompt_at, again.history.settled, again.measured) == (state.past, state.prompt_at, state.history.settled, state.measured)
+    assert (again.past, again.prompt_at, again.history.settled, again.measured) == (
+        state.past,
+        state.prompt_at,
+        state.history.settled,
+        state.measured,
+    )
     found = {message.id for message in past}
-    before = [message for message in state.history[: state.history.settled] if not message.id.startswith("summary_")]
-    after = [message for message in state.history[state.history.settled :] if not message.id.startswith("summary_")]
-    assert all(message.id in found for message in before), "reasoning of this run goes back to its provider"
+    before = [
+        message
+        for message in state.history[: state.history.settled]
+        if not message.id.startswith("summary_")
+    ]
+    after = [
+        message
+        for message in state.history[state.history.settled :]
+        if not message.id.startswith("summary_")
+    ]
+    assert all(message.id in found for message in before), (
+        "reasoning of this run goes back to its provider"
+    )
     assert not any(message.id in found for message in after), "reasoning of ended runs does not"
     assert state.past == state.history.settled
-    assert state.history[state.prompt_at].id == f"msg_{state.started.run_id}" if state.started else True
+    assert (
+        state.history[state.prompt_at].id == f"msg_{state.started.run_id}"
+        if state.started
+        else True
+    )
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(data: st.DataObject) -> None:
+def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(
+    data: st.DataObject,
+) -> None:
     talk = Talk(data.draw)
     states: list[RunState] = []
     for _ in range(data.draw(st.integers(1, 6))):
@@ -166,7 +231,9 @@ def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(data
                     run_id = state.started.run_id if state.started else ""
                     for journal in (disk, memory):
                         assert (await journal.load(run_id)).history[:] == state.history[:]
-                assert {hit.excerpt for hit in disk.sessions.search("turn", limit=99)} == {hit.excerpt for hit in memory.sessions.search("turn", limit=99)}
+                assert {hit.excerpt for hit in disk.sessions.search("turn", limit=99)} == {
+                    hit.excerpt for hit in memory.sessions.search("turn", limit=99)
+                }
             finally:
                 await disk.aclose()
 
@@ -186,9 +253,14 @@ def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(data
         (PNG, (0, 1)),
     ],
 )
-def test_a_message_is_as_large_as_what_its_parts_hold_and_what_stands_around_it(part: Part, size: tuple[int, int]) -> None:
+def test_a_message_is_as_large_as_what_its_parts_hold_and_what_stands_around_it(
+    part: Part, size: tuple[int, int]
+) -> None:
     message = Message(id="m", role="user", parts=(part, part), created_at=AT)
-    assert size_of([message, message]) == (2 * (MESSAGE_TOKENS * BYTES_PER_TOKEN + 2 * size[0]), 4 * size[1])
+    assert size_of([message, message]) == (
+        2 * (MESSAGE_TOKENS * BYTES_PER_TOKEN + 2 * size[0]),
+        4 * size[1],
+    )
 
 
 # ---------------------------------------------------------------- what is cleared
@@ -198,7 +270,10 @@ def test_of_a_cleared_result_a_line_says_what_was_there_and_how_to_have_it_again
     messages = turn("c", "x" * 12_345)
     (cut,) = old_results(messages, {"c"}.__contains__)
     (_, shortened) = Cleared(cuts=(cut,)).of(messages)
-    assert shortened.tool_results[0].text == "[Cleared to make room: what read gave here, 12,345 characters. Make the call again if it is needed.]"
+    assert (
+        shortened.tool_results[0].text
+        == "[Cleared to make room: what read gave here, 12,345 characters. Make the call again if it is needed.]"
+    )
     assert (shortened.id, shortened.role) == ("r_c", "tool")
 
 
@@ -209,12 +284,17 @@ def test_of_a_call_that_must_not_happen_again_the_beginning_stays() -> None:
     assert text.startswith("charged 12 EUR, receipt 4711\n")
     assert "The call has run: make it again only if it should happen again" in text
     assert len(text) < 2 * HEAD_CHARS
-    assert old_results(Cleared(cuts=(cut,)).of(messages), set[str]().__contains__) == (), "a second time brings nothing"
+    assert old_results(Cleared(cuts=(cut,)).of(messages), set[str]().__contains__) == (), (
+        "a second time brings nothing"
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [((PNG,), "1 image or file"), ((TextPart(text="a" * 900), PNG, PNG), "900 characters and 2 images or files")],
+    [
+        ((PNG,), "1 image or file"),
+        ((TextPart(text="a" * 900), PNG, PNG), "900 characters and 2 images or files"),
+    ],
 )
 def test_images_are_cleared_too(content: Any, said: str) -> None:
     messages = turn("c", content)
@@ -241,24 +321,32 @@ def test_what_is_short_stays_and_so_does_what_nobody_knows() -> None:
 def test_results_that_are_too_long_have_the_room_together(results: int) -> None:
     messages = [message for i in range(results) for message in turn(f"c{i}", "x" * 90_000)]
     cuts = long_results(messages, 10_000)
-    assert [(cut.line, cut.kept) for cut in cuts] == [(TOO_LONG, 30_000 // results - len(LINES[TOO_LONG]))] * results
+    assert [(cut.line, cut.kept) for cut in cuts] == [
+        (TOO_LONG, 30_000 // results - len(LINES[TOO_LONG]))
+    ] * results
     assert 9_500 < size_of(Cleared(cuts=cuts).of(messages)).tokens < 10_500
 
 
 def test_the_lines_are_in_the_receipt_as_they_were_written() -> None:
     old = Cleared(cuts=(Cut(call_id="c", line=0),), lines=("[{name}: {size} gone {call_id}]",))
     assert read_receipt(encode_json(old).decode()) == old
-    assert old.of(turn("c", "four"))[1].tool_results[0].text == "[read: 4 characters gone {call_id}]"
+    assert (
+        old.of(turn("c", "four"))[1].tool_results[0].text == "[read: 4 characters gone {call_id}]"
+    )
     assert LINES[AGAIN] in encode_json(Cleared()).decode()
     assert len(LINES) == TOO_LONG + 1 == RAN + 2
 
 
 def test_a_receipt_of_another_kind_is_refused_in_a_sentence() -> None:
-    with pytest.raises(AgentError, match="kind 'pruned' is unknown here: where a newer Treadle wrote it, upgrade"):
+    with pytest.raises(
+        AgentError, match="kind 'pruned' is unknown here: where a newer Treadle wrote it, upgrade"
+    ):
         read_receipt('{"kind":"pruned"}')
     with pytest.raises(AgentError, match="cannot be read"):
         read_receipt('{"kind":"summary"}')
-    assert read_receipt('{"pinned":"a","kept_from":"b","dropped":3}') == WindowReceipt(pinned="a", kept_from="b", dropped=3), "as it was written at first"
+    assert read_receipt('{"pinned":"a","kept_from":"b","dropped":3}') == WindowReceipt(
+        pinned="a", kept_from="b", dropped=3
+    ), "as it was written at first"
 
 
 # ---------------------------------------------------------------- what stays
@@ -280,14 +368,25 @@ def test_the_newest_turns_are_whole_and_the_last_one_is_among_them(messages: lis
         check_history(messages[start:])
         assert start <= last_turn(messages)
         assert size_of(messages[start:]).tokens <= tokens or start == last_turn(messages)
-        more = sum(size_of([message]).tokens for message in messages[start - 1 :])  # each rounded up
+        # each rounded up
+        more = sum(size_of([message]).tokens for message in messages[start - 1 :])
         assert start == 0 or more > tokens or messages[start - 1].role == "tool"
 
 
 def test_results_that_the_model_has_not_read_belong_to_the_last_turn() -> None:
     asked, said = Message.user("a"), Message.assistant("done")
     calls = turn("c", "x")
-    assert [last_turn(one) for one in ([], [asked], [asked, *calls], [asked, *calls, asked], [asked, *calls, said], [asked, *calls, said, asked])] == [
+    assert [
+        last_turn(one)
+        for one in (
+            [],
+            [asked],
+            [asked, *calls],
+            [asked, *calls, asked],
+            [asked, *calls, said],
+            [asked, *calls, said, asked],
+        )
+    ] == [
         0,
         0,
         1,
@@ -298,10 +397,15 @@ def test_results_that_the_model_has_not_read_belong_to_the_last_turn() -> None:
 
 
 def test_the_to_do_list_stands_on_in_a_summary() -> None:
-    todos = (Todo(content='Say {"todos":[]}\nin two lines', status="in_progress"), Todo(content="Rest", status="pending"))
+    todos = (
+        Todo(content='Say {"todos":[]}\nin two lines', status="in_progress"),
+        Todo(content="Rest", status="pending"),
+    )
     told = summary_message(1, f"So far.\n\n{in_one_line(todos)}")
     assert standing([Message.user("go"), told]) == todos
-    assert standing([told, summary_message(2, "without")]) == todos, "one that says nothing of it leaves it"
+    assert standing([told, summary_message(2, "without")]) == todos, (
+        "one that says nothing of it leaves it"
+    )
     assert standing([Message.user(in_one_line(todos))]) == (), "only a summary speaks for it"
 
 
@@ -319,12 +423,21 @@ def test_a_window_keeps_the_summary_of_what_had_left_before() -> None:
 
 async def test_what_a_summary_took_is_in_the_runs_sums_also_where_it_was_of_no_use() -> None:
     entries: list[Entry] = [started(), *answers("run_1", "hi")]
-    entries.append(Compaction(at=AT, receipt=encode_json(Cleared(spent=SPENT, failed="it gave none")).decode()))
+    entries.append(
+        Compaction(at=AT, receipt=encode_json(Cleared(spent=SPENT, failed="it gave none")).decode())
+    )
     state = RunState()
     for entry in entries:
         state.apply(entry)
-    assert (state.ledger.usage.input_tokens, state.ledger.cost_usd, state.ledger.turns) == (110, 0.5, 1)
-    assert {(day, model): one.cost_usd for (day, model), one in state.spending.items()} == {("2026-11-20", "m"): None, ("2026-11-20", "small"): 0.5}
+    assert (state.ledger.usage.input_tokens, state.ledger.cost_usd, state.ledger.turns) == (
+        110,
+        0.5,
+        1,
+    )
+    assert {(day, model): one.cost_usd for (day, model), one in state.spending.items()} == {
+        ("2026-11-20", "m"): None,
+        ("2026-11-20", "small"): 0.5,
+    }
     assert state.used_up["small"] == 1
 
 
@@ -332,7 +445,15 @@ def test_a_person_reads_what_became_of_the_conversation() -> None:
     receipts = [
         Cleared(cuts=(Cut(call_id="c"),), tokens_before=9000, tokens_after=4000),
         Cleared(cuts=(), failed="small: no key", tokens_before=9, tokens_after=9),
-        Summary(pinned=("a",), kept_from="b", dropped=12, message=summary_message(1), spent=SPENT, tokens_before=9000, tokens_after=4000),
+        Summary(
+            pinned=("a",),
+            kept_from="b",
+            dropped=12,
+            message=summary_message(1),
+            spent=SPENT,
+            tokens_before=9000,
+            tokens_after=4000,
+        ),
     ]
     texts = [encode_json(receipt).decode() for receipt in receipts] + ['{"kind":"pruned"}']
     entries = [started(), *(Compaction(at=AT, receipt=text) for text in texts)]

@@ -1,4 +1,6 @@
-"""Runs that outgrow their model: over a real wire, for hundreds of turns, against a server that counts and a judge that forgets nothing."""
+"""Runs that outgrow their model: over a real wire, for hundreds of turns, against a server that
+counts and a judge that forgets nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,21 @@ import anyio
 import pytest
 
 import treadle
-from tests.doubles import PlayedModel, agent, asks, call, check_events, check_history, fails, gives, hook, label, open_runtime, says, text
+from tests.doubles import (
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    check_events,
+    check_history,
+    fails,
+    gives,
+    hook,
+    label,
+    open_runtime,
+    says,
+    text,
+)
 from tests.providers.loopback import Answer, Seen, Server, document, listening, sse
 from tests.providers.speeches.openai_chat import chunk
 from treadle import Agent, Runtime, tool
@@ -35,7 +51,13 @@ from treadle.types import Limits, Outcome, Settings
 WINDOW = 12_000
 PIN = "the PIN is 4711"
 RULES = "You tend the vault; your code name is Heron."
-TODOS = [{"content": "Count the ümlauts, all of them", "active_form": "Counting", "status": "in_progress"}]
+TODOS = [
+    {
+        "content": "Count the ümlauts, all of them",
+        "active_form": "Counting",
+        "status": "in_progress",
+    }
+]
 
 
 # ---------------------------------------------------------------- a server with a small window
@@ -46,7 +68,15 @@ def said(text: str = "", *calls: tuple[str, str, str], tokens: int, finish: str 
     steps = [chunk({"role": "assistant", "content": text})]
     for i, (call_id, name, arguments) in enumerate(calls):
         function = {"name": name, "arguments": arguments}
-        steps.append(chunk({"tool_calls": [{"index": i, "id": call_id, "type": "function", "function": function}]}))
+        steps.append(
+            chunk(
+                {
+                    "tool_calls": [
+                        {"index": i, "id": call_id, "type": "function", "function": function}
+                    ]
+                }
+            )
+        )
     steps.append(chunk({}, finish=finish or ("tool_calls" if calls else "stop")))
     usage = {"prompt_tokens": tokens, "completion_tokens": 20, "total_tokens": tokens + 20}
     steps.append({**chunk({}), "choices": [], "usage": usage})
@@ -56,11 +86,20 @@ def said(text: str = "", *calls: tuple[str, str, str], tokens: int, finish: str 
 Brain: TypeAlias = Callable[[Mapping[str, Any], int], Answer]
 """From the body of a request, and how many tokens it has, to the answer."""
 
-TOO_LONG = {"error": {"message": "This model's maximum context length is exceeded", "type": "invalid_request_error", "code": "context_length_exceeded"}}
+TOO_LONG = {
+    "error": {
+        "message": "This model's maximum context length is exceeded",
+        "type": "invalid_request_error",
+        "code": "context_length_exceeded",
+    }
+}
 
 
 class Vault(Server):
-    """Takes so many tokens, four bytes each, and refuses more. What it is asked goes to `big` or to `small`."""
+    """Takes so many tokens, four bytes each, and refuses more.
+
+    What it is asked goes to `big` or to `small`.
+    """
 
     def __init__(self, big: Brain, small: Brain, window: int) -> None:
         super().__init__("http")
@@ -99,7 +138,9 @@ class _Answers(list[Answer]):
 
 
 @asynccontextmanager
-async def vault(big: Brain, small: Brain | None = None, *, window: int = WINDOW) -> AsyncGenerator[Vault]:
+async def vault(
+    big: Brain, small: Brain | None = None, *, window: int = WINDOW
+) -> AsyncGenerator[Vault]:
     server = Vault(big, small or record, window)
     async with listening(server.handle) as port:
         server.port = port
@@ -108,7 +149,11 @@ async def vault(big: Brain, small: Brain | None = None, *, window: int = WINDOW)
 
 def config_of(server: Vault, *, told: bool = True) -> Config:
     abilities = {"*": Abilities(context_tokens=server.window)} if told else {}
-    providers = {"vault": Provider(type="openai-chat", base_url=f"{server.url}/v1", server="vllm", abilities=abilities)}
+    providers = {
+        "vault": Provider(
+            type="openai-chat", base_url=f"{server.url}/v1", server="vllm", abilities=abilities
+        )
+    }
     return Config(models=Models(large="vault:big", small="vault:small"), providers=providers)
 
 
@@ -131,7 +176,9 @@ def record(body: Mapping[str, Any], tokens: int) -> Answer:
 
 
 def judge(turns: int) -> Brain:
-    """Calls a tool at each of so many turns, and gives up at once where something is missing that must never be."""
+    """Calls a tool at each of so many turns, and gives up at once where something is missing that
+    must never be.
+    """
     asked = iter(range(1, 10_000))
 
     def answer(body: Mapping[str, Any], tokens: int) -> Answer:
@@ -145,11 +192,17 @@ def judge(turns: int) -> Brain:
         if n > 1 and messages[-1].get("tool_call_id") != f"call_{n - 1}":
             return said(f"LOST the newest at {n}", tokens=tokens)
         if n == 1:
-            return said("I plan.", ("call_1", "todo_write", json.dumps({"todos": TODOS}, ensure_ascii=False)), tokens=tokens)
+            return said(
+                "I plan.",
+                ("call_1", "todo_write", json.dumps({"todos": TODOS}, ensure_ascii=False)),
+                tokens=tokens,
+            )
         if n > turns:
             return said(f"Done: {PIN}.", tokens=tokens)
         name = "pay" if n % 5 == 0 else "look"
-        return said("thinking aloud " * 12, (f"call_{n}", name, json.dumps({"n": n})), tokens=tokens)
+        return said(
+            "thinking aloud " * 12, (f"call_{n}", name, json.dumps({"n": n})), tokens=tokens
+        )
 
     return answer
 
@@ -169,11 +222,21 @@ def unpaired(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def keeper() -> Agent[Any, str]:
     todo = [one for one in default_tools() if one.name == "todo_write"]
-    return Agent[Any, str](name="keeper", model="vault:big", instructions=RULES, tools=[look, pay, *todo], limits=Limits(turns=1000))
+    return Agent[Any, str](
+        name="keeper",
+        model="vault:big",
+        instructions=RULES,
+        tools=[look, pay, *todo],
+        limits=Limits(turns=1000),
+    )
 
 
 def receipts_of(records: Sequence[Record]) -> list[Any]:
-    return [read_receipt(record.entry.receipt) for record in records if isinstance(record.entry, Compaction)]
+    return [
+        read_receipt(record.entry.receipt)
+        for record in records
+        if isinstance(record.entry, Compaction)
+    ]
 
 
 # ---------------------------------------------------------------- five hundred turns
@@ -193,12 +256,16 @@ async def test_a_run_of_five_hundred_turns_forgets_nothing_that_must_stay() -> N
     assert max(server.sizes) <= WINDOW - 1000
     assert len(receipts) < 50, "rarely, and then enough of it"
     assert all(receipt.tokens_after <= WINDOW // 2 for receipt in receipts)
-    assert sum(server.reused) >= 501 - len(receipts) - 1, "between compactions each request goes on from the one before"
+    assert sum(server.reused) >= 501 - len(receipts) - 1, (
+        "between compactions each request goes on from the one before"
+    )
     assert replayed.messages == result.messages
     check_history(result.messages)
     small = next(one for one in _spent(records) if one.model == "vault:small")
     assert small.usage.total_tokens > 0
-    assert result.metrics.usage.total_tokens == sum((one.usage.total_tokens for one in _spent(records)), 0)
+    assert result.metrics.usage.total_tokens == sum(
+        (one.usage.total_tokens for one in _spent(records)), 0
+    )
 
 
 def _spent(records: Sequence[Record]) -> Sequence[Any]:
@@ -206,12 +273,19 @@ def _spent(records: Sequence[Record]) -> Sequence[Any]:
 
 
 async def test_where_nobody_knows_the_window_the_provider_says_when_it_is_full() -> None:
-    async with vault(judge(60)) as server, Runtime.open("memory:", config=config_of(server, told=False)) as rt:
+    async with (
+        vault(judge(60)) as server,
+        Runtime.open("memory:", config=config_of(server, told=False)) as rt,
+    ):
         with anyio.fail_after(60):
             result = await rt.run(keeper(), f"Mind that {PIN}.", settings=Settings(max_tokens=1000))
         records = await rt.journal.read(result.run_id)
     assert result.text == f"Done: {PIN}."
-    failed = [r.entry.failed.kind for r in records if isinstance(r.entry, ModelRequested) and r.entry.failed is not None]
+    failed = [
+        r.entry.failed.kind
+        for r in records
+        if isinstance(r.entry, ModelRequested) and r.entry.failed is not None
+    ]
     assert failed == ["context_overflow"] * server.refused
     assert server.refused == len(receipts_of(records)) > 0
 
@@ -226,14 +300,20 @@ async def test_a_session_of_many_runs_goes_on_from_what_was_made_of_it(tmp_path:
             return said(f"WRONG: {wrong}", tokens=tokens)
         if PIN not in str(body["messages"]):
             return said("LOST", tokens=tokens)
-        return said("well " * 50, tokens=tokens) if n % 8 == 7 else said("hm", (f"call_{n}", "look", json.dumps({"n": n})), tokens=tokens)
+        return (
+            said("well " * 50, tokens=tokens)
+            if n % 8 == 7
+            else said("hm", (f"call_{n}", "look", json.dumps({"n": n})), tokens=tokens)
+        )
 
     views: list[Sequence[Message]] = []
     async with vault(brain) as server:
         for i in range(12):
             async with Runtime.open(f"sqlite:///{tmp_path}/j.db", config=config_of(server)) as rt:
                 prompt = f"Mind that {PIN}." if i == 0 else f"And now {i}?"
-                result = await rt.run(keeper(), prompt, session="s", settings=Settings(max_tokens=1000))
+                result = await rt.run(
+                    keeper(), prompt, session="s", settings=Settings(max_tokens=1000)
+                )
                 assert result.text == "well " * 50
                 assert await rt.messages("s") == result.messages
                 assert (await rt.replay(result.run_id)).messages == result.messages
@@ -249,15 +329,22 @@ async def test_a_session_of_many_runs_goes_on_from_what_was_made_of_it(tmp_path:
 # ---------------------------------------------------------------- what can go wrong
 
 
-async def test_where_no_summary_can_be_had_more_is_cleared_and_then_the_run_ends_as_too_long() -> None:
+async def test_where_no_summary_can_be_had_more_is_cleared_and_then_the_run_ends_as_too_long() -> (
+    None
+):
     def brain(body: Mapping[str, Any], tokens: int) -> Answer:
         n = len(body["messages"])
-        return said("thinking aloud " * 200, (f"call_{n}", "look", json.dumps({"n": n})), tokens=tokens)
+        return said(
+            "thinking aloud " * 200, (f"call_{n}", "look", json.dumps({"n": n})), tokens=tokens
+        )
 
     def broken(body: Mapping[str, Any], tokens: int) -> Answer:
         return said("", tokens=tokens)
 
-    async with vault(brain, broken) as server, Runtime.open("memory:", config=config_of(server)) as rt:
+    async with (
+        vault(brain, broken) as server,
+        Runtime.open("memory:", config=config_of(server)) as rt,
+    ):
         with anyio.fail_after(60):
             result = await rt.run(keeper(), f"Mind that {PIN}.", settings=Settings(max_tokens=1000))
         records = await rt.journal.read(result.run_id)
@@ -282,11 +369,16 @@ async def test_where_the_small_model_fails_the_runs_own_is_asked() -> None:
     def brain(body: Mapping[str, Any], tokens: int) -> Answer:
         return judging(body, tokens) if "tools" in body else record(body, tokens)
 
-    async with vault(brain, refuses) as server, Runtime.open("memory:", config=config_of(server)) as rt:
+    async with (
+        vault(brain, refuses) as server,
+        Runtime.open("memory:", config=config_of(server)) as rt,
+    ):
         result = await rt.run(keeper(), f"Mind that {PIN}.", settings=Settings(max_tokens=1000))
         records = await rt.journal.read(result.run_id)
     assert result.text == f"Done: {PIN}."
-    assert {receipt.spent.model for receipt in receipts_of(records) if isinstance(receipt, Summary)} == {"vault:big"}
+    assert {
+        receipt.spent.model for receipt in receipts_of(records) if isinstance(receipt, Summary)
+    } == {"vault:big"}
 
 
 LONG = "word " * 3000
@@ -310,25 +402,39 @@ async def test_a_providers_refusal_leads_to_one_compaction_and_one_retry(tmp_pat
             seen = [event async for event in stream]
         records = await rt.journal.read(stream.run_id)
         replayed = await rt.replay(stream.run_id)
-        fork = await rt.fork(stream.run_id, turn=5, text="more", agent=agent(PlayedModel(text("fine"))))
-        early = await rt.fork(stream.run_id, turn=4, text="other", agent=agent(PlayedModel(text("fine"))))
+        fork = await rt.fork(
+            stream.run_id, turn=5, text="more", agent=agent(PlayedModel(text("fine")))
+        )
+        early = await rt.fork(
+            stream.run_id, turn=4, text="other", agent=agent(PlayedModel(text("fine")))
+        )
     assert stream.result.text == "done"
     assert "They rambled." in model.requests[-1].messages[1].text
     kinds = [label(record.entry).partition(" ")[0] for record in records]
-    assert kinds[-5:] == ["model.requested", "compaction", "model.requested", "model.responded", "run.finished"]
+    assert kinds[-5:] == [
+        "model.requested",
+        "compaction",
+        "model.requested",
+        "model.responded",
+        "run.finished",
+    ]
     (compacted,) = [event for event in seen if isinstance(event, events.Compacted)]
     receipt: Any = compacted.receipt
     assert receipt["kind"] == "summary"
     check_events(seen)
     assert replayed.messages == stream.result.messages
     assert [*fork.messages[:-2]] == [*stream.result.messages]
-    assert len(early.messages) == 1 + 8 + 2, "what came before the compaction is there for whoever goes back before it"
+    assert len(early.messages) == 1 + 8 + 2, (
+        "what came before the compaction is there for whoever goes back before it"
+    )
 
 
 @pytest.mark.parametrize("again", [OVERFLOW, says("Half an", stop="context_overflow")])
 async def test_a_second_refusal_ends_the_run(again: dict[str, Any], tmp_path: Path) -> None:
     model = ScriptedModel(rambling(again, again, says("never"), turns=12))
-    async with Runtime(config=small(says("They rambled."), says("They did."), path=tmp_path / "small.json")) as rt:
+    async with Runtime(
+        config=small(says("They rambled."), says("They did."), path=tmp_path / "small.json")
+    ) as rt:
         result = await rt.run(agent(model, gives("look")), "go")
     assert result.outcome is Outcome.CONTEXT_OVERFLOW
     assert model.place == 14
@@ -350,7 +456,9 @@ async def test_each_time_that_there_is_no_room_it_is_made_once(tmp_path: Path) -
     short = says("Half an", stop="context_overflow")
     more = [asks(call("look", f"d{i}", at=i), text=LONG) for i in range(4)]
     model = ScriptedModel(rambling(short, *more, short, says("done")))
-    async with Runtime(config=small(says("They rambled."), says("They went on."), path=tmp_path / "small.json")) as rt:
+    async with Runtime(
+        config=small(says("They rambled."), says("They went on."), path=tmp_path / "small.json")
+    ) as rt:
         result = await rt.run(agent(model, gives("look")), "go")
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "done")
 
@@ -365,22 +473,45 @@ async def test_without_a_key_for_the_small_model_the_runs_own_sums_up() -> None:
     assert state.used_up == {model.name: 7}, "so that a script goes on at its place"
 
 
-@pytest.mark.parametrize(("name", "why"), [("script:/not/there.json", "/not/there.json"), ("openai:gpt-mini", "OPENAI_API_KEY")])
-async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_sums_up(name: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("script:/not/there.json", "/not/there.json"), ("openai:gpt-mini", "OPENAI_API_KEY")],
+)
+async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_sums_up(
+    name: str, why: str
+) -> None:
     more = [asks(call("look", f"d{i}", at=i), text=LONG) for i in range(4)]
-    model = ScriptedModel(rambling(OVERFLOW, says("A record of it."), *more, OVERFLOW, says("Another record."), says("done")))
-    async with open_runtime(config=Config(models=Models(small=name))) as rt, rt.stream(agent(model, gives("look")), "go") as stream:
+    model = ScriptedModel(
+        rambling(
+            OVERFLOW,
+            says("A record of it."),
+            *more,
+            OVERFLOW,
+            says("Another record."),
+            says("done"),
+        )
+    )
+    async with (
+        open_runtime(config=Config(models=Models(small=name))) as rt,
+        rt.stream(agent(model, gives("look")), "go") as stream,
+    ):
         seen = [event async for event in stream]
         result = stream.result
     assert result.text == "done"
     (warning,) = [event.text for event in seen if isinstance(event, events.Warned)]
-    assert warning.startswith(f"models.small cannot be used, so {model.name} sums up what is old itself: ")
+    assert warning.startswith(
+        f"models.small cannot be used, so {model.name} sums up what is old itself: "
+    )
     assert why in warning
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite"])
-async def test_everything_of_a_session_is_as_it_was_said_and_each_summary_stands_where_it_was_made(url: str, tmp_path: Path) -> None:
-    model = ScriptedModel([says("Hello."), *rambling(OVERFLOW, says("A record of it."), says("done"), says("Bye."))])
+async def test_everything_of_a_session_is_as_it_was_said_and_each_summary_stands_where_it_was_made(
+    url: str, tmp_path: Path
+) -> None:
+    model = ScriptedModel(
+        [says("Hello."), *rambling(OVERFLOW, says("A record of it."), says("done"), says("Bye."))]
+    )
     async with Runtime.open(url if url == "memory:" else f"sqlite:///{tmp_path}/runs.db") as rt:
         session = rt.session("ada", agent=agent(model, gives("look")))
         for words in ("Hi.", "Go.", "And?"):
@@ -390,8 +521,15 @@ async def test_everything_of_a_session_is_as_it_was_said_and_each_summary_stands
         (mark,) = [at for at, message in enumerate(told) if message.is_summary]
         assert len({*ids}) == len(ids)
         assert {message.id for message in view} < {*ids}
-        assert [message.text for message in told if message.role == "user" and not message.is_summary] == ["Hi.", "Go.", "And?"]
-        assert [call.id for message in told for call in message.tool_calls] == ["c0", "c1", "c2", "c3"]
+        assert [
+            message.text for message in told if message.role == "user" and not message.is_summary
+        ] == ["Hi.", "Go.", "And?"]
+        assert [call.id for message in told for call in message.tool_calls] == [
+            "c0",
+            "c1",
+            "c2",
+            "c3",
+        ]
         assert [message.text for message in told[mark + 1 :]] == ["done", "And?", "Bye."]
         assert rt.sessions.clear_messages("ada")
         assert (rt.sessions.everything("ada"), rt.sessions.everything("nobody")) == ([], [])
@@ -400,19 +538,28 @@ async def test_everything_of_a_session_is_as_it_was_said_and_each_summary_stands
 async def test_with_nothing_to_leave_out_it_is_too_long_at_once() -> None:
     async with open_runtime() as rt:
         result = await rt.run(agent(ScriptedModel([OVERFLOW, says("never")])), "go")
-        assert "compaction" not in [label(record.entry) for record in await rt.journal.read(result.run_id)]
+        assert "compaction" not in [
+            label(record.entry) for record in await rt.journal.read(result.run_id)
+        ]
     assert result.outcome is Outcome.CONTEXT_OVERFLOW
 
 
-async def test_a_run_that_is_cancelled_while_it_is_summed_up_is_closed_as_ever(tmp_path: Path) -> None:
+async def test_a_run_that_is_cancelled_while_it_is_summed_up_is_closed_as_ever(
+    tmp_path: Path,
+) -> None:
     config = small(says("never", delay_ms=600_000), path=tmp_path / "small.json")
     seen: list[Any] = []
     async with Runtime(config=config) as rt:
         with anyio.fail_after(5):
-            async with rt.stream(agent(ScriptedModel(rambling(OVERFLOW)), gives("look")), "go") as stream, anyio.create_task_group() as group:
+            async with (
+                rt.stream(agent(ScriptedModel(rambling(OVERFLOW)), gives("look")), "go") as stream,
+                anyio.create_task_group() as group,
+            ):
 
                 async def stop() -> None:
-                    while not any(event.turn == 5 for event in seen if isinstance(event, events.TurnStart)):
+                    while not any(
+                        event.turn == 5 for event in seen if isinstance(event, events.TurnStart)
+                    ):
                         await anyio.lowlevel.checkpoint()
                     stream.cancel()
 
@@ -437,13 +584,18 @@ class Told(Hook):
 
 
 @pytest.mark.parametrize("stops", [False, True])
-async def test_hooks_are_told_and_may_leave_the_history_as_it_is(stops: bool, tmp_path: Path) -> None:
+async def test_hooks_are_told_and_may_leave_the_history_as_it_is(
+    stops: bool, tmp_path: Path
+) -> None:
     hook = Told(stops=stops)
     model = ScriptedModel(rambling(OVERFLOW, says("done")))
     async with Runtime(config=small(says("They rambled."), path=tmp_path / "small.json")) as rt:
         result = await rt.run(replace(agent(model, gives("look")), hooks=[hook]), "go")
     assert result.outcome is (Outcome.CONTEXT_OVERFLOW if stops else Outcome.COMPLETED)
-    assert (hook.before, [receipt["kind"] for receipt in hook.after]) == (1, [] if stops else ["summary"])
+    assert (hook.before, [receipt["kind"] for receipt in hook.after]) == (
+        1,
+        [] if stops else ["summary"],
+    )
 
 
 class Looks:
@@ -457,17 +609,27 @@ class Looks:
 
 
 async def test_results_are_in_the_journal_before_a_hook_of_the_model_is_asked() -> None:
-    """Else a process that dies meanwhile would not know the outcome of calls that had ended long before."""
+    """Else a process that dies meanwhile would not know the outcome of calls that had ended long
+    before.
+    """
     async with Runtime() as rt:
         looks = Looks(rt)
-        await rt.run(replace(agent(ScriptedModel(rambling(says("done"), turns=2)), gives("look")), hooks=[hook(before_model=looks)]), "go")
+        await rt.run(
+            replace(
+                agent(ScriptedModel(rambling(says("done"), turns=2)), gives("look")),
+                hooks=[hook(before_model=looks)],
+            ),
+            "go",
+        )
     assert looks.seen == ["run.started", "tool.finished:c0:ok", "tool.finished:c1:ok"]
 
 
 async def test_results_are_in_the_journal_before_room_is_made(tmp_path: Path) -> None:
     async with Runtime(config=small(says("They rambled."), path=tmp_path / "small.json")) as rt:
         looks, model = Looks(rt), ScriptedModel(rambling(says("done"), turns=3))
-        session = rt.session("s", agent=replace(agent(model, gives("look")), hooks=[hook(before_compaction=looks)]))
+        session = rt.session(
+            "s", agent=replace(agent(model, gives("look")), hooks=[hook(before_compaction=looks)])
+        )
         async with session.stream("go") as stream:
             async for event in stream:
                 if isinstance(event, events.TurnStart) and event.turn == 3:
@@ -481,7 +643,9 @@ async def test_results_are_in_the_journal_before_room_is_made(tmp_path: Path) ->
 async def test_room_is_made_on_demand_between_runs_and_inside_them(tmp_path: Path) -> None:
     entries = [*(says(LONG) for _ in range(3)), *rambling(says("done"), turns=3)]
     model = ScriptedModel(entries)
-    async with Runtime(config=small(says("One."), says("Two."), path=tmp_path / "small.json")) as rt:
+    async with Runtime(
+        config=small(says("One."), says("Two."), path=tmp_path / "small.json")
+    ) as rt:
         one = agent(model, gives("look"))
         session = rt.session("s", agent=one)
         for i in range(3):
@@ -494,7 +658,9 @@ async def test_room_is_made_on_demand_between_runs_and_inside_them(tmp_path: Pat
                     assert session.compact() is True
         records = await rt.journal.read(stream.run_id)
         texts = [message.text for message in await session.history()]
-        fork = await rt.fork(stream.run_id, turn=0, text="rather?", agent=agent(PlayedModel(text("fine"))))
+        fork = await rt.fork(
+            stream.run_id, turn=0, text="rather?", agent=agent(PlayedModel(text("fine")))
+        )
         assert "One." in fork.messages[1].text, "as it began"
     kinds = [label(record.entry) for record in records]
     assert kinds[:2] == ["run.started", "compaction"]
@@ -536,15 +702,21 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("at", range(1, 17))
-async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(tmp_path: Path, at: int) -> None:
-    """A summary that was made and not stored yet is made again; one that is stored is the history from there on."""
+async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(
+    tmp_path: Path, at: int
+) -> None:
+    """A summary that was made and not stored yet is made again; one that is stored is the history
+    from there on.
+    """
     script = [*(says(LONG) for _ in range(3)), OVERFLOW, asks(call("pay", "c9", n=9)), says("done")]
     (tmp_path / "big.json").write_text(json.dumps(script))
     config = small(says("They rambled."), path=tmp_path / "small.json")
     url = f"sqlite:///{tmp_path}/j.db"
     async with Runtime.open(url, config=config) as rt:
         for i in range(3):
-            await rt.run(Agent(name="a", model=f"script:{tmp_path}/big.json"), f"question {i}", session="s")
+            await rt.run(
+                Agent(name="a", model=f"script:{tmp_path}/big.json"), f"question {i}", session="s"
+            )
     first = await _play(tmp_path, at)
     async with Runtime.open(url) as rt:
         info = (await rt.journal.runs())[0]
@@ -569,23 +741,43 @@ async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(tmp_path: 
 
 async def _play(folder: Path, at: int, *run_id: str) -> Any:
     environment = {**os.environ, "TREADLE_CRASH_AT": str(at)}
-    return await anyio.run_process([sys.executable, "-c", DRIVER, str(folder), *run_id], check=False, env=environment)
+    return await anyio.run_process(
+        [sys.executable, "-c", DRIVER, str(folder), *run_id], check=False, env=environment
+    )
 
 
 @pytest.mark.parametrize(
     ("window", "at", "is_made"),
-    [(1_000_000, None, True), (700_000, None, False), (1_000_000, 300_000, False), (400_000, 100_000, True)],
+    [
+        (1_000_000, None, True),
+        (700_000, None, False),
+        (1_000_000, 300_000, False),
+        (400_000, 100_000, True),
+    ],
 )
-async def test_room_is_made_above_a_number_of_tokens_that_does_not_depend_on_the_window_alone(window: int, at: int | None, is_made: bool) -> None:
-    script = [asks(call("look", f"c{i}"), usage={"input_tokens": 30_000 * i, "output_tokens": 5}) for i in range(1, 8)]
+async def test_room_is_made_above_a_number_of_tokens_that_does_not_depend_on_the_window_alone(
+    window: int, at: int | None, is_made: bool
+) -> None:
+    script = [
+        asks(call("look", f"c{i}"), usage={"input_tokens": 30_000 * i, "output_tokens": 5})
+        for i in range(1, 8)
+    ]
     model = ScriptedModel([*script, says("Done.")])
     model.abilities = Abilities(context_tokens=window)  # pyright: ignore[reportAttributeAccessIssue]  as a model of a provider has them
-    one = agent(model, gives("look", "seen " * 2_000, effect="pure"), settings=Settings(compact_at_tokens=at))
+    one = agent(
+        model,
+        gives("look", "seen " * 2_000, effect="pure"),
+        settings=Settings(compact_at_tokens=at),
+    )
     async with open_runtime() as runtime:
         result = await runtime.run(one, "Look.")
         records = await runtime.journal.read(result.run_id)
     assert result.outcome is Outcome.COMPLETED
-    receipts = [read_receipt(record.entry.receipt) for record in records if isinstance(record.entry, Compaction)]
+    receipts = [
+        read_receipt(record.entry.receipt)
+        for record in records
+        if isinstance(record.entry, Compaction)
+    ]
     assert [type(receipt) for receipt in receipts[:1]] == ([Cleared] if is_made else [])
     (newest,) = model.requests[-1].messages[-1].tool_results
     assert "to make room" not in newest.text, "the model has not read it yet"

@@ -14,7 +14,9 @@ from treadle.types import Spending, Usage
 AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 
 
-def part(day: int, model: str, cost_usd: float | None, *, responses: int = 1, unpriced: int | None = None) -> Spending:
+def part(
+    day: int, model: str, cost_usd: float | None, *, responses: int = 1, unpriced: int | None = None
+) -> Spending:
     return Spending(
         model=model,
         day=f"2026-11-{day}",
@@ -25,8 +27,22 @@ def part(day: int, model: str, cost_usd: float | None, *, responses: int = 1, un
     )
 
 
-def run(run_id: str, *parts: Spending, session: str | None = None, parent: str | None = None, **more: Any) -> RunCost:
-    return RunCost(run_id=run_id, session_id=session, parent_run_id=parent, model="m", started_at=AT, spending=parts, **more)
+def run(
+    run_id: str,
+    *parts: Spending,
+    session: str | None = None,
+    parent: str | None = None,
+    **more: Any,
+) -> RunCost:
+    return RunCost(
+        run_id=run_id,
+        session_id=session,
+        parent_run_id=parent,
+        model="m",
+        started_at=AT,
+        spending=parts,
+        **more,
+    )
 
 
 RUNS = (
@@ -45,7 +61,11 @@ def rows(by: By, *, since: date | None = None) -> list[tuple[str | None, int, in
 
 
 def test_days_come_with_the_newest_first() -> None:
-    assert rows("day") == [("2026-11-20", 2, 2, 0.625), ("2026-11-19", 2, 5, 1.25), ("2026-11-18", 1, 1, 2.0)]
+    assert rows("day") == [
+        ("2026-11-20", 2, 2, 0.625),
+        ("2026-11-19", 2, 5, 1.25),
+        ("2026-11-18", 1, 1, 2.0),
+    ]
 
 
 def test_models_come_with_the_dearest_first_and_those_without_a_price_last() -> None:
@@ -65,16 +85,35 @@ def test_a_run_whose_end_an_older_version_wrote_counts_on_the_day_on_which_it_be
     tally.add(run("old", turns=2, usage=Usage(input_tokens=7)))
     tally.add(run("nothing"))
     (row,) = tally.costs().rows
-    assert row == Cost(key="2026-11-20", runs=1, responses=2, unpriced=2, usage=Usage(input_tokens=7), cost_usd=None)
-    assert tally.costs().total == Cost(key=None, runs=1, responses=2, unpriced=2, usage=Usage(input_tokens=7), cost_usd=None)
+    assert row == Cost(
+        key="2026-11-20",
+        runs=1,
+        responses=2,
+        unpriced=2,
+        usage=Usage(input_tokens=7),
+        cost_usd=None,
+    )
+    assert tally.costs().total == Cost(
+        key=None, runs=1, responses=2, unpriced=2, usage=Usage(input_tokens=7), cost_usd=None
+    )
 
 
-parts = st.builds(part, st.integers(10, 20), st.sampled_from(["a", "b"]), st.none() | st.floats(0, 10), responses=st.integers(1, 5))
-some_runs = st.lists(st.tuples(st.lists(parts, max_size=4), st.sampled_from([None, "ada", "bob"])), max_size=8)
+parts = st.builds(
+    part,
+    st.integers(10, 20),
+    st.sampled_from(["a", "b"]),
+    st.none() | st.floats(0, 10),
+    responses=st.integers(1, 5),
+)
+some_runs = st.lists(
+    st.tuples(st.lists(parts, max_size=4), st.sampled_from([None, "ada", "bob"])), max_size=8
+)
 
 
 @given(some_runs)
-def test_the_rows_add_up_to_the_total_however_they_are_made(given_runs: list[tuple[list[Spending], str | None]]) -> None:
+def test_the_rows_add_up_to_the_total_however_they_are_made(
+    given_runs: list[tuple[list[Spending], str | None]],
+) -> None:
     by: By
     for by in ("day", "model", "session"):
         tally = Tally(by)

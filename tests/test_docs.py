@@ -1,12 +1,14 @@
-"""The documents say what is true: their programs run, their links lead somewhere, their names are there, their help is the real one.
+"""The documents say what is true: their programs run, their links lead somewhere, their names are
+there, their help is the real one.
 
-A Python block runs as it stands, in a folder of its own and without any key. A comment on the line before it changes that:
+A Python block runs as it stands, in a folder of its own and without any key. A comment on the line
+before it changes that:
 
     <!-- run: no -->            a fragment: it is only compiled
     <!-- script: [...] -->      the entries of a script, which is the default model of this block
 
-A block of kind `text` right after it is what it prints. `python -m tests.test_docs` writes the help of the commands and the numbers of the
-walks into the pages anew.
+A block of kind `text` right after it is what it prints. `python -m tests.test_docs` writes the help
+of the commands and the numbers of the walks into the pages anew.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!-- (run|script): ((?:(?!-->).)*) -->\Z", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*)$", re.MULTILINE)
-_HELP = re.compile(r"^<!-- help:((?: [\w-]+)*) -->\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HELP = re.compile(
+    r"^<!-- help:((?: [\w-]+)*) -->\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,13 @@ def blocks_of(page: Path) -> Iterator[Block]:
     for fence, following in zip_longest(fences, fences[1:]):
         before = text[: fence.start()]
         comment = _COMMENT.search(before.rstrip())
-        printed = following[2] if following and following[1] == "text" and not text[fence.end() : following.start()].strip() else None
+        printed = (
+            following[2]
+            if following
+            and following[1] == "text"
+            and not text[fence.end() : following.start()].strip()
+            else None
+        )
         how, said = comment.groups() if comment else ("", "")
         yield Block(page, before.count("\n") + 2, fence[1], fence[2], how, said, printed)
 
@@ -80,13 +90,24 @@ def names(page: Path) -> str:
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
-def test_a_program_of_the_documents_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_of_the_documents_runs(
+    block: Block,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code = "\n" * (block.line - 1) + block.text
     if block.how == "run":
         assert block.said == "no"
         compile(code, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         return
-    for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "TREADLE_AGENT_API_KEY", "TREADLE_MODEL", "ANTHROPIC_BASE_URL"):
+    for variable in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "TREADLE_AGENT_API_KEY",
+        "TREADLE_MODEL",
+        "ANTHROPIC_BASE_URL",
+    ):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
     if block.how == "script":
@@ -113,7 +134,10 @@ def commands() -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for block in blocks("sh"):
         for i, line in enumerate(block.text.replace("\\\n", " ").splitlines()):
-            found += [(f"{block.page.relative_to(ROOT)}:{block.line + i}", call) for call in re.findall(r"(?:^|[|&(\s/])treadle ([a-z][^|&)#]*)", line)]
+            found += [
+                (f"{block.page.relative_to(ROOT)}:{block.line + i}", call)
+                for call in re.findall(r"(?:^|[|&(\s/])treadle ([a-z][^|&)#]*)", line)
+            ]
     return found
 
 
@@ -125,7 +149,10 @@ def test_a_command_of_the_documents_has_only_options_that_are_there(place: str, 
     words = unquoted.split()
     command = app.get_command(None, words[0])  # pyright: ignore[reportArgumentType]  our own group does not look at the context
     assert command is not None, f"{place}: there is no command {words[0]!r}"
-    if isinstance(command, click.Group) and not (command.invoke_without_command and words[1:2] != ["mcp"]):  # `tasks` takes words of a person too
+    # `tasks` takes words of a person too
+    if isinstance(command, click.Group) and not (
+        command.invoke_without_command and words[1:2] != ["mcp"]
+    ):
         command = command.get_command(None, words[1])  # pyright: ignore[reportArgumentType]  likewise
         assert command is not None, f"{place}: there is no command {words[1]!r}"
     known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
@@ -138,12 +165,21 @@ def help_of(words: list[str]) -> str:
 
     from treadle.cli.app import app
 
-    result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(app, [*words, "--help"], prog_name="treadle", terminal_width=100)
+    result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(
+        app, [*words, "--help"], prog_name="treadle", terminal_width=100
+    )
     assert result.exit_code == 0, result.output
     return result.output
 
 
-@pytest.mark.parametrize(("page", "words", "told"), [(page, m[1].split(), m[2]) for page in PAGES for m in _HELP.finditer(page.read_text(encoding="utf-8"))])
+@pytest.mark.parametrize(
+    ("page", "words", "told"),
+    [
+        (page, m[1].split(), m[2])
+        for page in PAGES
+        for m in _HELP.finditer(page.read_text(encoding="utf-8"))
+    ],
+)
 def test_the_help_in_the_documents_is_the_real_one(page: Path, words: list[str], told: str) -> None:
     assert told == help_of(words), f"{names(page)} is old: run `python -m tests.test_docs`"
 
@@ -155,7 +191,11 @@ def test_every_command_has_its_help_in_the_documents() -> None:
     there: set[str] = set()
     for name in COMMANDS:
         command = app.get_command(click.Context(app), name)
-        inner = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
+        inner = (
+            command.list_commands(click.Context(command))
+            if isinstance(command, click.Group)
+            else []
+        )
         there |= {name, *(f"{name} {each}" for each in inner)}
     assert {m[1].strip() for m in _HELP.finditer(text) if m[1]} == there
 
@@ -166,7 +206,10 @@ def test_every_command_has_its_help_in_the_documents() -> None:
 def anchors(page: Path) -> set[str]:
     """As the usual renderers make them of headings."""
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    return {re.sub(r"[^\w\- ]", "", heading[1].lower()).strip().replace(" ", "-") for heading in _HEADING.finditer(text)}
+    return {
+        re.sub(r"[^\w\- ]", "", heading[1].lower()).strip().replace(" ", "-")
+        for heading in _HEADING.finditer(text)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
@@ -186,25 +229,47 @@ def test_every_link_inside_the_documents_leads_somewhere(page: Path) -> None:
 
 
 def modules() -> set[str]:
-    return {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if file.name != "__init__.py" and "demo_project" not in file.parts}
+    return {
+        str(file.relative_to(SOURCE))
+        for file in SOURCE.rglob("*.py")
+        if file.name != "__init__.py" and "demo_project" not in file.parts
+    }
 
 
 def code_map() -> dict[str, str]:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[\w/]+(?:\.py|/)`(?:, `[\w/]+(?:\.py|/)`)*) \| owns? (.+) \|$", text, re.MULTILINE)
-    return {file: owned for files, owned in rows for name in re.findall(r"[\w/]+(?:\.py|/)", files) for file in files_of(name)}
+    rows = re.findall(
+        r"^\| (`[\w/]+(?:\.py|/)`(?:, `[\w/]+(?:\.py|/)`)*) \| owns? (.+) \|$", text, re.MULTILINE
+    )
+    return {
+        file: owned
+        for files, owned in rows
+        for name in re.findall(r"[\w/]+(?:\.py|/)", files)
+        for file in files_of(name)
+    }
 
 
 def files_of(name: str) -> set[str]:
     """A row of a folder stands for its files."""
-    return {name} if name.endswith(".py") else {module for module in modules() if module.startswith(name)}
+    return (
+        {name}
+        if name.endswith(".py")
+        else {module for module in modules() if module.startswith(name)}
+    )
 
 
 def test_a_folder_of_the_code_map_says_what_each_of_its_files_is_for() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for folder in re.findall(r"(?:^\| |`, )`([\w/]+/)`", text, re.MULTILINE):
-        said = ast.get_docstring(ast.parse((SOURCE / folder / "__init__.py").read_text(encoding="utf-8"))) or ""
-        assert not [module for module in files_of(folder) if module.removeprefix(folder) not in said], folder
+        said = (
+            ast.get_docstring(
+                ast.parse((SOURCE / folder / "__init__.py").read_text(encoding="utf-8"))
+            )
+            or ""
+        )
+        assert not [
+            module for module in files_of(folder) if module.removeprefix(folder) not in said
+        ], folder
 
 
 def test_the_code_map_holds_every_module_and_no_other() -> None:
@@ -212,7 +277,9 @@ def test_the_code_map_holds_every_module_and_no_other() -> None:
 
 
 def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     drawn = _FENCE.search(text, text.index("## Floors"))
     assert drawn is not None
@@ -233,7 +300,9 @@ def test_the_names_of_the_package_stand_in_the_documents() -> None:
 _NAMED = re.compile(r"`treadle\.([\w.]+?)(?:\([^`]*\))?`")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in ("origins.md", "CHANGELOG.md")], ids=names)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name not in ("origins.md", "CHANGELOG.md")], ids=names
+)
 def test_a_name_that_a_document_gives_is_there(page: Path) -> None:
     for dotted in _NAMED.findall(page.read_text(encoding="utf-8")):
         if dotted.endswith("yaml"):
@@ -248,7 +317,11 @@ def test_a_name_of_the_origins_is_where_they_say() -> None:
     text = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
     placed = _PLACED.findall(text)
     assert len(placed) > 40
-    assert not [f"{module}.py: {name}.{attribute}" for name, attribute, module in placed if not has(module, name, attribute)]
+    assert not [
+        f"{module}.py: {name}.{attribute}"
+        for name, attribute, module in placed
+        if not has(module, name, attribute)
+    ]
 
 
 def test_a_file_that_the_origins_name_is_there() -> None:
@@ -265,15 +338,38 @@ def attributes() -> dict[str, set[str]]:
     for file in modules():
         for node in ast.walk(ast.parse((SOURCE / file).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                stored = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+                stored = {
+                    n.attr
+                    for n in ast.walk(node)
+                    if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+                }
                 fields = {t.id for n in node.body for t in targets(n)}
-                own.setdefault(node.name, set()).update(stored, fields, (n.name for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))))
-                bases.setdefault(node.name, set()).update(re.findall(r"\w+", " ".join(map(ast.unparse, node.bases))))
-    return {name: found.union(*(own.get(base, set()) for base in bases[name])) for name, found in own.items()}
+                own.setdefault(node.name, set()).update(
+                    stored,
+                    fields,
+                    (
+                        n.name
+                        for n in node.body
+                        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+                    ),
+                )
+                bases.setdefault(node.name, set()).update(
+                    re.findall(r"\w+", " ".join(map(ast.unparse, node.bases)))
+                )
+    return {
+        name: found.union(*(own.get(base, set()) for base in bases[name]))
+        for name, found in own.items()
+    }
 
 
 def targets(node: ast.stmt) -> list[ast.Name]:
-    found = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+    found = (
+        [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else node.targets
+        if isinstance(node, ast.Assign)
+        else []
+    )
     return [target for target in found if isinstance(target, ast.Name)]
 
 
@@ -283,8 +379,15 @@ def test_an_attribute_that_a_document_names_is_there(page: Path) -> None:
     if page.name == "origins.md":  # the first cell of a row is an old name
         text = "\n".join(line.split("|")[2] for line in text.splitlines() if line.startswith("| "))
     there = attributes()
-    named: set[tuple[str, str]] = {(m[1], m[2]) for m in re.finditer(r"`(?:await )?([A-Z]\w+)\.([a-z_]\w*)(?:\([^`]*\))?`", text)}
-    assert not sorted(f"{name}.{attribute}" for name, attribute in named if name in there and attribute not in there[name])
+    named: set[tuple[str, str]] = {
+        (m[1], m[2])
+        for m in re.finditer(r"`(?:await )?([A-Z]\w+)\.([a-z_]\w*)(?:\([^`]*\))?`", text)
+    }
+    assert not sorted(
+        f"{name}.{attribute}"
+        for name, attribute in named
+        if name in there and attribute not in there[name]
+    )
 
 
 def resolves(dotted: str) -> bool:
@@ -309,7 +412,12 @@ def has(file: str, name: str, attribute: str) -> bool:
     if not hasattr(home, name):
         return f"def {name}(" in text
     found: object = getattr(home, name)
-    return not attribute or hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {}) or f"self.{attribute} " in text
+    return (
+        not attribute
+        or hasattr(found, attribute)
+        or attribute in getattr(found, "__annotations__", {})
+        or f"self.{attribute} " in text
+    )
 
 
 def test_the_walks_are_counted() -> None:
@@ -328,7 +436,9 @@ def test_every_option_that_sets_a_key_is_in_the_page_on_configuration() -> None:
 if __name__ == "__main__":
     for each in PAGES:
         old = each.read_text(encoding="utf-8")
-        new = _HELP.sub(lambda m: m[0].replace(f"```text\n{m[2]}", f"```text\n{help_of(m[1].split())}"), old)
+        new = _HELP.sub(
+            lambda m: m[0].replace(f"```text\n{m[2]}", f"```text\n{help_of(m[1].split())}"), old
+        )
         if each.name == "walks.md":
             new = counted(new)
         if new != old:

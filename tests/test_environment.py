@@ -10,35 +10,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle._internal.environment import KEY_VARIABLES, child_environment, for_a_shell, path_outside
+from treadle._internal.environment import (
+    KEY_VARIABLES,
+    child_environment,
+    for_a_shell,
+    path_outside,
+)
 from treadle._internal.redaction import names_a_secret
 
 KEY = "sk-ant-0123456789abcdef"
 
 
 def test_all_else_is_passed_on_as_it_is() -> None:
-    environment = {"PATH": "/bin", "HOME": "/home/ada", "LANG": "C.UTF-8", "EMPTY": "", "ANTHROPIC_BASE_URL": "http://127.0.0.1"}
+    environment = {
+        "PATH": "/bin",
+        "HOME": "/home/ada",
+        "LANG": "C.UTF-8",
+        "EMPTY": "",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1",
+    }
     given = child_environment([KEY], environment)
     assert given == environment
     given["PATH"] = "changed"
     assert environment["PATH"] == "/bin"
 
 
-@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "TREADLE_AGENT_API_KEY"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "TREADLE_AGENT_API_KEY",
+    ],
+)
 def test_the_variables_of_providers_are_left_out_whatever_they_hold(name: str) -> None:
     assert child_environment([], {name: "anything", "PATH": "/bin"}) == {"PATH": "/bin"}
     assert name in KEY_VARIABLES
 
 
-@pytest.mark.parametrize("value", [KEY, f"Bearer {KEY}", f"https://user:{KEY}@host/", f'{{"key": "{KEY}"}}'])
+@pytest.mark.parametrize(
+    "value", [KEY, f"Bearer {KEY}", f"https://user:{KEY}@host/", f'{{"key": "{KEY}"}}']
+)
 def test_a_variable_that_holds_a_known_secret_is_left_out_whatever_its_name(value: str) -> None:
-    assert child_environment([KEY, "another-secret"], {"MY_PROXY": value, "PATH": "/bin"}) == {"PATH": "/bin"}
+    assert child_environment([KEY, "another-secret"], {"MY_PROXY": value, "PATH": "/bin"}) == {
+        "PATH": "/bin"
+    }
 
 
 @pytest.mark.parametrize("short", ["", "x", "1", "none", "dummy", "1234567"])
 def test_a_key_that_is_none_takes_nothing_away(short: str) -> None:
     """Local servers are often given a key like `x`, which stands in most variables by chance."""
-    environment = {"PATH": "/usr/local/bin:/opt/x/1/none/dummy/1234567", "TERM": "xterm", "SHLVL": "1"}
+    environment = {
+        "PATH": "/usr/local/bin:/opt/x/1/none/dummy/1234567",
+        "TERM": "xterm",
+        "SHLVL": "1",
+    }
     assert child_environment([short], environment) == environment
 
 
@@ -49,7 +78,10 @@ def test_it_is_our_own_environment_where_none_is_given(monkeypatch: pytest.Monke
     found = child_environment([KEY])
     assert found["HARMLESS"] == "yes"
     assert (
-        found.keys() == {name for name in os.environ if name not in KEY_VARIABLES and not names_a_secret(name)} - {"COPY_OF_IT"} | {"PWD"} & os.environ.keys()
+        found.keys()
+        == {name for name in os.environ if name not in KEY_VARIABLES and not names_a_secret(name)}
+        - {"COPY_OF_IT"}
+        | {"PWD"} & os.environ.keys()
     )
 
 
@@ -70,7 +102,9 @@ XDG_SESSION_ID COMPAT AUTHOR GIT_AUTHOR_NAME PASSENGER_ROOT LS_COLORS SECRETARY 
 @pytest.mark.parametrize("name", CREDENTIALS.split())
 def test_a_variable_with_the_name_of_a_credential_is_withheld_whatever_it_holds(name: str) -> None:
     for value in ("word", "1", "", "/home/me/file"):
-        assert child_environment([], {name: value, name.lower(): value, "PATH": "/bin"}) == {"PATH": "/bin"}
+        assert child_environment([], {name: value, name.lower(): value, "PATH": "/bin"}) == {
+            "PATH": "/bin"
+        }
 
 
 @pytest.mark.parametrize("name", NO_CREDENTIALS.split())
@@ -80,7 +114,9 @@ def test_a_variable_with_another_name_is_passed_on(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "AMQP", "https_proxy"])
 def test_a_url_with_a_password_is_withheld(name: str) -> None:
-    assert child_environment([], {name: "postgres://ada:x@db/shop", "OTHER_URL": "postgres://ada@db/shop"}) == {"OTHER_URL": "postgres://ada@db/shop"}
+    assert child_environment(
+        [], {name: "postgres://ada:x@db/shop", "OTHER_URL": "postgres://ada@db/shop"}
+    ) == {"OTHER_URL": "postgres://ada@db/shop"}
 
 
 READ_BY_BASH = {
@@ -113,7 +149,14 @@ def test_no_variable_changes_how_bash_reads_a_line(tmp_path: Path, name: str) ->
     value = READ_BY_BASH[name].format(place=tmp_path, file=tmp_path / "b.md")
 
     def said(environment: dict[str, str]) -> str:
-        run = subprocess.run(["/bin/bash", "-c", "--", LINE], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            ["/bin/bash", "-c", "--", LINE],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return run.stdout + run.stderr
 
     assert said(for_a_shell({**plain, name: value})) == said(plain)
@@ -121,16 +164,31 @@ def test_no_variable_changes_how_bash_reads_a_line(tmp_path: Path, name: str) ->
 
 
 @given(st.dictionaries(st.text(), st.text() | st.just(KEY)), st.lists(st.text() | st.just(KEY)))
-def test_no_long_secret_stands_in_any_variable(environment: dict[str, str], secrets: list[str]) -> None:
+def test_no_long_secret_stands_in_any_variable(
+    environment: dict[str, str], secrets: list[str]
+) -> None:
     left = child_environment(secrets, environment)
     assert left.items() <= environment.items()
-    assert not any(len(secret) >= 8 and secret in value for secret in secrets for value in left.values())
+    assert not any(
+        len(secret) >= 8 and secret in value for secret in secrets for value in left.values()
+    )
 
 
 def test_no_program_of_ours_is_looked_for_where_a_command_may_have_put_one(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / ".venv/bin").mkdir(parents=True)
     (tmp_path / "link").symlink_to(work / ".venv/bin")
-    path = os.pathsep.join(["", ".", "bin", f"{work}/.venv/bin", str(work), f"{work}2/bin", f"{tmp_path}/link", "/usr/bin"])
+    path = os.pathsep.join(
+        [
+            "",
+            ".",
+            "bin",
+            f"{work}/.venv/bin",
+            str(work),
+            f"{work}2/bin",
+            f"{tmp_path}/link",
+            "/usr/bin",
+        ]
+    )
     assert path_outside(path, work) == os.pathsep.join([f"{work}2/bin", "/usr/bin"])
     assert path_outside(None, work) == path_outside(os.defpath, work)

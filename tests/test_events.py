@@ -89,19 +89,45 @@ def test_an_event_in_json_has_all_that_it_must_and_nothing_else_and_survives_it(
 
 def test_a_run_without_a_session_says_null() -> None:
     event = events.TurnStart(run_id="r", session_id=None, seq=1, at=AT, turn=1)
-    assert event.to_json() == b'{"type":"turn_start","run_id":"r","session_id":null,"seq":1,"at":"2026-11-20T10:00:00Z","turn":1}'
+    assert (
+        event.to_json()
+        == b'{"type":"turn_start","run_id":"r","session_id":null,"seq":1,"at":"2026-11-20T10:00:00Z","turn":1}'
+    )
 
 
 def test_what_is_default_is_said_all_the_same() -> None:
     """A reader looks for `is_error`, not for its absence."""
-    event = events.ToolCallEnd(run_id="r", session_id=None, seq=1, at=AT, call_id="c", name="f", result="", is_error=False, unknown=False, duration_ms=0)
-    assert json.loads(event.to_json()).items() >= {"result": "", "is_error": False, "unknown": False, "duration_ms": 0}.items()
+    event = events.ToolCallEnd(
+        run_id="r",
+        session_id=None,
+        seq=1,
+        at=AT,
+        call_id="c",
+        name="f",
+        result="",
+        is_error=False,
+        unknown=False,
+        duration_ms=0,
+    )
+    assert (
+        json.loads(event.to_json()).items()
+        >= {"result": "", "is_error": False, "unknown": False, "duration_ms": 0}.items()
+    )
 
 
 def test_the_end_says_its_usage_in_full_and_its_error_in_brief() -> None:
     error = events.ErrorInfo(kind="auth", message="no key", status=401)
     end = events.RunEnd(
-        **{"run_id": "r", "session_id": "s", "seq": 9, "at": AT, "outcome": "error", "text": "", "output": None, "validated": False},
+        **{
+            "run_id": "r",
+            "session_id": "s",
+            "seq": 9,
+            "at": AT,
+            "outcome": "error",
+            "text": "",
+            "output": None,
+            "validated": False,
+        },
         usage=Usage(input_tokens=1),
         turns=1,
         tool_calls=0,
@@ -110,7 +136,13 @@ def test_the_end_says_its_usage_in_full_and_its_error_in_brief() -> None:
         error=error,
     )
     shown = json.loads(end.to_json())
-    assert shown["usage"] == {"input_tokens": 1, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0} | {
+    assert shown["usage"] == {
+        "input_tokens": 1,
+        "output_tokens": 0,
+        "cache_read_tokens": 0,
+        "cache_write_tokens": 0,
+        "reasoning_tokens": 0,
+    } | {
         "cache_write_1h_tokens": 0,
         "web_searches": 0,
     }
@@ -119,14 +151,25 @@ def test_the_end_says_its_usage_in_full_and_its_error_in_brief() -> None:
 
 
 def test_lossy_events_are_the_deltas_and_those_of_calls_are_known_as_such() -> None:
-    assert {str(kind.__struct_config__.tag) for kind in events.DELTAS} == {name for name in FIELDS if name.endswith("_delta")}
+    assert {str(kind.__struct_config__.tag) for kind in events.DELTAS} == {
+        name for name in FIELDS if name.endswith("_delta")
+    }
     assert {str(kind.__struct_config__.tag) for kind in events.TOOL_EVENTS} == {
-        name for name in FIELDS if name.startswith(("tool_", "approval_")) and not name.endswith("_delta")
+        name
+        for name in FIELDS
+        if name.startswith(("tool_", "approval_")) and not name.endswith("_delta")
     }
 
 
 def test_durable_events_carry_their_place_in_the_journal() -> None:
     (event,) = examples_of(events.TurnStart)
-    assert "id" not in json.loads(events.TurnStart(run_id="r", session_id=None, seq=1, at=AT, turn=1).to_json())
-    assert json.loads(events.TurnStart(run_id="r", session_id=None, seq=1, at=AT, turn=1, id="3.0").to_json())["id"] == "3.0"
+    assert "id" not in json.loads(
+        events.TurnStart(run_id="r", session_id=None, seq=1, at=AT, turn=1).to_json()
+    )
+    assert (
+        json.loads(
+            events.TurnStart(run_id="r", session_id=None, seq=1, at=AT, turn=1, id="3.0").to_json()
+        )["id"]
+        == "3.0"
+    )
     assert event == type(event).from_json(event.to_json())

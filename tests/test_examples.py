@@ -15,11 +15,28 @@ BOUNDARIES = range(1, 25)
 """More than the transfer passes."""
 
 
-def run(name: str, *options: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_"))}
+def run(
+    name: str, *options: str, home: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_"))
+    }
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
-    environment = clean | {"TREADLE_HOME": str(home / "treadle"), "PYTHONWARNINGS": "error"} | environment
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=50, check=False)
+    environment = (
+        clean | {"TREADLE_HOME": str(home / "treadle"), "PYTHONWARNINGS": "error"} | environment
+    )
+    return subprocess.run(
+        command,
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=50,
+        check=False,
+    )
 
 
 def said(name: str, *options: str, home: Path) -> list[str]:
@@ -46,7 +63,10 @@ def test_three_researchers_work_side_by_side_for_one_answer(tmp_path: Path) -> N
 
 
 def test_a_transfer_that_is_not_cut_moves_the_money(tmp_path: Path) -> None:
-    assert said("bank", "--folder", "b", home=tmp_path) == ["Done: Bob has the 30 €.", "Ada has 70 €, Bob has 30 €"]
+    assert said("bank", "--folder", "b", home=tmp_path) == [
+        "Done: Bob has the 30 €.",
+        "Ada has 70 €, Bob has 30 €",
+    ]
     assert said("bank", "--folder", "b", home=tmp_path)[-1] == "Ada has 70 €, Bob has 30 €"
 
 
@@ -59,26 +79,40 @@ def test_money_moves_once_wherever_the_process_is_killed(part: int, tmp_path: Pa
         cut = run("bank", "--folder", "b", home=home, TREADLE_CRASH_AT=str(at))
         assert cut.returncode in (0, -signal.SIGKILL), cut.stderr
         killed += cut.returncode != 0
-        assert said("bank", "--folder", "b", home=home)[-2:] == ["Done: Bob has the 30 €.", "Ada has 70 €, Bob has 30 €"]
+        assert said("bank", "--folder", "b", home=home)[-2:] == [
+            "Done: Bob has the 30 €.",
+            "Ada has 70 €, Bob has 30 €",
+        ]
     assert killed
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
 def test_a_mail_waits_for_a_person_over_restarts(answer: str, tmp_path: Path) -> None:
-    asked = ["approval_needed", "send_mail waits for --approve or --deny: {'to': 'Bob', 'text': 'We take the blue one.'}", "I write to Bob."]
+    asked = [
+        "approval_needed",
+        "send_mail waits for --approve or --deny: {'to': 'Bob', 'text': 'We take the blue one.'}",
+        "I write to Bob.",
+    ]
     assert said("approval", "--folder", "m", home=tmp_path) == asked
     assert said("approval", "--folder", "m", home=tmp_path) == asked
     sent = tmp_path / "m" / "sent.txt"
     assert not sent.exists()
     options = ["--approve"] if answer == "approve" else ["--deny", "not now"]
-    assert said("approval", "--folder", "m", *options, home=tmp_path) == ["completed", "That is settled."]
+    assert said("approval", "--folder", "m", *options, home=tmp_path) == [
+        "completed",
+        "That is settled.",
+    ]
     assert sent.exists() is (answer == "approve")
     assert not sent.exists() or sent.read_text() == "to Bob: We take the blue one.\n"
 
 
 def test_a_tool_of_an_mcp_server_is_asked_about_and_called(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="the extra mcp is not installed")
-    assert said("mcp_tool", home=tmp_path) == ["planner wants to call calendar_free", "calendar_free: eleven, three", "Friday at three would do."]
+    assert said("mcp_tool", home=tmp_path) == [
+        "planner wants to call calendar_free",
+        "calendar_free: eleven, three",
+        "Friday at three would do.",
+    ]
 
 
 def test_a_budget_ends_a_run_with_an_answer(tmp_path: Path) -> None:
@@ -95,4 +129,8 @@ def test_every_example_is_run_here_and_stands_in_the_readme() -> None:
     programs = {file.stem for file in EXAMPLES.glob("*.py")}
     here, readme = Path(__file__).read_text(), (EXAMPLES.parent / "README.md").read_text()
     assert [name for name in sorted(programs) if f"examples/{name}.py" not in readme] == []
-    assert [name for name in sorted(programs) if f'said("{name}"' not in here and not name.endswith("calendar")] == []
+    assert [
+        name
+        for name in sorted(programs)
+        if f'said("{name}"' not in here and not name.endswith("calendar")
+    ] == []

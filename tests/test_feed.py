@@ -1,4 +1,6 @@
-"""A run's own stream: nothing but outdated progress is lost and nothing comes out of order, however slowly it is read."""
+"""A run's own stream: nothing but outdated progress is lost and nothing comes out of order, however
+slowly it is read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.events.feed import JOINED_CHARS, STREAM_BUFFER, EventStream
-from treadle.messages.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolProgress, TurnStart
+from treadle.messages.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolProgress,
+    TurnStart,
+)
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 SHARED: dict[str, Any] = {"run_id": "r", "session_id": None, "at": AT}
@@ -27,8 +36,18 @@ def thought(seq: int, piece: str = "x", *, message: str = "m", attempt: int = 1)
     return ReasoningDelta(**SHARED, seq=seq, message_id=message, attempt=attempt, text=piece)
 
 
-def arguments(seq: int, piece: str = "x", *, call: str = "c", message: str = "m", attempt: int = 1) -> ToolCallDelta:
-    return ToolCallDelta(**SHARED, seq=seq, message_id=message, attempt=attempt, call_id=call, name="f", arguments=piece)
+def arguments(
+    seq: int, piece: str = "x", *, call: str = "c", message: str = "m", attempt: int = 1
+) -> ToolCallDelta:
+    return ToolCallDelta(
+        **SHARED,
+        seq=seq,
+        message_id=message,
+        attempt=attempt,
+        call_id=call,
+        name="f",
+        arguments=piece,
+    )
 
 
 def progress(seq: int, said: str, *, call: str = "c") -> ToolProgress:
@@ -118,11 +137,17 @@ async def test_of_calls_that_never_stop_talking_a_slow_reader_hears_the_last_wor
         stream.put(progress(seq + 1, f"b{seq}", call="b"))
     rest = (await read(stream))[STREAM_BUFFER:]
     last = 9 * STREAM_BUFFER - 2
-    assert [(said(event), event.seq) for event in rest] == [(f"a{last}", last), (f"b{last}", last + 1)]
+    assert [(said(event), event.seq) for event in rest] == [
+        (f"a{last}", last),
+        (f"b{last}", last + 1),
+    ]
 
 
 async def test_progress_from_before_another_event_is_kept() -> None:
-    stream, told = filled(), [progress(STREAM_BUFFER, "1"), turn(STREAM_BUFFER + 1), progress(STREAM_BUFFER + 2, "2")]
+    stream, told = (
+        filled(),
+        [progress(STREAM_BUFFER, "1"), turn(STREAM_BUFFER + 1), progress(STREAM_BUFFER + 2, "2")],
+    )
     for event in told:
         stream.put(event)
     assert (await read(stream))[STREAM_BUFFER:] == told
@@ -171,9 +196,27 @@ async def test_a_joined_piece_does_not_grow_without_end(make: Any) -> None:
 
 steps = st.lists(
     st.one_of(
-        st.builds(text, st.just(0), st.text(max_size=3), message=st.sampled_from("mn"), attempt=st.integers(1, 2)),
-        st.builds(thought, st.just(0), st.text(max_size=3), message=st.sampled_from("mn"), attempt=st.integers(1, 2)),
-        st.builds(arguments, st.just(0), st.text(max_size=3), call=st.sampled_from("cd"), attempt=st.integers(1, 2)),
+        st.builds(
+            text,
+            st.just(0),
+            st.text(max_size=3),
+            message=st.sampled_from("mn"),
+            attempt=st.integers(1, 2),
+        ),
+        st.builds(
+            thought,
+            st.just(0),
+            st.text(max_size=3),
+            message=st.sampled_from("mn"),
+            attempt=st.integers(1, 2),
+        ),
+        st.builds(
+            arguments,
+            st.just(0),
+            st.text(max_size=3),
+            call=st.sampled_from("cd"),
+            attempt=st.integers(1, 2),
+        ),
         st.builds(turn, st.just(0)),
     ),
     max_size=30,
@@ -197,6 +240,12 @@ def _blocks(story: list[Event]) -> list[Any]:
     """Each run of deltas of one thing, as one text; every other event by itself."""
 
     def thing(event: Event) -> tuple[Any, ...]:
-        return (type(event), *(getattr(event, name, None) for name in ("message_id", "attempt", "call_id")))
+        return (
+            type(event),
+            *(getattr(event, name, None) for name in ("message_id", "attempt", "call_id")),
+        )
 
-    return [(key, "".join(map(said, group)) if key[0] is not TurnStart else len(list(group))) for key, group in groupby(story, thing)]
+    return [
+        (key, "".join(map(said, group)) if key[0] is not TurnStart else len(list(group)))
+        for key, group in groupby(story, thing)
+    ]

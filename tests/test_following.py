@@ -1,4 +1,6 @@
-"""A run is followed from any process: each durable event once, in order, whatever happens meanwhile; what is in no journal only while it is true."""
+"""A run is followed from any process: each durable event once, in order, whatever happens
+meanwhile; what is in no journal only while it is true.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,26 @@ from treadle.events.feed import Feed
 from treadle.events.follow import Follow
 from treadle.events.hub import Hub
 from treadle.events.live_deltas import PAYLOAD_MOST, DeltaPlace, Heard, Relay
-from treadle.journal.entries import Entry, ModelRequested, Record, RunFinished, RunResumed, RunStarted
+from treadle.journal.entries import (
+    Entry,
+    ModelRequested,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.notifier import delta_topic
-from treadle.messages.events import Event, MessageAdded, ReasoningEnd, ReasoningStart, RunEnd, TextDelta, ToolProgress, TurnStart
+from treadle.messages.events import (
+    Event,
+    MessageAdded,
+    ReasoningEnd,
+    ReasoningStart,
+    RunEnd,
+    TextDelta,
+    ToolProgress,
+    TurnStart,
+)
 from treadle.messages.events import ReasoningDelta as Thought
 from treadle.messages.message import Message
 from treadle.models.model import Delta, ModelRequest, ReasoningDelta, ResponseEnd, TextStart
@@ -70,7 +88,11 @@ def agent(*script: dict[str, Any], **more: Any) -> Agent[Any, Any]:
 
 def key(event: Event) -> tuple[Any, ...]:
     """All but its number and its time, which are of the telling."""
-    return tuple((name, getattr(event, name)) for name in event.__struct_fields__ if name not in ("seq", "at"))
+    return tuple(
+        (name, getattr(event, name))
+        for name in event.__struct_fields__
+        if name not in ("seq", "at")
+    )
 
 
 def durable(events: Sequence[Event]) -> list[tuple[Any, ...]]:
@@ -123,7 +145,9 @@ async def test_following_goes_on_behind_any_event(url: str) -> None:
         whole = await runtime.events(RUN)
         for at, event in enumerate(whole):
             assert isinstance(event.id, str)
-            assert durable(await all_of(runtime.follow(RUN, after=event.id))) == durable(whole[at + 1 :])
+            assert durable(await all_of(runtime.follow(RUN, after=event.id))) == durable(
+                whole[at + 1 :]
+            )
         entry = str(whole[3].id).partition(".")[0]
         behind = [event for event in whole if int(str(event.id).partition(".")[0]) > int(entry)]
         assert durable(await all_of(runtime.follow(RUN, after=entry))) == durable(behind)
@@ -149,7 +173,9 @@ async def test_a_follower_waits_with_a_run_that_waits_for_a_person(url: str) -> 
         """Launches it."""
         return "launched"
 
-    rocket = Agent(name="rocket", model=ScriptedModel([calls("launch"), {"text": "Up."}]), tools=[launch])
+    rocket = Agent(
+        name="rocket", model=ScriptedModel([calls("launch"), {"text": "Up."}]), tools=[launch]
+    )
     seen: list[Event] = []
     async with Runtime.open(url) as runtime, anyio.create_task_group() as group:
         waiting = await runtime.run(rocket, "go", run_id=RUN, on_ask="wait")
@@ -183,11 +209,30 @@ async def test_no_event_holds_a_known_secret() -> None:
 
 
 def _finished(text: str = "") -> RunFinished:
-    return RunFinished(at=now(), outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=Usage(), duration_s=0.0, text=text, output="null", validated=False)
+    return RunFinished(
+        at=now(),
+        outcome=Outcome.COMPLETED,
+        turns=1,
+        tool_calls=0,
+        usage=Usage(),
+        duration_s=0.0,
+        text=text,
+        output="null",
+        validated=False,
+    )
 
 
 def _started() -> RunStarted:
-    return RunStarted(at=now(), run_id=RUN, agent="a", agent_hash="", model="m", mode="full", cwd="/", input=Message.user("go"))
+    return RunStarted(
+        at=now(),
+        run_id=RUN,
+        agent="a",
+        agent_hash="",
+        model="m",
+        mode="full",
+        cwd="/",
+        input=Message.user("go"),
+    )
 
 
 async def _journaled(journal: Any, entries: Sequence[Entry]) -> Any:
@@ -197,7 +242,9 @@ async def _journaled(journal: Any, entries: Sequence[Entry]) -> Any:
     return writer
 
 
-async def test_a_notice_that_is_lost_costs_the_poll_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_notice_that_is_lost_costs_the_poll_time_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nobody is ever told anything: the entries are found all the same."""
 
     def tell(self: object, topic: str, payload: bytes = b"") -> None: ...
@@ -258,7 +305,11 @@ async def _interleaved(data: st.DataObject) -> None:
     for batch in entries[:before]:
         await writer.append(batch)
     expected = [str(event.id) for event in await _whole(entries)]
-    had = [event_id for event_id in expected if int(event_id.partition(".")[0]) <= 1 + sum(map(len, entries[:before]))]
+    had = [
+        event_id
+        for event_id in expected
+        if int(event_id.partition(".")[0]) <= 1 + sum(map(len, entries[:before]))
+    ]
     after = data.draw(st.sampled_from([None, *had]))
     seen: list[str] = []
 
@@ -322,10 +373,16 @@ anyio.run(main)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/journal.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return (
+        f"sqlite:///{tmp_path}/journal.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_url")
+    )
 
 
-async def test_a_run_is_followed_while_its_processes_are_killed_and_it_is_taken_over(shared_url: str) -> None:
+async def test_a_run_is_followed_while_its_processes_are_killed_and_it_is_taken_over(
+    shared_url: str,
+) -> None:
     script = json.dumps([*(calls("look", at=number) for number in range(6)), {"text": "Done."}])
     seen: list[Event] = []
     dead = 0
@@ -358,7 +415,12 @@ async def test_a_run_is_followed_while_its_processes_are_killed_and_it_is_taken_
 
 async def _drive(url: str, script: str, how: str, boundary: int) -> int:
     environment = {**os.environ, **({"TREADLE_CRASH_AT": str(boundary)} if boundary else {})}
-    found = await anyio.run_process([sys.executable, "-c", DRIVER, url, script, RUN, how], check=False, env=environment, stderr=subprocess.DEVNULL)
+    found = await anyio.run_process(
+        [sys.executable, "-c", DRIVER, url, script, RUN, how],
+        check=False,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    )
     return found.returncode
 
 
@@ -490,7 +552,9 @@ class Told:
 
 
 def delta(text: str, attempt: int = 1) -> TextDelta:
-    return TextDelta(run_id=RUN, session_id=None, seq=1, at=now(), message_id="msg_1", attempt=attempt, text=text)
+    return TextDelta(
+        run_id=RUN, session_id=None, seq=1, at=now(), message_id="msg_1", attempt=attempt, text=text
+    )
 
 
 def progress(text: str, call_id: str = "call_1") -> ToolProgress:
@@ -514,7 +578,13 @@ async def test_deltas_are_gathered_and_the_newest_progress_stands_for_the_older(
 
 
 @settings(max_examples=50, deadline=None)
-@given(texts=st.lists(st.text(st.characters(exclude_categories=()), max_size=4000) | st.text("\U0001f600\x00\ud800", min_size=3000, max_size=5000), max_size=4))
+@given(
+    texts=st.lists(
+        st.text(st.characters(exclude_categories=()), max_size=4000)
+        | st.text("\U0001f600\x00\ud800", min_size=3000, max_size=5000),
+        max_size=4,
+    )
+)
 def test_no_payload_is_too_long_and_together_they_say_everything(texts: list[str]) -> None:
     async def main() -> None:
         told = Told()
@@ -526,7 +596,9 @@ def test_no_payload_is_too_long_and_together_they_say_everything(texts: list[str
         heard = Heard()
         said = [event for payload in told.payloads for event in heard.take(payload)]
         assert all(len(payload) <= PAYLOAD_MOST for payload in told.payloads)
-        assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "".join(texts)
+        assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "".join(
+            texts
+        )
 
     anyio.run(main)
 
@@ -543,7 +615,9 @@ async def test_what_a_call_says_at_length_is_told_by_its_beginning() -> None:
 
 
 def payload_of(event: Event, place: DeltaPlace) -> bytes:
-    return json.dumps({"fence": place.fence, "seq": place.seq, "events": [json.loads(_json(event))]}).encode()
+    return json.dumps(
+        {"fence": place.fence, "seq": place.seq, "events": [json.loads(_json(event))]}
+    ).encode()
 
 
 def _json(event: Event) -> bytes:
@@ -557,8 +631,17 @@ def test_what_belongs_to_something_that_is_over_is_not_let_through() -> None:
     heard.seen(Record(seq=3, entry=ModelRequested(at=now(), turn=1, attempt=2)))
     assert not heard.take(payload_of(delta("late"), DeltaPlace(1, 2))), "its attempt failed"
     assert heard.take(payload_of(delta("second", 2), DeltaPlace(1, 3)))
-    heard.seen(Record(seq=4, entry=RunResumed(at=now(), fence=2, agent="a", agent_hash="", model="m", mode="full", cwd="/")))
-    assert not heard.take(payload_of(delta("zombie", 2), DeltaPlace(1, 9))), "somebody else drives the run"
+    heard.seen(
+        Record(
+            seq=4,
+            entry=RunResumed(
+                at=now(), fence=2, agent="a", agent_hash="", model="m", mode="full", cwd="/"
+            ),
+        )
+    )
+    assert not heard.take(payload_of(delta("zombie", 2), DeltaPlace(1, 9))), (
+        "somebody else drives the run"
+    )
     assert heard.take(payload_of(delta("new"), DeltaPlace(2, 4)))
     assert not heard.take(b"what a newer version says")
     assert not heard.take(b'{"fence": 2, "seq": 9, "events": [{"type": "hologram"}]}')
@@ -566,7 +649,9 @@ def test_what_belongs_to_something_that_is_over_is_not_let_through() -> None:
 
 def test_reasoning_has_a_start_and_an_end_also_where_they_were_lost() -> None:
     heard = Heard()
-    thought = Thought(run_id=RUN, session_id=None, seq=1, at=now(), message_id="msg_1", attempt=1, text="hm")
+    thought = Thought(
+        run_id=RUN, session_id=None, seq=1, at=now(), message_id="msg_1", attempt=1, text="hm"
+    )
     start, told = heard.take(payload_of(thought, DeltaPlace(1, 2)))
     assert isinstance(start, ReasoningStart)
     assert told == thought
@@ -607,7 +692,9 @@ async def test_progress_of_a_call_is_heard_elsewhere_and_not_after_its_end(url: 
             ctx.progress("half", done=1, total=2)
         return "dug"
 
-    digger = Agent(name="digger", model=ScriptedModel([calls("dig"), {"text": "Done."}]), tools=[dig])
+    digger = Agent(
+        name="digger", model=ScriptedModel([calls("dig"), {"text": "Done."}]), tools=[dig]
+    )
     async with Runtime.open(url) as runtime, anyio.create_task_group() as group:
         group.start_soon(partial(runtime.run, digger, "go", run_id=RUN))
         await at_work.wait()
@@ -624,7 +711,9 @@ async def test_progress_of_a_call_is_heard_elsewhere_and_not_after_its_end(url: 
 
 
 async def test_a_response_is_heard_by_whoever_comes_while_it_is_thought_over() -> None:
-    """It began when nobody listened, and says its first word when somebody does: nothing of a secret in it leaves."""
+    """It began when nobody listened, and says its first word when somebody does: nothing of a
+    secret in it leaves.
+    """
     model = Talker("hm ", SECRET[:10], SECRET[10:], thinks=True)
     config = load(files=False).with_credentials("anthropic", api_key=SECRET)
     said = ""

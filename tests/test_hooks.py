@@ -7,7 +7,24 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import USED, Gate, PlainTool, PlayedModel, Seen, agent, asks, breaks, call, end, gives, hook, open_runtime, says, text, watch
+from tests.doubles import (
+    USED,
+    Gate,
+    PlainTool,
+    PlayedModel,
+    Seen,
+    agent,
+    asks,
+    breaks,
+    call,
+    end,
+    gives,
+    hook,
+    open_runtime,
+    says,
+    text,
+    watch,
+)
 from treadle import (
     Agent,
     Approve,
@@ -40,11 +57,18 @@ from treadle.types import StopReason
 
 
 async def run(hooks: Hook | list[Hook], model: Any, *tools: Any, **options: Any) -> Seen:
-    return await watch(model, *tools, runtime=open_runtime(hooks=hooks if isinstance(hooks, list) else [hooks]), **options)
+    return await watch(
+        model,
+        *tools,
+        runtime=open_runtime(hooks=hooks if isinstance(hooks, list) else [hooks]),
+        **options,
+    )
 
 
 def response(*parts: Any, stop: StopReason = StopReason.COMPLETE, **more: Any) -> ModelResponse:
-    return ModelResponse(parts=parts, usage=Usage(input_tokens=1000, output_tokens=1000), stop_reason=stop, **more)
+    return ModelResponse(
+        parts=parts, usage=Usage(input_tokens=1000, output_tokens=1000), stop_reason=stop, **more
+    )
 
 
 def in_words(words: str) -> ModelResponse:
@@ -60,7 +84,14 @@ async def test_a_hook_is_told_which_run_it_is() -> None:
     session = rt.session("ada", agent=agent([says("ok")]))
     result = await session.send("go", user_id="u1")
     (run_,) = told
-    assert (run_.run_id, run_.session_id, run_.parent_run_id, run_.user_id, run_.agent, run_.model) == (
+    assert (
+        run_.run_id,
+        run_.session_id,
+        run_.parent_run_id,
+        run_.user_id,
+        run_.agent,
+        run_.model,
+    ) == (
         result.run_id,
         "ada",
         None,
@@ -72,10 +103,19 @@ async def test_a_hook_is_told_which_run_it_is() -> None:
 
 async def test_a_run_that_is_stopped_before_it_begins_ends_in_an_error_and_asks_no_model() -> None:
     model, ended = ScriptedModel([says("never")]), list[str]()
-    seen = await run(hook(before_run=Stop("not on Sundays"), after_run=lambda run, result: ended.append(result.outcome.value)), model)
+    seen = await run(
+        hook(
+            before_run=Stop("not on Sundays"),
+            after_run=lambda run, result: ended.append(result.outcome.value),
+        ),
+        model,
+    )
     assert seen.outcome == "error"
     assert seen.result.error is not None
-    assert (seen.result.error.kind.value, seen.result.error.message) == ("agent", "a hook stopped the run: not on Sundays")
+    assert (seen.result.error.kind.value, seen.result.error.message) == (
+        "agent",
+        "a hook stopped the run: not on Sundays",
+    )
     assert (model.requests, ended) == ([], ["error"])
 
 
@@ -85,10 +125,17 @@ async def test_a_run_that_is_stopped_before_it_begins_ends_in_an_error_and_asks_
         ([says("ok")], [], {}, "completed"),
         ([{"error": {"kind": "auth", "status": 401}}], [], {}, "error"),
         ([asks(call("ok")), says("x")], [gives("ok")], {"limits": Limits(turns=1)}, "turn_limit"),
-        ([asks(call("ok"))], [gives("ok", needs_approval=True)], {"on_ask": "wait"}, "approval_needed"),
+        (
+            [asks(call("ok"))],
+            [gives("ok", needs_approval=True)],
+            {"on_ask": "wait"},
+            "approval_needed",
+        ),
     ],
 )
-async def test_after_run_comes_whatever_the_end_and_when_it_is_in_the_journal(script: Any, tools: Any, options: Any, outcome: str) -> None:
+async def test_after_run_comes_whatever_the_end_and_when_it_is_in_the_journal(
+    script: Any, tools: Any, options: Any, outcome: str
+) -> None:
     told: list[tuple[str, bool]] = []
     journal = MemoryJournal()
 
@@ -133,7 +180,11 @@ async def test_after_run_is_the_last_of_all_and_sees_the_output_as_it_is() -> No
 
 async def test_text_that_a_hook_adds_is_read_by_the_model_and_stays_in_the_history() -> None:
     model, turns = ScriptedModel([asks(call("ok")), says("done")]), iter(["It is noon.", None])
-    seen = await run(hook(before_model=lambda run, request: (said := next(turns)) and Add(said)), model, gives("ok"))
+    seen = await run(
+        hook(before_model=lambda run, request: (said := next(turns)) and Add(said)),
+        model,
+        gives("ok"),
+    )
     assert [m.text for m in model.requests[0].messages] == ["go", "It is noon."]
     assert [m.text for m in seen.result.messages if m.role == "user"] == ["go", "It is noon."]
     assert [event.text for event in seen.of(events.InputAdded)] == ["It is noon."]
@@ -141,14 +192,24 @@ async def test_text_that_a_hook_adds_is_read_by_the_model_and_stays_in_the_histo
 
 async def test_what_a_hook_adds_leaves_what_was_sent_before_as_it_is() -> None:
     model = ScriptedModel([asks(call("ok")), asks(call("ok", "b")), says("done")])
-    await run(hook(before_model=lambda run, request: Add(f"turn of {len(request.messages)} messages")), model, gives("ok"))
+    await run(
+        hook(before_model=lambda run, request: Add(f"turn of {len(request.messages)} messages")),
+        model,
+        gives("ok"),
+    )
     for before, after in zip(model.requests, model.requests[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
 
 
 async def test_a_hook_may_end_the_run_before_a_request() -> None:
     model = ScriptedModel([asks(call("ok")), says("never")])
-    seen = await run(hook(before_model=lambda run, request: Stop("enough") if len(request.messages) > 1 else None), model, gives("ok"))
+    seen = await run(
+        hook(
+            before_model=lambda run, request: Stop("enough") if len(request.messages) > 1 else None
+        ),
+        model,
+        gives("ok"),
+    )
     assert (seen.outcome, len(model.requests)) == ("error", 1)
     assert seen.result.error is not None
     assert "a hook stopped the run: enough" in seen.result.error.message
@@ -156,28 +217,44 @@ async def test_a_hook_may_end_the_run_before_a_request() -> None:
 
 async def test_an_answer_in_the_models_place_counts_as_a_turn_and_costs_nothing() -> None:
     model = ScriptedModel([])
-    seen = await run(hook("Known", before_model=in_words("from memory")), model, limits=Limits(tokens=10))
+    seen = await run(
+        hook("Known", before_model=in_words("from memory")), model, limits=Limits(tokens=10)
+    )
     assert (seen.result.text, seen.result.turn_count, model.requests) == ("from memory", 1, [])
     assert seen.result.metrics.usage == Usage()
-    assert [event.input_tokens + event.output_tokens for event in seen.of(events.UsageReported)] == [0]
-    assert [record.entry.hook for record in seen.records if seen.entries[record.seq - 1] == "model.responded"] == ["Known"]
+    assert [
+        event.input_tokens + event.output_tokens for event in seen.of(events.UsageReported)
+    ] == [0]
+    assert [
+        record.entry.hook
+        for record in seen.records
+        if seen.entries[record.seq - 1] == "model.responded"
+    ] == ["Known"]
     assert "".join(event.text for event in seen.of(events.TextDelta)) == "from memory"
 
 
 async def test_calls_that_come_in_the_models_place_are_run_each_under_an_id_of_its_own() -> None:
     calls = response(ToolCall(id="c1", name="ok", arguments_json="{}"), stop=StopReason.TOOL_USE)
     turns = iter([calls, calls, in_words("done")])
-    seen = await run(hook(before_model=lambda run, request: next(turns)), ScriptedModel([]), gives("ok"))
+    seen = await run(
+        hook(before_model=lambda run, request: next(turns)), ScriptedModel([]), gives("ok")
+    )
     assert [c.id for m in seen.result.messages for c in m.tool_calls] == ["c1", "c1_2"]
     assert (seen.results, seen.result.text, seen.result.turn_count) == (["ok", "ok"], "done", 3)
 
 
-async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_asks_only_for_what_came_after_it() -> None:
+async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_asks_only_for_what_came_after_it() -> (
+    None
+):
     asked, gate = list[int](), Gate(effect="idempotent")
 
     def before(run_: HookedRun, request: ModelRequest) -> ModelResponse | None:
         asked.append(len(request.messages))
-        return response(ToolCall(id="c1", name="gate", arguments_json="{}"), stop=StopReason.TOOL_USE) if len(asked) == 1 else None
+        return (
+            response(ToolCall(id="c1", name="gate", arguments_json="{}"), stop=StopReason.TOOL_USE)
+            if len(asked) == 1
+            else None
+        )
 
     journal = MemoryJournal()
     first = open_runtime(journal=journal, hooks=[hook(before_model=before)])
@@ -198,14 +275,20 @@ async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_
     assert {*asked[1:]} == {3}
 
 
-async def test_a_response_that_a_hook_changes_is_what_is_stored_and_what_listeners_end_with() -> None:
+async def test_a_response_that_a_hook_changes_is_what_is_stored_and_what_listeners_end_with() -> (
+    None
+):
     def after(run_: HookedRun, request: ModelRequest, said: ModelResponse) -> ModelResponse:
         return response(TextPart(text=said.text.replace("dull", "nice")), model="another")
 
-    seen = await run(hook(after_model=after), PlayedModel([TextDelta("a dull day"), end(model="said-1")]))
+    seen = await run(
+        hook(after_model=after), PlayedModel([TextDelta("a dull day"), end(model="said-1")])
+    )
     assert seen.result.text == "a nice day"
     assert seen.result.metrics.usage == Usage(**USED)
-    (stored,) = [record.entry for record in seen.records if isinstance(record.entry, ModelResponded)]
+    (stored,) = [
+        record.entry for record in seen.records if isinstance(record.entry, ModelResponded)
+    ]
     assert stored.model == "said-1", "whose price counts"
     assert [(event.kind, event.attempt) for event in seen.of(events.Retry)] == [("hook", 1)]
     heard = [event.text for event in seen.of(events.TextDelta) if event.attempt == 2]
@@ -213,18 +296,33 @@ async def test_a_response_that_a_hook_changes_is_what_is_stored_and_what_listene
 
 
 async def test_every_part_of_an_answer_in_the_models_place_is_kept() -> None:
-    parts = (ReasoningPart(text="so"), ProviderPart(provider="p", data='{"x":1}'), TextPart(text="it is"))
+    parts = (
+        ReasoningPart(text="so"),
+        ProviderPart(provider="p", data='{"x":1}'),
+        TextPart(text="it is"),
+    )
     seen = await run(hook(before_model=response(*parts)), ScriptedModel([]))
-    assert [type(part) for part in seen.result.messages[-1].parts] == [ReasoningPart, ProviderPart, TextPart]
+    assert [type(part) for part in seen.result.messages[-1].parts] == [
+        ReasoningPart,
+        ProviderPart,
+        TextPart,
+    ]
     assert seen.result.text == "it is"
 
 
 async def test_a_call_that_a_hook_takes_out_of_a_response_is_not_made() -> None:
     def after(run_: HookedRun, request: ModelRequest, said: ModelResponse) -> ModelResponse | None:
-        kept = tuple(part for part in said.parts if not isinstance(part, ToolCall) or part.name != "bad")
+        kept = tuple(
+            part for part in said.parts if not isinstance(part, ToolCall) or part.name != "bad"
+        )
         return response(*kept, stop=said.stop_reason)
 
-    seen = await run(hook(after_model=after), [asks(call("bad", "b"), call("ok", "o")), says("done")], gives("ok"), gives("bad"))
+    seen = await run(
+        hook(after_model=after),
+        [asks(call("bad", "b"), call("ok", "o")), says("done")],
+        gives("ok"),
+        gives("bad"),
+    )
     assert [r.call_id for m in seen.result.messages for r in m.tool_results] == ["o"]
 
 
@@ -232,7 +330,9 @@ async def test_a_response_with_calls_that_the_model_did_not_make_is_not_taken() 
     invented = response(ToolCall(id="x", name="ok", arguments_json="{}"), stop=StopReason.TOOL_USE)
     seen = await run(hook(after_model=invented), [says("done")], gives("ok"))
     assert (seen.result.text, seen.results) == ("done", [])
-    assert any("calls that the model did not make" in event.text for event in seen.of(events.Warned))
+    assert any(
+        "calls that the model did not make" in event.text for event in seen.of(events.Warned)
+    )
 
 
 async def test_a_hook_may_end_the_run_after_a_response_and_nothing_of_it_is_done() -> None:
@@ -242,7 +342,11 @@ async def test_a_hook_may_end_the_run_after_a_response_and_nothing_of_it_is_done
         ran.append("ran")
         return ""
 
-    seen = await run(hook(after_model=Stop("that is too much")), [asks(call("act"))], PlainTool(name="act", does=does))
+    seen = await run(
+        hook(after_model=Stop("that is too much")),
+        [asks(call("act"))],
+        PlainTool(name="act", does=does),
+    )
     assert (seen.outcome, ran) == ("error", [])
 
 
@@ -261,7 +365,9 @@ SUM = [asks(call("add", "c", a=1, b=2)), says("done")]
 async def test_a_call_gets_the_arguments_that_a_hook_gives_it_and_the_model_is_told() -> None:
     seen = await run(hook(before_tool=Approve({"a": 10, "b": 20})), SUM, add)
     assert seen.results == ['[a hook changed the arguments to {"a":10,"b":20}]\n30']
-    (start,) = [record.entry for record in seen.records if seen.entries[record.seq - 1] == "tool.started:c"]
+    (start,) = [
+        record.entry for record in seen.records if seen.entries[record.seq - 1] == "tool.started:c"
+    ]
     assert start.arguments_json == '{"a":10,"b":20}'
 
 
@@ -269,7 +375,12 @@ async def test_arguments_from_a_hook_are_validated_and_judged_like_any() -> None
     seen = await run(hook(before_tool=Approve({"a": "x"})), SUM, add)
     assert seen.results[0].startswith('[a hook changed the arguments to {"a":"x"}]\n')
     assert seen.entries.count("tool.started:c") == 0
-    denied = await run(hook(before_tool=Approve()), [asks(call("pay")), says("done")], gives("pay", effect="once"), mode="ask")
+    denied = await run(
+        hook(before_tool=Approve()),
+        [asks(call("pay")), says("done")],
+        gives("pay", effect="once"),
+        mode="ask",
+    )
     assert "Not run" in denied.results[0]
 
 
@@ -321,8 +432,14 @@ async def test_what_a_person_changes_is_shown_to_hooks_again() -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_call_that_a_person_said_yes_to_runs_with_the_arguments_that_they_were_shown(restart: bool) -> None:
-    given, verdicts, shown = list[Any](), iter([Approve({"n": 5}), None, Approve({"n": 7})]), list[Any]()
+async def test_a_call_that_a_person_said_yes_to_runs_with_the_arguments_that_they_were_shown(
+    restart: bool,
+) -> None:
+    given, verdicts, shown = (
+        list[Any](),
+        iter([Approve({"n": 5}), None, Approve({"n": 7})]),
+        list[Any](),
+    )
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
         given.append(arguments)
@@ -332,19 +449,30 @@ async def test_a_call_that_a_person_said_yes_to_runs_with_the_arguments_that_the
         shown.append(request.arguments)
         return Approve()
 
-    one = agent([asks(call("pay", "p", n=1)), says("ok")], PlainTool(name="pay", does=does, needs_approval=True))
+    one = agent(
+        [asks(call("pay", "p", n=1)), says("ok")],
+        PlainTool(name="pay", does=does, needs_approval=True),
+    )
     rt = open_runtime(hooks=[hook(before_tool=lambda run, asked: next(verdicts))])
     if restart:
         waits = await rt.run(one, "go", on_ask="wait")
-        shown = [event.arguments for event in await rt.events(waits.run_id) if isinstance(event, events.ApprovalRequested)]
+        shown = [
+            event.arguments
+            for event in await rt.events(waits.run_id)
+            if isinstance(event, events.ApprovalRequested)
+        ]
         result = await rt.resume(waits.run_id, one, approve=["p"])
     else:
         result = await rt.run(one, "go", on_approval=approver)
     assert (shown, given) == ([{"n": 5}], [{"n": 5}])
-    assert [r.text for m in result.messages for r in m.tool_results] == ['[a hook changed the arguments to {"n":5}]\npaid']
+    assert [r.text for m in result.messages for r in m.tool_results] == [
+        '[a hook changed the arguments to {"n":5}]\npaid'
+    ]
 
 
-async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_where_it_was_one() -> None:
+async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_where_it_was_one() -> (
+    None
+):
     seen = await run(
         hook(after_tool=lambda run, asked, result: result.text.upper()),
         [asks(call("ok", "a"), call("bad", "b")), says("done")],
@@ -358,7 +486,11 @@ async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_whe
 async def test_a_result_that_no_hook_puts_in_other_words_keeps_its_pictures() -> None:
     picture = MediaPart(media_type="image/png", data="aGk=")
     told: list[ToolResult] = []
-    seen = await run(hook(after_tool=lambda run, asked, result: told.append(result)), [asks(call("look")), says("ok")], gives("look", [picture]))
+    seen = await run(
+        hook(after_tool=lambda run, asked, result: told.append(result)),
+        [asks(call("look")), says("ok")],
+        gives("look", [picture]),
+    )
     (result,) = [r for m in seen.result.messages for r in m.tool_results]
     assert result.content == (picture,) == told[0].content
 
@@ -389,7 +521,9 @@ async def test_a_run_that_is_cancelled_while_a_hook_judges_a_call_keeps_what_was
                     stream.cancel()
     assert stream.result.outcome.value == "cancelled"
     assert stream.result.metrics.usage == Usage(**USED)
-    assert [r.text for m in stream.result.messages for r in m.tool_results] == ["Not run: The run was stopped."]
+    assert [r.text for m in stream.result.messages for r in m.tool_results] == [
+        "Not run: The run was stopped."
+    ]
 
 
 # ---------------------------------------------------------------- events
@@ -402,15 +536,21 @@ async def test_a_hook_on_events_sees_each_as_it_leaves_and_in_order() -> None:
 
 
 def test_no_events_are_made_where_no_hook_overrides_on_event() -> None:
-    assert Feed("run_1", None, Hub(), hooks=Hooks([Hook(), hook(before_tool=None)])).listener is None
+    assert (
+        Feed("run_1", None, Hub(), hooks=Hooks([Hook(), hook(before_tool=None)])).listener is None
+    )
     assert Feed("run_1", None, Hub(), hooks=Hooks([hook(on_event=print)])).listener is not None
 
 
 # ---------------------------------------------------------------- after a crash
 
 
-async def resumed(hooks: list[Hook], script: list[dict[str, Any]], effect: Any, **more: Any) -> tuple[RunResult[Any], list[Any]]:
-    """A run with a call of `step`, whose driver vanishes in the middle of it, and is taken up; and what `step` was called with."""
+async def resumed(
+    hooks: list[Hook], script: list[dict[str, Any]], effect: Any, **more: Any
+) -> tuple[RunResult[Any], list[Any]]:
+    """A run with a call of `step`, whose driver vanishes in the middle of it, and is taken up; and
+    what `step` was called with.
+    """
     given, gate, journal = list[Any](), Gate(), MemoryJournal()
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
@@ -445,7 +585,9 @@ async def test_a_call_that_is_run_again_has_the_arguments_that_it_had_started_wi
 
 async def test_a_call_that_is_denied_now_is_not_run_again() -> None:
     verdicts = iter([None, Deny("not any more")])
-    result, given = await resumed([hook(before_tool=lambda run, asked: next(verdicts))], STEP, "idempotent")
+    result, given = await resumed(
+        [hook(before_tool=lambda run, asked: next(verdicts))], STEP, "idempotent"
+    )
     assert len(given) == 1
     (told,) = [r.text for m in result.messages for r in m.tool_results]
     assert "was not run again. Not run: not any more" in told
@@ -455,7 +597,9 @@ async def test_what_a_probe_says_that_a_call_gave_is_told_like_any_result() -> N
     async def looks(ctx: ToolContext[Any], arguments: Any) -> Happened:
         return Happened("it is done")
 
-    result, given = await resumed([hook(after_tool=lambda run, asked, result: result.text.upper())], STEP, "once", looks=looks)
+    result, given = await resumed(
+        [hook(after_tool=lambda run, asked, result: result.text.upper())], STEP, "once", looks=looks
+    )
     assert len(given) == 1
     assert [r.text for m in result.messages for r in m.tool_results] == ["IT IS DONE"]
 
@@ -477,6 +621,8 @@ async def test_what_a_hook_had_added_is_not_added_twice() -> None:
             await reached.wait()
             (info,) = await journal.runs()
             await (await journal.take_over(info.run_id, force=True)).release()
-            result = await open_runtime(journal=journal, hooks=hooks).resume(info.run_id, agent(model))
+            result = await open_runtime(journal=journal, hooks=hooks).resume(
+                info.run_id, agent(model)
+            )
             group.cancel_scope.cancel()
     assert [m.text for m in result.messages] == ["go", "It is noon.", "ok"]

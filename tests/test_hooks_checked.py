@@ -1,4 +1,6 @@
-"""A hook that would never act, or fail in each run, is refused where it is passed in; and a guard that fails denies, however it fails."""
+"""A hook that would never act, or fail in each run, is refused where it is passed in; and a guard
+that fails denies, however it fails.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from treadle.events.hooks import Add, Answer, Ask, Guard, Rule, Stop
 async def of_nothing(self: Any) -> None: ...
 async def of_two(self: Any, run: Any, call: Any) -> None: ...
 async def of_three(self: Any, run: Any, call: Any, result: Any) -> None: ...
-async def with_more(self: Any, run: Any, call: Any, more: int = 1, *rest: Any, **named: Any) -> None: ...
+async def with_more(
+    self: Any, run: Any, call: Any, more: int = 1, *rest: Any, **named: Any
+) -> None: ...
 async def with_required(self: Any, run: Any, call: Any, *, needed: int) -> None: ...
 async def yields(self: Any, *told: Any) -> Any:
     yield None
@@ -58,8 +62,12 @@ def refusal(hook: Hook) -> str:
         ("on_denied", "one of before_run, after_run"),
     ],
 )
-@pytest.mark.parametrize("wrap", [_as_it_is, staticmethod, functools.partialmethod], ids=["plain", "static", "partial"])
-def test_a_method_that_looks_like_a_point_is_refused_with_the_right_signature(name: str, meant: str, wrap: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "wrap", [_as_it_is, staticmethod, functools.partialmethod], ids=["plain", "static", "partial"]
+)
+def test_a_method_that_looks_like_a_point_is_refused_with_the_right_signature(
+    name: str, meant: str, wrap: Callable[[Any], Any]
+) -> None:
     said = refusal(type("Careful", (Hook,), {name: wrap(of_two)})())
     assert said.startswith(f"the hook Careful has no point {name!r}: write {meant}")
 
@@ -77,31 +85,81 @@ def test_a_misspelt_point_of_a_base_or_of_the_object_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("point", "method", "said"),
     [
-        ("after_tool", of_two, "takes run, call, and is called with run, call, result: write `async def after_tool(self, run, call, result)`"),
-        ("before_tool", of_three, "takes run, call, result, and is called with run, call: write `async def before_tool(self, run, call)`"),
-        ("before_tool", of_nothing, "takes nothing, and is called with run, call: write `async def before_tool(self, run, call)`"),
-        ("before_tool", with_required, "takes run, call, needed, and is called with run, call: write `async def before_tool(self, run, call)`"),
-        ("before_tool", plain, "must be `async def`: write `async def before_tool(self, run, call)`"),
-        ("before_tool", yields, "must be `async def`: write `async def before_tool(self, run, call)`"),
+        (
+            "after_tool",
+            of_two,
+            "takes run, call, and is called with run, call, result: write `async def after_tool(self, run, call, result)`",
+        ),
+        (
+            "before_tool",
+            of_three,
+            "takes run, call, result, and is called with run, call: write `async def before_tool(self, run, call)`",
+        ),
+        (
+            "before_tool",
+            of_nothing,
+            "takes nothing, and is called with run, call: write `async def before_tool(self, run, call)`",
+        ),
+        (
+            "before_tool",
+            with_required,
+            "takes run, call, needed, and is called with run, call: write `async def before_tool(self, run, call)`",
+        ),
+        (
+            "before_tool",
+            plain,
+            "must be `async def`: write `async def before_tool(self, run, call)`",
+        ),
+        (
+            "before_tool",
+            yields,
+            "must be `async def`: write `async def before_tool(self, run, call)`",
+        ),
         ("before_run", None, "is no method: write `async def before_run(self, run)`"),
-        ("before_tool", property(lambda self: of_two), "is no method: write `async def before_tool(self, run, call)`"),
-        ("on_event", of_two, "must be a plain `def`, since it is called in the event loop: write `def on_event(self, event)`"),
-        ("on_event", generates, "must be a plain `def`, since it is called in the event loop: write `def on_event(self, event)`"),
+        (
+            "before_tool",
+            property(lambda self: of_two),
+            "is no method: write `async def before_tool(self, run, call)`",
+        ),
+        (
+            "on_event",
+            of_two,
+            "must be a plain `def`, since it is called in the event loop: write `def on_event(self, event)`",
+        ),
+        (
+            "on_event",
+            generates,
+            "must be a plain `def`, since it is called in the event loop: write `def on_event(self, event)`",
+        ),
         ("on_event", 5, "is no method: write `def on_event(self, event)`"),
     ],
 )
-def test_a_point_that_cannot_be_called_is_refused_with_the_right_signature(point: str, method: Any, said: str) -> None:
-    assert refusal(type("Careful", (Hook,), {point: method})()) == f"the hook Careful.{point} {said}"
+def test_a_point_that_cannot_be_called_is_refused_with_the_right_signature(
+    point: str, method: Any, said: str
+) -> None:
+    assert (
+        refusal(type("Careful", (Hook,), {point: method})()) == f"the hook Careful.{point} {said}"
+    )
 
 
 def test_a_point_that_is_set_on_the_object_is_refused() -> None:
     careful = Hook()
     careful.before_tool = of_two  # type: ignore[method-assign,assignment]
-    assert "before_tool is set on the object, where it is never called: define `async def before_tool(self, run, call)`" in refusal(careful)
+    assert (
+        "before_tool is set on the object, where it is never called: define `async def before_tool(self, run, call)`"
+        in refusal(careful)
+    )
 
 
 def test_hooks_with_methods_of_their_own_are_taken() -> None:
-    own = {"before_tool": with_more, "report": plain, "close": of_nothing, "toolbox": 5, "_before_tol": of_two, "Onset": type("Onset", (), {})}
+    own = {
+        "before_tool": with_more,
+        "report": plain,
+        "close": of_nothing,
+        "toolbox": 5,
+        "_before_tol": of_two,
+        "Onset": type("Onset", (), {}),
+    }
     agent([], hooks=[type("Careful", (Hook,), own)(), Guard(Rule("x"))])
 
 
@@ -129,7 +187,9 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 FAILING: dict[str, Hook] = {
     "an error": hook(before_tool=raising(ValueError("no"))),
-    "an error without text": hook(before_tool=raising(type("Mute", (Exception,), {"__str__": raising(ValueError())})())),
+    "an error without text": hook(
+        before_tool=raising(type("Mute", (Exception,), {"__str__": raising(ValueError())})())
+    ),
     "the end of an iteration": hook(before_tool=raising(StopAsyncIteration())),
     "several errors": hook(before_tool=raising(ExceptionGroup("several", [ValueError("no")]))),
     "a cancellation of its own": hook(before_tool=raising(asyncio.CancelledError())),
@@ -147,9 +207,13 @@ FAILING: dict[str, Hook] = {
 
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
 @pytest.mark.parametrize("mode", ["ask", "full"])
-async def test_a_guard_that_fails_denies_the_call_and_the_run_goes_on(failing: Hook, mode: Any) -> None:
+async def test_a_guard_that_fails_denies_the_call_and_the_run_goes_on(
+    failing: Hook, mode: Any
+) -> None:
     one = gives("look", "LOOKED")
-    result = await open_runtime(hooks=[failing]).run(agent([asks(call("look")), says("done")], one), "go", mode=mode)
+    result = await open_runtime(hooks=[failing]).run(
+        agent([asks(call("look")), says("done")], one), "go", mode=mode
+    )
     (answer,) = [each.text for message in result.messages for each in message.tool_results]
     assert answer.startswith("Not run: the hook ")
     assert result.text == "done"

@@ -30,18 +30,39 @@ def echo(word: str) -> str:
 SCRIPT = [asks(call("echo", "c", word="x")), says("done")]
 
 
-async def run(hooks: list[Hook], *own: Hook, script: list[dict[str, Any]] = SCRIPT, config: Config | None = None, **options: Any) -> Seen:
-    return await watch(script, echo, gives("ok"), runtime=open_runtime(hooks=[*hooks, *own], config=config or Config()), **options)
+async def run(
+    hooks: list[Hook],
+    *own: Hook,
+    script: list[dict[str, Any]] = SCRIPT,
+    config: Config | None = None,
+    **options: Any,
+) -> Seen:
+    return await watch(
+        script,
+        echo,
+        gives("ok"),
+        runtime=open_runtime(hooks=[*hooks, *own], config=config or Config()),
+        **options,
+    )
 
 
 # ---------------------------------------------------------------- order
 
 
-async def test_those_of_the_runtime_come_before_those_of_the_agent_and_after_them_at_the_end() -> None:
+async def test_those_of_the_runtime_come_before_those_of_the_agent_and_after_them_at_the_end() -> (
+    None
+):
     order: list[str] = []
 
     def noting(name: str) -> Hook:
-        points = ("before_run", "before_model", "after_model", "before_tool", "after_tool", "after_run")
+        points = (
+            "before_run",
+            "before_model",
+            "after_model",
+            "before_tool",
+            "after_tool",
+            "after_run",
+        )
 
         def note(point: str) -> Any:
             return lambda *told: order.append(f"{point} {name}")
@@ -51,43 +72,71 @@ async def test_those_of_the_runtime_come_before_those_of_the_agent_and_after_the
     one = agent([asks(call("echo", "c", word="x")), says("done")], echo, hooks=[noting("own")])
     await open_runtime(hooks=[noting("all")]).run(one, "go")
     before, after = ["all", "own"], ["own", "all"]
-    turn = [*(f"before_model {name}" for name in before), *(f"after_model {name}" for name in after)]
+    turn = [
+        *(f"before_model {name}" for name in before),
+        *(f"after_model {name}" for name in after),
+    ]
     tools = [*(f"before_tool {name}" for name in before), *(f"after_tool {name}" for name in after)]
-    assert order == [*(f"before_run {n}" for n in before), *turn, *tools, *turn, *(f"after_run {n}" for n in after)]
+    assert order == [
+        *(f"before_run {n}" for n in before),
+        *turn,
+        *tools,
+        *turn,
+        *(f"after_run {n}" for n in after),
+    ]
 
 
 async def test_what_several_add_is_all_there() -> None:
     model = ScriptedModel([says("ok")])
-    await open_runtime(hooks=[hook(before_model=Add("one")), hook(before_model=Add("two"))]).run(agent(model), "go")
+    await open_runtime(hooks=[hook(before_model=Add("one")), hook(before_model=Add("two"))]).run(
+        agent(model), "go"
+    )
     assert model.requests[0].messages[-1].text == "one\n\ntwo"
 
 
 async def test_who_adds_does_not_keep_the_next_from_stopping_the_run_or_answering() -> None:
-    assert (await run([hook(before_model=Add("one")), hook(before_model=Stop("no"))])).outcome == "error"
-    answer = ModelResponse(parts=(TextPart(text="known"),), usage=Usage(), stop_reason=StopReason.COMPLETE)
+    assert (
+        await run([hook(before_model=Add("one")), hook(before_model=Stop("no"))])
+    ).outcome == "error"
+    answer = ModelResponse(
+        parts=(TextPart(text="known"),), usage=Usage(), stop_reason=StopReason.COMPLETE
+    )
     seen = await run([hook(before_model=Add("one")), hook(before_model=answer)])
     assert [m.text for m in seen.result.messages] == ["go", "one", "known"]
 
 
 async def test_the_next_sees_a_call_as_the_one_before_has_changed_it() -> None:
     told: list[Any] = []
-    seen = await run([hook(before_tool=Approve({"word": "y"})), hook(before_tool=lambda run, call: told.append(call.arguments))])
+    seen = await run(
+        [
+            hook(before_tool=Approve({"word": "y"})),
+            hook(before_tool=lambda run, call: told.append(call.arguments)),
+        ]
+    )
     assert told == [{"word": "y"}]
     assert seen.results == ['[a hook changed the arguments to {"word":"y"}]\ny']
 
 
 @pytest.mark.parametrize("first", [Approve(), Approve({"word": "y"}), Ask("look")])
-async def test_who_changes_a_call_or_asks_about_it_does_not_keep_the_next_from_denying_it(first: Any) -> None:
+async def test_who_changes_a_call_or_asks_about_it_does_not_keep_the_next_from_denying_it(
+    first: Any,
+) -> None:
     async def approver(request: ApprovalRequest) -> Approve | Deny:
         return Approve()
 
-    seen = await run([hook(before_tool=first)], hook(before_tool=Deny("never")), on_approval=approver)
+    seen = await run(
+        [hook(before_tool=first)], hook(before_tool=Deny("never")), on_approval=approver
+    )
     assert seen.results == ["Not run: never"]
 
 
-async def test_of_several_that_deny_or_answer_the_first_counts_and_the_others_are_not_asked() -> None:
+async def test_of_several_that_deny_or_answer_the_first_counts_and_the_others_are_not_asked() -> (
+    None
+):
     asked: list[str] = []
-    seen = await run([hook(before_tool=Answer("mine")), hook(before_tool=lambda *told: asked.append("second"))])
+    seen = await run(
+        [hook(before_tool=Answer("mine")), hook(before_tool=lambda *told: asked.append("second"))]
+    )
     assert (seen.results, asked) == (["mine"], [])
 
 
@@ -97,7 +146,10 @@ async def test_after_something_each_sees_what_those_before_it_made_of_it() -> No
 
     def wrapped(sign: str) -> Hook:
         def after(run: Any, request: ModelRequest, said: ModelResponse) -> ModelResponse:
-            parts = tuple(TextPart(text=f"{sign}{p.text}{sign}") if isinstance(p, TextPart) else p for p in said.parts)
+            parts = tuple(
+                TextPart(text=f"{sign}{p.text}{sign}") if isinstance(p, TextPart) else p
+                for p in said.parts
+            )
             return ModelResponse(parts=parts, usage=Usage(), stop_reason=said.stop_reason)
 
         return hook(after_model=after)
@@ -106,16 +158,32 @@ async def test_after_something_each_sees_what_those_before_it_made_of_it() -> No
     assert (await run([wrapped("("), wrapped("[")])).result.text == "([done[("
 
 
-async def test_a_run_that_a_call_starts_is_told_to_the_hooks_of_the_runtime_and_of_its_own_agent() -> None:
+async def test_a_run_that_a_call_starts_is_told_to_the_hooks_of_the_runtime_and_of_its_own_agent() -> (
+    None
+):
     told: list[str] = []
 
     def noting(name: str) -> Hook:
-        return hook(before_run=lambda run: told.append(f"{name}: {run.agent} of {run.parent_run_id is not None}"))
+        return hook(
+            before_run=lambda run: told.append(
+                f"{name}: {run.agent} of {run.parent_run_id is not None}"
+            )
+        )
 
     helper = Agent(name="helper", model=ScriptedModel([says("ok")]), hooks=[noting("helper's")])
-    boss = Agent(name="boss", model=ScriptedModel([asks(call("helper", prompt="x")), says("done")]), tools=[helper], hooks=[noting("boss's")])
+    boss = Agent(
+        name="boss",
+        model=ScriptedModel([asks(call("helper", prompt="x")), says("done")]),
+        tools=[helper],
+        hooks=[noting("boss's")],
+    )
     assert (await open_runtime(hooks=[noting("all")]).run(boss, "go")).success
-    assert told == ["all: boss of False", "boss's: boss of False", "all: helper of True", "helper's: helper of True"]
+    assert told == [
+        "all: boss of False",
+        "boss's: boss of False",
+        "all: helper of True",
+        "helper's: helper of True",
+    ]
 
 
 # ---------------------------------------------------------------- failures
@@ -137,25 +205,33 @@ async def test_one_that_fails_before_something_ends_the_run_in_an_error(point: s
     seen = await run([broken(point)], config=with_key())
     assert seen.outcome == "error"
     assert seen.result.error is not None
-    assert seen.result.error.message.startswith(f"the hook Broken.{point} failed: RuntimeError: no disk")
+    assert seen.result.error.message.startswith(
+        f"the hook Broken.{point} failed: RuntimeError: no disk"
+    )
     assert KEY not in repr(seen)
 
 
 async def test_one_that_fails_before_a_call_denies_it() -> None:
     seen = await run([broken("before_tool")], config=with_key())
     assert (seen.outcome, seen.entries.count("tool.started:c")) == ("completed", 0)
-    assert seen.results[0].startswith("Not run: the hook Broken.before_tool failed: RuntimeError: no disk")
+    assert seen.results[0].startswith(
+        "Not run: the hook Broken.before_tool failed: RuntimeError: no disk"
+    )
     assert KEY not in repr(seen)
 
 
 @pytest.mark.parametrize("point", ["after_model", "after_tool", "on_event"])
-async def test_one_that_fails_after_something_is_told_and_the_run_goes_on(point: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_fails_after_something_is_told_and_the_run_goes_on(
+    point: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR, "treadle"):
         seen = await run([broken(point)], config=with_key())
     assert (seen.outcome, seen.results, seen.result.text) == ("completed", ["x"], "done")
     warnings = [event.text for event in seen.of(events.Warned)]
     assert warnings
-    assert all(w.startswith(f"the hook Broken.{point} failed: RuntimeError: no disk") for w in warnings)
+    assert all(
+        w.startswith(f"the hook Broken.{point} failed: RuntimeError: no disk") for w in warnings
+    )
     assert f"the hook Broken.{point} failed" in caplog.text
     assert KEY not in repr(seen) + caplog.text
 
@@ -172,7 +248,9 @@ async def test_one_that_fails_on_every_event_is_told_once_and_goes_on_being_told
     assert len(told) == len(seen.events)
 
 
-async def test_one_that_fails_on_the_last_event_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_fails_on_the_last_event_is_only_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def breaks(event: events.Event) -> None:
         if isinstance(event, events.RunEnd):
             raise RuntimeError("no")
@@ -183,7 +261,9 @@ async def test_one_that_fails_on_the_last_event_is_only_logged(caplog: pytest.Lo
     assert "the hook Says.on_event failed" in caplog.text
 
 
-async def test_one_that_fails_after_the_run_is_only_logged_since_nothing_comes_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_fails_after_the_run_is_only_logged_since_nothing_comes_after_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.ERROR, "treadle"):
         seen = await run([broken("after_run")], config=with_key())
     assert (seen.outcome, seen.kinds[-1], seen.of(events.Warned)) == ("completed", "run_end", [])
@@ -193,7 +273,11 @@ async def test_one_that_fails_after_the_run_is_only_logged_since_nothing_comes_a
 
 async def test_one_that_fails_after_something_keeps_nobody_else_from_being_told() -> None:
     told: list[str] = []
-    await run([hook(after_run=lambda *a: told.append("outer"))], broken("after_run"), hook(after_run=lambda *a: told.append("inner")))
+    await run(
+        [hook(after_run=lambda *a: told.append("outer"))],
+        broken("after_run"),
+        hook(after_run=lambda *a: told.append("inner")),
+    )
     assert told == ["inner", "outer"]
 
 
@@ -205,9 +289,13 @@ async def test_one_that_fails_after_something_keeps_nobody_else_from_being_told(
         ("before_tool", False, "may give Approve, Deny, Ask, Answer or None"),
     ],
 )
-async def test_what_a_point_cannot_be_given_is_refused_with_what_it_can(point: str, given: Any, expected: str) -> None:
+async def test_what_a_point_cannot_be_given_is_refused_with_what_it_can(
+    point: str, given: Any, expected: str
+) -> None:
     seen = await run([hook(**{point: given})])
-    said = seen.results[0] if seen.results else seen.result.error.message if seen.result.error else ""
+    said = (
+        seen.results[0] if seen.results else seen.result.error.message if seen.result.error else ""
+    )
     assert f"the hook Says.{point} failed: TypeError: it gave {given!r}, and {expected}" in said
 
 

@@ -1,4 +1,6 @@
-"""The hooks that come with the package: a guard over calls, a memory of answers, and a file of who did what."""
+"""The hooks that come with the package: a guard over calls, a memory of answers, and a file of who
+did what.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _nothing_paid() -> None:
 
 
 async def run(hook: Hook, *script: dict[str, Any], **options: Any) -> Seen:
-    return await watch(ScriptedModel(script), pay, look, runtime=open_runtime(hooks=[hook]), **options)
+    return await watch(
+        ScriptedModel(script), pay, look, runtime=open_runtime(hooks=[hook]), **options
+    )
 
 
 # ---------------------------------------------------------------- Guard
@@ -63,11 +67,16 @@ def much(arguments: dict[str, Any]) -> bool:
         ([Rule("look")], ["paid 500"]),
         ([Rule("pay", when=much)], ["Not run: a rule about pay says so"]),
         ([Rule("pay", when=lambda a: a["amount"] > 1000)], ["paid 500"]),
-        ([Rule("pay", when=lambda a: a["sum"] > 1)], ["Not run: the hook Guard.before_tool failed: KeyError: 'sum'"]),
+        (
+            [Rule("pay", when=lambda a: a["sum"] > 1)],
+            ["Not run: the hook Guard.before_tool failed: KeyError: 'sum'"],
+        ),
         ([Rule("pay", reason="first"), Rule("*", "ask", reason="second")], ["Not run: first"]),
     ],
 )
-async def test_a_rule_is_about_the_name_and_the_arguments_of_a_call(rules: list[Rule], results: list[str]) -> None:
+async def test_a_rule_is_about_the_name_and_the_arguments_of_a_call(
+    rules: list[Rule], results: list[str]
+) -> None:
     seen = await run(Guard(*rules), asks(call("pay", amount=500)), says("done"))
     assert seen.results == results
 
@@ -77,14 +86,23 @@ async def test_a_call_that_a_rule_asks_about_waits_for_somebody() -> None:
         return Approve() if request.arguments == {"amount": 500} else Deny("no")
 
     guard = Guard(Rule("pay", "ask", when=much, reason="that is much"))
-    seen = await run(guard, asks(call("pay", amount=50), call("pay", amount=500), call("pay", amount=600)), says("done"), on_approval=approver)
+    seen = await run(
+        guard,
+        asks(call("pay", amount=50), call("pay", amount=500), call("pay", amount=600)),
+        says("done"),
+        on_approval=approver,
+    )
     assert sorted(paid) == [50, 500]
     assert seen.results[2].startswith("Not run: a person said no")
     assert [event.reason for event in seen.of(events.ApprovalRequested)] == ["that is much"] * 2
 
 
 async def test_a_rule_with_a_condition_fits_arguments_that_nobody_can_read() -> None:
-    seen = await run(Guard(Rule("pay", when=much)), asks({"name": "pay", "arguments": '{"amount": 1'}), says("done"))
+    seen = await run(
+        Guard(Rule("pay", when=much)),
+        asks({"name": "pay", "arguments": '{"amount": 1'}),
+        says("done"),
+    )
     assert seen.results == ["Not run: a rule about pay says so"]
 
 
@@ -109,7 +127,11 @@ LOOKING = [asks(call("look", "c1", what="tea")), says("there is tea")]
 async def test_the_same_request_is_answered_without_a_model(cache: Cache) -> None:
     first = await run(cache, *LOOKING)
     again = await run(cache)
-    assert (again.result.text, again.results, again.result.turn_count) == (first.result.text, first.results, 2)
+    assert (again.result.text, again.results, again.result.turn_count) == (
+        first.result.text,
+        first.results,
+        2,
+    )
     assert (again.result.metrics.usage, cache.hits, cache.misses) == (Usage(), 2, 2)
     other = await run(cache, says("something else"), prompt="another")
     assert (other.result.text, cache.hits) == ("something else", 2)
@@ -121,25 +143,37 @@ async def test_an_answer_with_a_call_of_another_tool_is_not_kept(cache: Cache) -
     assert (seen.result.text, paid) == ("I would rather not", [5])
 
 
-@pytest.mark.parametrize("answer", [says("cut", stop="max_tokens"), says("no", stop="refusal"), says("")])
-async def test_an_answer_that_is_not_whole_is_not_kept(cache: Cache, answer: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "answer", [says("cut", stop="max_tokens"), says("no", stop="refusal"), says("")]
+)
+async def test_an_answer_that_is_not_whole_is_not_kept(
+    cache: Cache, answer: dict[str, Any]
+) -> None:
     await run(cache, answer, says("more"), says("more"), says("more"))
     hits = cache.hits
     await run(cache, says("whole"))
     assert cache.hits == hits
 
 
-async def test_an_answer_that_carries_something_for_the_next_request_of_its_run_is_not_kept(cache: Cache) -> None:
-    model = PlayedModel([TextDelta("one"), end(provider_data='{"container":"c1"}')], [TextDelta("two"), end()])
+async def test_an_answer_that_carries_something_for_the_next_request_of_its_run_is_not_kept(
+    cache: Cache,
+) -> None:
+    model = PlayedModel(
+        [TextDelta("one"), end(provider_data='{"container":"c1"}')], [TextDelta("two"), end()]
+    )
     rt = open_runtime(hooks=[cache])
     assert [(await rt.run(agent(model), "go")).text for _ in range(3)] == ["one", "two", "two"]
 
 
-async def test_other_settings_other_tools_and_another_model_are_other_requests(cache: Cache) -> None:
+async def test_other_settings_other_tools_and_another_model_are_other_requests(
+    cache: Cache,
+) -> None:
     rt = open_runtime(hooks=[cache])
 
     async def said(words: str, *tools: Any, name: str = "script:a", **options: Any) -> str:
-        return (await rt.run(agent(ScriptedModel([says(words)], name=name), *tools), "go", **options)).text  # type: ignore[arg-type]
+        return (
+            await rt.run(agent(ScriptedModel([says(words)], name=name), *tools), "go", **options)
+        ).text  # type: ignore[arg-type]
 
     assert await said("one") == "one"
     assert await said("two") == "one"
@@ -155,7 +189,9 @@ async def test_no_more_answers_are_kept_than_there_may_be(folder: bool, tmp_path
     for i in range(5):
         await run(cache, says("x"), prompt=f"prompt {i}")
         if folder:
-            for age, file in enumerate(sorted((tmp_path / "answers").iterdir(), key=lambda f: f.stat().st_mtime_ns)):
+            for age, file in enumerate(
+                sorted((tmp_path / "answers").iterdir(), key=lambda f: f.stat().st_mtime_ns)
+            ):
                 os.utime(file, ns=(age, age))
     assert cache.hits == 0
     await run(cache, prompt="prompt 4")
@@ -164,18 +200,25 @@ async def test_no_more_answers_are_kept_than_there_may_be(folder: bool, tmp_path
     assert not folder or len(list((tmp_path / "answers").iterdir())) == 3
 
 
-async def test_a_folder_is_the_users_own_outlives_the_process_and_a_broken_file_is_none(tmp_path: Path) -> None:
+async def test_a_folder_is_the_users_own_outlives_the_process_and_a_broken_file_is_none(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "answers"
     await run(Cache(folder), says("kept"))
     (file,) = folder.iterdir()
-    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
+    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (
+        0o700,
+        0o600,
+    )
     assert (await run(Cache(folder))).result.text == "kept"
     file.write_bytes(b'{"parts": [')
     assert (await run(Cache(folder), says("anew"))).result.text == "anew"
     assert (await run(Cache(folder))).result.text == "anew"
 
 
-async def test_an_answer_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_put_in_its_place_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "answers"
     await run(Cache(folder), says("kept"))
     (file,) = folder.iterdir()
@@ -189,7 +232,9 @@ async def test_a_folder_that_cannot_be_written_harms_no_run(tmp_path: Path) -> N
     (tmp_path / "answers").write_text("a file")
     seen = await run(Cache(tmp_path / "answers"), says("ok"))
     assert seen.result.text == "ok"
-    assert any("the hook Cache.after_model failed" in event.text for event in seen.of(events.Warned))
+    assert any(
+        "the hook Cache.after_model failed" in event.text for event in seen.of(events.Warned)
+    )
 
 
 # ---------------------------------------------------------------- Audit
@@ -203,14 +248,26 @@ async def test_each_thing_that_a_run_does_is_a_line_of_a_private_file(tmp_path: 
     path = tmp_path / "audit.jsonl"
     seen = await run(Audit(path), asks(call("pay", "p", amount=5), call("nope", "n")), says("done"))
     told = lines(path)
-    kinds = ["run_start", "message", "tool_call", "tool_call", "warning", "tool_call_start", "tool_call_end", "message", "run_end"]
+    kinds = [
+        "run_start",
+        "message",
+        "tool_call",
+        "tool_call",
+        "warning",
+        "tool_call_start",
+        "tool_call_end",
+        "message",
+        "run_end",
+    ]
     assert [line["type"] for line in told] == kinds
     assert {line["run_id"] for line in told} == {seen.result.run_id}
     assert [line["result"] for line in told if line["type"] == "tool_call_end"] == ["paid 5"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_a_line_is_in_the_file_before_the_run_goes_on_and_holds_no_key(tmp_path: Path) -> None:
+async def test_a_line_is_in_the_file_before_the_run_goes_on_and_holds_no_key(
+    tmp_path: Path,
+) -> None:
     path, found = tmp_path / "audit.jsonl", list[str]()
 
     @tool
@@ -219,7 +276,9 @@ async def test_a_line_is_in_the_file_before_the_run_goes_on_and_holds_no_key(tmp
         return f"the key is {KEY}"
 
     rt = open_runtime(hooks=[Audit(path)], config=Config(known_secrets=frozenset({Secret(KEY)})))
-    await rt.run(agent([says(f"I say {KEY}", tool_calls=[call("peek", "p")]), says("done")], peek), "go")
+    await rt.run(
+        agent([says(f"I say {KEY}", tool_calls=[call("peek", "p")]), says("done")], peek), "go"
+    )
     assert found == ["tool_call_start"]
     assert KEY not in path.read_text()
 
@@ -227,7 +286,11 @@ async def test_a_line_is_in_the_file_before_the_run_goes_on_and_holds_no_key(tmp
 async def test_runs_that_calls_start_are_in_the_file_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     child = Agent(name="helper", model=ScriptedModel([says("ok")]))
-    boss = Agent(name="boss", model=ScriptedModel([asks(call("helper", prompt="x")), says("done")]), tools=[child])
+    boss = Agent(
+        name="boss",
+        model=ScriptedModel([asks(call("helper", prompt="x")), says("done")]),
+        tools=[child],
+    )
     result = await open_runtime(hooks=[Audit(path)]).run(boss, "go")
     told = lines(path)
     below = [line for line in told if line.get("parent_run_id") == result.run_id]

@@ -207,7 +207,14 @@ async def test_a_closed_broker_has_nothing_to_wait_for() -> None:
 
 # ---------------------------------------------------------------- two brokers
 
-TOOL_TYPES = {"tool_call", "approval_requested", "approval_resolved", "tool_call_start", "tool_progress", "tool_call_end"}
+TOOL_TYPES = {
+    "tool_call",
+    "approval_requested",
+    "approval_resolved",
+    "tool_call_start",
+    "tool_progress",
+    "tool_call_end",
+}
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
@@ -237,7 +244,12 @@ async def test_a_hub_is_heard_while_anybody_listens() -> None:
 
 
 def one_call() -> ScriptedModel:
-    return ScriptedModel([{"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]}, {"text": "Done."}])
+    return ScriptedModel(
+        [
+            {"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]},
+            {"text": "Done."},
+        ]
+    )
 
 
 async def test_a_run_is_heard_by_topic() -> None:
@@ -254,7 +266,11 @@ async def test_a_run_is_heard_by_topic() -> None:
     kinds = [type(event).__name__ for event in heard]
     assert (kinds[0], kinds[-1]) == ("RunStart", "RunEnd")
     assert kinds.count("MessageAdded") == 2
-    assert [type(event).__name__ async for event in tools] == ["ToolCallAsked", "ToolCallStart", "ToolCallEnd"]
+    assert [type(event).__name__ async for event in tools] == [
+        "ToolCallAsked",
+        "ToolCallStart",
+        "ToolCallEnd",
+    ]
 
 
 async def test_who_subscribes_in_the_middle_of_a_run_hears_the_rest_in_its_numbers() -> None:
@@ -278,7 +294,9 @@ async def test_who_subscribes_in_the_middle_of_a_run_hears_the_rest_in_its_numbe
 async def test_a_slow_subscriber_does_not_hold_a_run_up() -> None:
     async with Runtime.open() as rt:
         with rt.hub.agents.subscribe(maxsize=1) as asleep, anyio.fail_after(5):
-            result = await rt.run(Agent(name="a", model=ScriptedModel([{"text": "word " * 300}])), "go")
+            result = await rt.run(
+                Agent(name="a", model=ScriptedModel([{"text": "word " * 300}])), "go"
+            )
     assert result.success
     heard = [event async for event in asleep]
     assert type(heard[0]).__name__ == "RunStart"

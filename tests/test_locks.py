@@ -1,4 +1,6 @@
-"""The lock files: everything that the documents, the image and the peers install is named there by hash, and no index is."""
+"""The lock files: everything that the documents, the image and the peers install is named there by
+hash, and no index is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ OFFLINE_OR_OWN = ("--no-deps", "--no-index", "treadle-*.whl")
 def pins(name: str) -> dict[str, str]:
     """Each requirement with its continuation lines."""
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
-    return {re.split(r"[=\s;]", line, maxsplit=1)[0]: line for line in text.splitlines() if line.strip()}
+    return {
+        re.split(r"[=\s;]", line, maxsplit=1)[0]: line for line in text.splitlines() if line.strip()
+    }
 
 
 def named(requirement: str) -> str:
@@ -37,7 +41,9 @@ def test_every_package_is_pinned_by_hash_and_no_index_is_named(name: str) -> Non
     for line in pins(name).values():
         assert re.match(r"[a-z0-9.-]+(?:\[[a-z,]+\])?==\S+ ", line), line
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", line), line
-    assert not re.search(r"https?://|index-url|find-links", (ROOT / name).read_text(encoding="utf-8"))
+    assert not re.search(
+        r"https?://|index-url|find-links", (ROOT / name).read_text(encoding="utf-8")
+    )
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -49,10 +55,20 @@ def test_a_pin_has_the_hash_of_more_than_the_wheel_of_one_machine(name: str) -> 
 
 def test_what_the_project_needs_is_in_the_lock() -> None:
     said = project()
-    wanted = [*said["project"]["dependencies"], *said["dependency-groups"]["dev"], *said["build-system"]["requires"]]
-    wanted += [each for extra in ("service", "postgres") for each in said["project"]["optional-dependencies"][extra]]
+    wanted = [
+        *said["project"]["dependencies"],
+        *said["dependency-groups"]["dev"],
+        *said["build-system"]["requires"],
+    ]
+    wanted += [
+        each
+        for extra in ("service", "postgres")
+        for each in said["project"]["optional-dependencies"][extra]
+    ]
     assert {named(each) for each in wanted} <= set(pins("requirements.lock"))
-    assert {named(each) for each in said["dependency-groups"]["peers"]} <= set(pins("tests/peers/requirements.lock"))
+    assert {named(each) for each in said["dependency-groups"]["peers"]} <= set(
+        pins("tests/peers/requirements.lock")
+    )
 
 
 def test_both_locks_pin_one_version() -> None:
@@ -65,21 +81,38 @@ def test_node_packages_are_pinned_by_integrity_and_no_address_is_named() -> None
     text = NODE_LOCK.read_text(encoding="utf-8")
     assert not re.search(r"https?://", text)
     packages = json.loads(text)["packages"]
-    assert packages[""]["dependencies"] == json.loads((NODE_LOCK.parent / "package.json").read_text(encoding="utf-8"))["dependencies"]
-    assert [place for place, package in packages.items() if place and not package.get("inBundle") and not package.get("integrity")] == []
+    assert (
+        packages[""]["dependencies"]
+        == json.loads((NODE_LOCK.parent / "package.json").read_text(encoding="utf-8"))[
+            "dependencies"
+        ]
+    )
+    assert [
+        place
+        for place, package in packages.items()
+        if place and not package.get("inBundle") and not package.get("integrity")
+    ] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", ".ci/run", "deploy/Dockerfile", "Makefile"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", ".ci/run", "deploy/Dockerfile", "Makefile"]
+)
 def test_what_is_fetched_is_checked_against_a_lock(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     installs = [found[0] for found in INSTALL.finditer(text)]
     assert installs
     for install in installs:
-        assert "--require-hashes" in install or any(each in install for each in OFFLINE_OR_OWN), install
+        assert "--require-hashes" in install or any(each in install for each in OFFLINE_OR_OWN), (
+            install
+        )
         if "--require-hashes" in install and "--no-binary" not in install:
-            assert "--only-binary=:all:" in install, f"{install}: where no wheel fits, it builds a source package with what no hash names"
+            assert "--only-binary=:all:" in install, (
+                f"{install}: where no wheel fits, it builds a source package with what no hash names"
+            )
         if "--no-deps" in install:
-            assert "--no-build-isolation" in install, f"{install}: fetches what builds it without a hash"
+            assert "--no-build-isolation" in install, (
+                f"{install}: fetches what builds it without a hash"
+            )
     for install in re.findall(r"npm (?:ci|install)\b[^\n]*", text):
         assert "$(NPM)" in install
     if name == "Makefile":

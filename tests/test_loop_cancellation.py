@@ -1,4 +1,6 @@
-"""Stopping a run, at any await and in every way: the history is valid, what is known is kept, and nothing stays behind."""
+"""Stopping a run, at any await and in every way: the history is valid, what is known is kept, and
+nothing stays behind.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,12 @@ class Driven:
 
     async def drive(self) -> None:
         with self.scope:
-            async with self.runtime.stream(agent(self.model, *self.tools), "go", session="s") as self.stream, anyio.create_task_group() as group:
+            async with (
+                self.runtime.stream(
+                    agent(self.model, *self.tools), "go", session="s"
+                ) as self.stream,
+                anyio.create_task_group() as group,
+            ):
                 group.start_soon(self._leave, group.cancel_scope)
                 async for event in self.stream:
                     self.seen.append(event)
@@ -99,12 +106,21 @@ async def by_closing_the_runtime(run: Driven) -> None:
     await run.runtime.aclose()
 
 
-WAYS: list[Way] = [by_stream, by_session, by_another_thread, by_the_awaiting_task, by_leaving_the_block, by_closing_the_runtime]
+WAYS: list[Way] = [
+    by_stream,
+    by_session,
+    by_another_thread,
+    by_the_awaiting_task,
+    by_leaving_the_block,
+    by_closing_the_runtime,
+]
 LOUD = (by_stream, by_session, by_another_thread, by_closing_the_runtime)
 """After these the reader still reads the end."""
 
 
-async def stopped(model: Any, *tools: Any, at: anyio.Event, way: Way = by_stream, clock: Clock | None = None) -> Driven:
+async def stopped(
+    model: Any, *tools: Any, at: anyio.Event, way: Way = by_stream, clock: Clock | None = None
+) -> Driven:
     """Runs, stops it in this way once `at` is set, and checks what must hold."""
     rt = open_runtime(clock=clock) if clock is not None else open_runtime()
     before = len(anyio.get_running_tasks())
@@ -145,7 +161,9 @@ def unknown(run: Driven) -> list[str]:
 @pytest.mark.parametrize("way", WAYS)
 async def test_while_the_model_speaks_its_words_are_kept_and_its_stream_is_closed(way: Way) -> None:
     gate = Gate()
-    model = PlayedModel([ReasoningDelta("Hm."), TextDelta("Once upon"), TextDelta(" a time"), gate.stop])
+    model = PlayedModel(
+        [ReasoningDelta("Hm."), TextDelta("Once upon"), TextDelta(" a time"), gate.stop]
+    )
     run = await stopped(model, at=gate.reached, way=way)
     assert run.stream is not None
     assert run.stream.result.text == "Once upon a time"
@@ -173,14 +191,25 @@ async def test_in_a_tool_that_may_be_repeated_the_call_is_cancelled() -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_among_parallel_calls_what_is_known_is_kept(way: Way) -> None:
     gate = Gate("send")
-    run = await stopped([asks(call("look", "c1"), call("send", "c2"), call("look", "c3"))], gives("look"), gate.tool, at=gate.reached, way=way)
+    run = await stopped(
+        [asks(call("look", "c1"), call("send", "c2"), call("look", "c3"))],
+        gives("look"),
+        gate.tool,
+        at=gate.reached,
+        way=way,
+    )
     assert unknown(run) == ["c2"]
     assert (results(run)["c1"], results(run)["c3"]) == ("ok", "ok")
 
 
 async def test_among_sequential_calls_those_that_did_not_start_were_not_run() -> None:
     gate = Gate("send", parallel=False)
-    run = await stopped([asks(call("look", "c1"), call("send", "c2"), call("look", "c3"), call("send", "c4"))], gives("look"), gate.tool, at=gate.reached)
+    run = await stopped(
+        [asks(call("look", "c1"), call("send", "c2"), call("look", "c3"), call("send", "c4"))],
+        gives("look"),
+        gate.tool,
+        at=gate.reached,
+    )
     assert unknown(run) == ["c2"]
     assert results(run)["c1"] == "ok"
     assert results(run)["c3"] == results(run)["c4"] == "Not run: The run was stopped."
@@ -211,7 +240,15 @@ async def test_in_a_backoff_the_words_of_the_failed_attempt_are_void(way: Way) -
 
 async def test_in_the_middle_of_a_call_the_call_is_not_kept() -> None:
     gate = Gate()
-    model = PlayedModel([TextDelta("Let me."), *wishes(("c1", "look", "{}"))[:-1], ToolCallStart("c2", "look"), ArgumentsDelta('{"a'), gate.stop])
+    model = PlayedModel(
+        [
+            TextDelta("Let me."),
+            *wishes(("c1", "look", "{}"))[:-1],
+            ToolCallStart("c2", "look"),
+            ArgumentsDelta('{"a'),
+            gate.stop,
+        ]
+    )
     run = await stopped(model, gives("look"), at=gate.reached)
     assert run.stream is not None
     assert [m.tool_calls for m in run.stream.result.messages] == [(), ()]
@@ -239,7 +276,9 @@ async def test_a_run_that_never_waits_can_be_stopped_too() -> None:
         if isinstance(event, events.TurnEnd) and event.turn == 3:
             stream.cancel()
 
-    seen = await watch([asks(call("look", at=i)) for i in range(90)], gives("look"), while_running=stop)
+    seen = await watch(
+        [asks(call("look", at=i)) for i in range(90)], gives("look"), while_running=stop
+    )
     assert seen.outcome == "cancelled"
     assert seen.result.turn_count < 8
 
@@ -252,7 +291,13 @@ async def test_a_run_lets_others_run_even_where_nothing_in_it_waits() -> None:
             order.append(name)
             return "ok"
 
-        await rt.run(agent([*(asks(call("look", at=i)) for i in range(5)), says("done")], PlainTool(name="look", does=does)), "go")
+        await rt.run(
+            agent(
+                [*(asks(call("look", at=i)) for i in range(5)), says("done")],
+                PlainTool(name="look", does=does),
+            ),
+            "go",
+        )
 
     async with anyio.create_task_group() as group:
         group.start_soon(drive, "a")
@@ -273,7 +318,9 @@ async def test_a_result_that_a_stopped_tool_still_gives_is_kept() -> None:
             return "x" * 50_000
         return "never"
 
-    run = await stopped([asks(call("send", "c1"))], PlainTool(name="send", does=does), at=gate.reached)
+    run = await stopped(
+        [asks(call("send", "c1"))], PlainTool(name="send", does=does), at=gate.reached
+    )
     assert unknown(run) == []
     assert results(run)["c1"].startswith("xxx")
 
@@ -290,13 +337,20 @@ async def test_a_long_result_is_kept_though_it_is_cut_while_the_run_is_stopped()
                 await anyio.lowlevel.checkpoint()
         return "x" * 50_000
 
-    seen = await watch([asks(call("send", "c1"))], PlainTool(name="send", does=does), while_running=stop)
+    seen = await watch(
+        [asks(call("send", "c1"))], PlainTool(name="send", does=does), while_running=stop
+    )
     assert seen.outcome == "cancelled"
     assert seen.results[0].startswith("xxx")
 
 
-@pytest.mark.parametrize("error", [AgentError("network", "the connection was torn"), AgentError("auth", "no"), OSError("torn")])
-async def test_a_stream_that_breaks_while_it_is_closed_is_no_error_and_no_retry(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [AgentError("network", "the connection was torn"), AgentError("auth", "no"), OSError("torn")],
+)
+async def test_a_stream_that_breaks_while_it_is_closed_is_no_error_and_no_retry(
+    error: Exception,
+) -> None:
     gate = Gate()
 
     async def torn() -> None:
@@ -348,9 +402,22 @@ def busy_agent() -> tuple[list[dict[str, Any]], tuple[PlainTool, ...]]:
         await anyio.lowlevel.checkpoint()
         raise ValueError("no")
 
-    tools = PlainTool(name="look", does=does, effect="pure"), PlainTool(name="send", does=does, parallel=False), PlainTool(name="fail", does=fails)
+    tools = (
+        PlainTool(name="look", does=does, effect="pure"),
+        PlainTool(name="send", does=does, parallel=False),
+        PlainTool(name="fail", does=fails),
+    )
     script = [
-        asks(call("look", "a"), call("look", "b"), call("send", "c"), call("nope", "d"), call("fail", "e"), reasoning="hm", text="So.", delay_ms=0.001),
+        asks(
+            call("look", "a"),
+            call("look", "b"),
+            call("send", "c"),
+            call("nope", "d"),
+            call("fail", "e"),
+            reasoning="hm",
+            text="So.",
+            delay_ms=0.001,
+        ),
         {"text": "Half an", "error": {"kind": "network"}},
         asks(call("send", "f")),
         says("All is done now."),
@@ -405,7 +472,9 @@ async def test_at_every_single_step_of_the_event_loop_a_run_can_be_stopped(way: 
 
 @pytest.mark.parametrize("native", [False, True])
 async def test_a_run_in_the_callers_own_task_can_be_stopped_at_every_step_too(native: bool) -> None:
-    """Nobody listens, so no task but the caller's drives it: cancelling that one closes the run first."""
+    """Nobody listens, so no task but the caller's drives it: cancelling that one closes the run
+    first.
+    """
     outcomes: set[str] = set()
     before = len(anyio.get_running_tasks())
     for steps in range(400):
@@ -456,7 +525,9 @@ async def test_a_run_that_was_cancelled_raises_nothing_else_and_says_so_in_its_j
 
 
 async def test_a_call_whose_start_is_known_and_that_never_began_was_not_run() -> None:
-    """It is stopped while its start is appended: it cannot have happened, and nothing else must be said of it."""
+    """It is stopped while its start is appended: it cannot have happened, and nothing else must be
+    said of it.
+    """
     done: list[str] = []
 
     async def sends(ctx: ToolContext[None], arguments: object) -> str:
@@ -468,7 +539,11 @@ async def test_a_call_whose_start_is_known_and_that_never_began_was_not_run() ->
             assert run.stream is not None
             run.stream.cancel()
 
-    run = Driven(open_runtime(journal=WatchedJournal(at=at)), [asks(call("send", "c1"))], (PlainTool(name="send", does=sends),))
+    run = Driven(
+        open_runtime(journal=WatchedJournal(at=at)),
+        [asks(call("send", "c1"))],
+        (PlainTool(name="send", does=sends),),
+    )
     with anyio.fail_after(5):
         await run.drive()
     assert run.stream is not None
@@ -481,7 +556,9 @@ async def test_a_run_that_is_cancelled_lets_go_of_itself_also_where_that_takes_t
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(_when, gate.reached, scope.cancel)
-            await open_runtime(journal=journal).run(agent([asks(call("send", "c1"))], gate.tool), "go")
+            await open_runtime(journal=journal).run(
+                agent([asks(call("send", "c1"))], gate.tool), "go"
+            )
     assert scope.cancelled_caught
     assert journal.let_go == 1
 
@@ -528,8 +605,18 @@ async def _when(event: anyio.Event, what: Callable[[], object]) -> None:
     what()
 
 
-@pytest.mark.parametrize(("way", "by"), [(by_stream, "caller"), (by_session, "caller"), (by_closing_the_runtime, "close"), (by_the_awaiting_task, None)])
-async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(way: Way, by: str | None) -> None:
+@pytest.mark.parametrize(
+    ("way", "by"),
+    [
+        (by_stream, "caller"),
+        (by_session, "caller"),
+        (by_closing_the_runtime, "close"),
+        (by_the_awaiting_task, None),
+    ],
+)
+async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(
+    way: Way, by: str | None
+) -> None:
     gate, journal = Gate("send"), Kept()
     run = Driven(open_runtime(journal=journal), [asks(call("send", "c1"))], (gate.tool,))
     with anyio.fail_after(5):
@@ -541,7 +628,11 @@ async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(way: Way
     entries = [record.entry for record in await journal.read(run.stream.run_id)]
     asked = [entry.by for entry in entries if isinstance(entry, CancelAsked)]
     assert asked == ([] if by is None else [by])
-    assert [label(entry) for entry in entries][-2 - len(asked) :] == [*(["cancel.asked"] if asked else []), "tool.finished:c1:unknown", "run.finished"]
+    assert [label(entry) for entry in entries][-2 - len(asked) :] == [
+        *(["cancel.asked"] if asked else []),
+        "tool.finished:c1:unknown",
+        "run.finished",
+    ]
 
 
 class Kept(MemoryJournal):

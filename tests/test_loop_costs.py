@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doubles import PlayedModel, agent, asks, call, end, fails, gives, open_runtime, says, watch
+from tests.doubles import (
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    end,
+    fails,
+    gives,
+    open_runtime,
+    says,
+    watch,
+)
 from treadle import FallbackModel
 from treadle.budget.ledger import BYTES_PER_TOKEN
 from treadle.config import Config, Price
@@ -27,7 +38,9 @@ DOLLAR_A_TOKEN = Price(input=1_000_000, output=1_000_000)
 
 
 def priced(price: Price = DOLLAR_A_TOKEN, *names: str, **more: Any) -> Runtime:
-    return open_runtime(config=Config(prices=dict.fromkeys(names or ("script:*", "played:*"), price)), **more)
+    return open_runtime(
+        config=Config(prices=dict.fromkeys(names or ("script:*", "played:*"), price)), **more
+    )
 
 
 def used(tokens_in: int, tokens_out: int, **more: int) -> dict[str, int]:
@@ -46,10 +59,19 @@ async def test_the_cost_of_each_response_is_in_the_journal_and_everything_else_a
         seen = await watch(script, gives("look"), runtime=rt)
         info = await rt.journal.info(seen.result.run_id)
     assert [event.cost_usd for event in seen.of(events.UsageReported)] == [0.4, 0.021]
-    assert [record.entry.cost_usd for record in seen.records if isinstance(record.entry, ModelResponded)] == [0.4, 0.021]
-    assert seen.result.metrics.cost_usd == seen.of(events.RunEnd)[0].cost_usd == info.cost_usd == 0.421
+    assert [
+        record.entry.cost_usd for record in seen.records if isinstance(record.entry, ModelResponded)
+    ] == [0.4, 0.021]
+    assert (
+        seen.result.metrics.cost_usd == seen.of(events.RunEnd)[0].cost_usd == info.cost_usd == 0.421
+    )
     (spending,) = info.spending
-    assert (spending.model, spending.responses, spending.unpriced, spending.cost_usd) == ("script:inline", 2, 0, 0.421)
+    assert (spending.model, spending.responses, spending.unpriced, spending.cost_usd) == (
+        "script:inline",
+        2,
+        0,
+        0.421,
+    )
     assert spending.usage == seen.result.metrics.usage
     assert not seen.of(events.Warned)
 
@@ -62,15 +84,23 @@ async def test_what_has_no_price_has_no_cost_and_nobody_is_told_that_it_was_noth
     assert not seen.of(events.Warned)
 
 
-async def test_a_run_of_which_something_has_no_price_says_so_once_and_tells_the_sum_of_the_rest() -> None:
+async def test_a_run_of_which_something_has_no_price_says_so_once_and_tells_the_sum_of_the_rest() -> (
+    None
+):
     async with priced(DOLLAR_A_TOKEN, "script:inline") as rt:
         waits = agent([asks(call("look"), usage=used(1, 1))], gives("look", needs_approval=True))
         first = await rt.run(waits, "go", on_ask="wait", session="s")
         (open_call,) = (await rt.journal.load(first.run_id)).open_calls
         told: list[events.Event] = []
         other = PlayedModel([TextDelta("hi"), end()])
-        last = await rt.resume(first.run_id, waits, approve={open_call.id}, model=other, on_event=told.append)
-    assert (first.metrics.cost_usd, last.metrics.cost_usd, last.metrics.usage.total_tokens) == (2.0, 2.0, 17)
+        last = await rt.resume(
+            first.run_id, waits, approve={open_call.id}, model=other, on_event=told.append
+        )
+    assert (first.metrics.cost_usd, last.metrics.cost_usd, last.metrics.usage.total_tokens) == (
+        2.0,
+        2.0,
+        17,
+    )
     (warning,) = [event for event in told if isinstance(event, events.Warned)]
     assert "once a model was used whose price is not known" in warning.text
 
@@ -86,7 +116,12 @@ async def test_what_a_failed_attempt_is_known_to_have_used_counts_too() -> None:
     assert state.ledger.usage == Usage(input_tokens=103, output_tokens=11)
     assert state.ledger.turns == 1
     assert state.spending["2030-11-21", "script:inline"] == Spending(
-        model="script:inline", day="2030-11-21", responses=0, unpriced=0, usage=spent, cost_usd=107.0
+        model="script:inline",
+        day="2030-11-21",
+        responses=0,
+        unpriced=0,
+        usage=spent,
+        cost_usd=107.0,
     )
 
 
@@ -95,7 +130,9 @@ async def test_the_end_of_a_run_says_what_its_cost_is_made_of() -> None:
         seen = await watch([says("hi", usage=used(3, 4))], runtime=rt)
     finished = seen.records[-1].entry
     assert isinstance(finished, RunFinished)
-    assert [(part.model, part.responses, part.cost_usd) for part in finished.spending] == [("script:inline", 1, 7.0)]
+    assert [(part.model, part.responses, part.cost_usd) for part in finished.spending] == [
+        ("script:inline", 1, 7.0)
+    ]
 
 
 # ---------------------------------------------------------------- a limit
@@ -103,7 +140,9 @@ async def test_the_end_of_a_run_says_what_its_cost_is_made_of() -> None:
 
 async def test_a_price_that_nobody_knows_is_refused_before_the_run_where_money_is_limited() -> None:
     async with open_runtime() as rt:
-        with pytest.raises(AgentError, match=r"price of 'script:inline' is not known.*prices: .*input: ") as caught:
+        with pytest.raises(
+            AgentError, match=r"price of 'script:inline' is not known.*prices: .*input: "
+        ) as caught:
             await rt.run(agent([says("hi")]), "go", limits=Limits(cost_usd=1))
         assert caught.value.kind == "invalid"
         assert not await rt.journal.runs()
@@ -122,38 +161,61 @@ async def test_a_model_without_a_price_cannot_take_over_a_session_whose_runs_are
 async def test_a_run_does_not_ask_again_once_its_money_is_spent() -> None:
     async with priced() as rt:
         model = ScriptedModel([asks(call("look"), usage=used(30, 5)) for _ in range(9)])
-        seen = await watch(model, gives("look"), runtime=rt, limits=Limits(cost_usd=100), settings=Settings(max_tokens=5))
+        seen = await watch(
+            model,
+            gives("look"),
+            runtime=rt,
+            limits=Limits(cost_usd=100),
+            settings=Settings(max_tokens=5),
+        )
     assert seen.outcome == "cost_limit"
     assert seen.result.metrics.cost_usd == 35.0 * len(model.requests)
     assert seen.result.metrics.cost_usd < 100
 
 
-async def test_the_output_is_clamped_to_what_is_left_and_an_answer_cut_by_that_names_the_money() -> None:
+async def test_the_output_is_clamped_to_what_is_left_and_an_answer_cut_by_that_names_the_money() -> (
+    None
+):
     async with priced(Price(input=0, output=1_000_000)) as rt:
         model = ScriptedModel([says("This is lo", stop="max_tokens", usage=used(10, 40))])
         seen = await watch(model, runtime=rt, limits=Limits(cost_usd=40, tokens=100_000))
     assert model.requests[0].settings.max_tokens == 40
     assert (seen.outcome, seen.result.text) == ("cost_limit", "This is lo")
-    asked = next(record.entry for record in seen.records if isinstance(record.entry, ModelRequested))
+    asked = next(
+        record.entry for record in seen.records if isinstance(record.entry, ModelRequested)
+    )
     assert (asked.max_tokens, asked.clamped_by) == (40, "cost_limit")
 
 
 async def test_of_two_limits_that_clamp_the_tighter_one_is_the_end() -> None:
     async with priced(Price(input=0, output=1_000_000)) as rt:
-        seen = await watch([says("lo", stop="max_tokens", usage=used(10, 40))], runtime=rt, limits=Limits(cost_usd=5_000, tokens=200))
+        seen = await watch(
+            [says("lo", stop="max_tokens", usage=used(10, 40))],
+            runtime=rt,
+            limits=Limits(cost_usd=5_000, tokens=200),
+        )
     assert seen.outcome == "token_limit"
 
 
-async def test_an_answer_cut_by_the_models_own_setting_is_truncated_also_where_money_is_limited() -> None:
+async def test_an_answer_cut_by_the_models_own_setting_is_truncated_also_where_money_is_limited() -> (
+    None
+):
     async with priced() as rt:
         limits = Limits(cost_usd=1_000_000)
-        seen = await watch([says("lo", stop="max_tokens", usage=used(1, 8))], runtime=rt, limits=limits, settings=Settings(max_tokens=8))
+        seen = await watch(
+            [says("lo", stop="max_tokens", usage=used(1, 8))],
+            runtime=rt,
+            limits=limits,
+            settings=Settings(max_tokens=8),
+        )
     assert seen.outcome == "truncated"
 
 
 async def test_what_is_free_is_never_too_dear() -> None:
     async with priced(Price(input=0, output=0)) as rt:
-        seen = await watch([says("hi", usage=used(10**6, 10**6))], runtime=rt, limits=Limits(cost_usd=0.000001))
+        seen = await watch(
+            [says("hi", usage=used(10**6, 10**6))], runtime=rt, limits=Limits(cost_usd=0.000001)
+        )
     assert (seen.outcome, seen.result.metrics.cost_usd) == ("completed", 0.0)
 
 
@@ -167,7 +229,12 @@ async def test_a_request_whose_input_alone_is_too_dear_is_not_sent() -> None:
 async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> None:
     async with priced() as rt:
         entries = [asks(call("look"), usage=used(30, 5)), says("done", usage=used(30, 5))]
-        waits = agent(entries, gives("look", needs_approval=True), limits=Limits(cost_usd=300), settings=Settings(max_tokens=5))
+        waits = agent(
+            entries,
+            gives("look", needs_approval=True),
+            limits=Limits(cost_usd=300),
+            settings=Settings(max_tokens=5),
+        )
         first = await rt.run(waits, "go", on_ask="wait", session="s")
         assert first.outcome == "approval_needed"
         state = await rt.journal.load(first.run_id)
@@ -177,12 +244,18 @@ async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> Non
         assert (await rt.journal.load(first.run_id)).ledger.limits.cost_usd == 300
 
 
-async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pays_what_that_one_costs() -> None:
+async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pays_what_that_one_costs() -> (
+    None
+):
     def named(name: str, *entries: dict[str, Any]) -> ScriptedModel:
         return ScriptedModel(entries, name=name)
 
     look, ask = gives("look", needs_approval=True), asks(call("look"), usage=used(1, 0))
-    async with open_runtime(config=Config(prices={"a:1": Price(input=1_000_000, output=0), "b:2": Price(input=0, output=0)})) as rt:
+    async with open_runtime(
+        config=Config(
+            prices={"a:1": Price(input=1_000_000, output=0), "b:2": Price(input=0, output=0)}
+        )
+    ) as rt:
         both = FallbackModel(named("a:1", fails("rate_limit")), named("b:2", ask))
         held = await rt.run(agent(both, look), "go", on_ask="wait")
         (open_call,) = (await rt.journal.load(held.run_id)).open_calls
@@ -194,7 +267,9 @@ async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pa
 
 
 class Greedy(ScriptedModel):
-    """Takes all the output that it may, and as many tokens of input as its new text can be; calls a tool in each turn but the last."""
+    """Takes all the output that it may, and as many tokens of input as its new text can be; calls a
+    tool in each turn but the last.
+    """
 
     def __init__(self, turns: int) -> None:
         super().__init__([])
@@ -203,20 +278,43 @@ class Greedy(ScriptedModel):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         self.requests.append(request)
         messages = list(request.messages)
-        new = messages[next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0) :]
+        new = messages[
+            next(
+                (n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0
+            ) :
+        ]
         tokens = self._context + sum(len(message.to_json()) for message in new) // BYTES_PER_TOKEN
         usage = used(tokens, request.settings.max_tokens or 0)
         self._context = sum(usage.values())
-        answer = says("ok", usage=usage) if len(self.requests) == self._turns else asks(call("look", at=len(self.requests)), usage=usage)
+        answer = (
+            says("ok", usage=usage)
+            if len(self.requests) == self._turns
+            else asks(call("look", at=len(self.requests)), usage=usage)
+        )
         async for delta in ScriptedModel([answer]).stream(request):
             yield delta
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 8), st.integers(0, 900), st.integers(1, 80), st.integers(50, 9_000), st.integers(0, 3), st.integers(0, 3))
-async def test_no_run_spends_more_than_its_limit(turns: int, result: int, wanted: int, limit: int, usd_in: int, usd_out: int) -> None:
+@given(
+    st.integers(1, 8),
+    st.integers(0, 900),
+    st.integers(1, 80),
+    st.integers(50, 9_000),
+    st.integers(0, 3),
+    st.integers(0, 3),
+)
+async def test_no_run_spends_more_than_its_limit(
+    turns: int, result: int, wanted: int, limit: int, usd_in: int, usd_out: int
+) -> None:
     price = Price(input=usd_in * 1e6, output=usd_out * 1e6)
     async with priced(price) as rt:
-        seen = await watch(Greedy(turns), gives("look", "y" * result), runtime=rt, limits=Limits(cost_usd=limit), settings=Settings(max_tokens=wanted))
+        seen = await watch(
+            Greedy(turns),
+            gives("look", "y" * result),
+            runtime=rt,
+            limits=Limits(cost_usd=limit),
+            settings=Settings(max_tokens=wanted),
+        )
     assert (seen.result.metrics.cost_usd or 0) <= limit
     assert seen.outcome in ("completed", "cost_limit")

@@ -1,4 +1,6 @@
-"""Events: their order, their numbers, and what readers and subscribers get of them, however slow they are."""
+"""Events: their order, their numbers, and what readers and subscribers get of them, however slow
+they are.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,21 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import PlainTool, PlayedModel, Seen, agent, asks, call, check_events, end, gives, kind_of, open_runtime, says, watch
+from tests.doubles import (
+    PlainTool,
+    PlayedModel,
+    Seen,
+    agent,
+    asks,
+    call,
+    check_events,
+    end,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    watch,
+)
 from treadle import ToolContext
 from treadle.events import feed
 from treadle.events.feed import EventStream
@@ -24,7 +40,10 @@ async def works() -> Seen:
         ctx.progress("half", 1, 2)
         return "seen"
 
-    script = [asks(call("look", "a"), call("look", "b"), text="Let me look.", reasoning="I should look."), says("All is well.")]
+    script = [
+        asks(call("look", "a"), call("look", "b"), text="Let me look.", reasoning="I should look."),
+        says("All is well."),
+    ]
     return await watch(script, PlainTool(name="look", does=does, effect="pure"), session="s")
 
 
@@ -61,12 +80,24 @@ async def test_a_run_of_two_turns_has_its_events_in_this_order() -> None:
 
 async def test_every_event_says_whose_it_is_and_durable_ones_where_they_stand() -> None:
     seen = await works()
-    assert {(event.run_id, event.session_id) for event in seen.events} == {(seen.result.run_id, "s")}
+    assert {(event.run_id, event.session_id) for event in seen.events} == {
+        (seen.result.run_id, "s")
+    }
     assert [event.seq for event in seen.events] == list(range(1, len(seen.events) + 1))
-    lossy = {"reasoning_start", "reasoning_delta", "reasoning_end", "text_delta", "tool_call_delta", "tool_progress"}
+    lossy = {
+        "reasoning_start",
+        "reasoning_delta",
+        "reasoning_end",
+        "text_delta",
+        "tool_call_delta",
+        "tool_progress",
+    }
     assert {kind_of(event) for event in seen.events if not isinstance(event.id, str)} == lossy
     assert seen.events[0].id == "1.0"
-    assert [event.id for event in seen.events if isinstance(event, events.ToolCallAsked)] == ["3.2", "3.3"]
+    assert [event.id for event in seen.events if isinstance(event, events.ToolCallAsked)] == [
+        "3.2",
+        "3.3",
+    ]
 
 
 async def test_the_pieces_of_a_call_make_its_arguments() -> None:
@@ -94,13 +125,17 @@ async def test_the_end_carries_the_outcome_and_all_of_it() -> None:
 # ---------------------------------------------------------------- slow readers
 
 
-async def test_nothing_is_lost_on_a_slow_reader_and_deltas_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_lost_on_a_slow_reader_and_deltas_are_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(feed, "STREAM_BUFFER", 20)
     words = [f"word{i} " for i in range(500)]
     thought = [ReasoningDelta(word) for word in words]
     pieces = [ArgumentsDelta(piece) for piece in ['{"a": "', *words, '"}']]
     wish = [ToolCallStart("c1", "look"), *pieces, PartEnd(), ToolCallStart("c2", "look"), *pieces]
-    model = PlayedModel([*thought, *(TextDelta(word) for word in words), *wish, end()], [TextDelta("done"), end()])
+    model = PlayedModel(
+        [*thought, *(TextDelta(word) for word in words), *wish, end()], [TextDelta("done"), end()]
+    )
     rt = open_runtime()
     with anyio.fail_after(5):
         async with rt.stream(agent(model, gives("look")), "go", session="s") as stream:
@@ -110,9 +145,15 @@ async def test_nothing_is_lost_on_a_slow_reader_and_deltas_are_joined(monkeypatc
             seen = await collect(stream)
     check_events(seen)
     assert len(seen) < 60
-    assert "".join(event.text for event in seen if isinstance(event, events.ReasoningDelta)) == "".join(words)
+    assert "".join(
+        event.text for event in seen if isinstance(event, events.ReasoningDelta)
+    ) == "".join(words)
     for call_id in ("c1", "c2"):
-        arguments = "".join(event.arguments for event in seen if isinstance(event, events.ToolCallDelta) and event.call_id == call_id)
+        arguments = "".join(
+            event.arguments
+            for event in seen
+            if isinstance(event, events.ToolCallDelta) and event.call_id == call_id
+        )
         assert arguments == '{"a": "' + "".join(words) + '"}'
 
 
@@ -144,16 +185,25 @@ async def test_a_stream_of_events_ends_when_it_is_closed_and_gives_what_was_wait
 async def subscribed(maxsize: int = 1000) -> tuple[list[Any], list[Any]]:
     """A run with tools, heard through the hub alone."""
     async with open_runtime() as rt:
-        agents, tools = rt.hub.agents.subscribe(maxsize=maxsize), rt.hub.tools.subscribe(maxsize=maxsize)
+        agents, tools = (
+            rt.hub.agents.subscribe(maxsize=maxsize),
+            rt.hub.tools.subscribe(maxsize=maxsize),
+        )
         script = [asks(call("look", "a"), call("nope", "b")), says("All is well.")]
-        result = await rt.run(agent(script, gives("look")), "go", mode="ask", limits=Limits(turns=2))
+        result = await rt.run(
+            agent(script, gives("look")), "go", mode="ask", limits=Limits(turns=2)
+        )
         assert result.outcome == "approval_needed"
     return await collect(agents), await collect(tools)
 
 
 async def test_subscribers_get_the_events_of_their_broker() -> None:
     agents, tools = await subscribed()
-    assert {kind_of(event) for event in tools} == {"tool_call", "approval_requested", "approval_resolved"}
+    assert {kind_of(event) for event in tools} == {
+        "tool_call",
+        "approval_requested",
+        "approval_resolved",
+    }
     assert [kind_of(event) for event in agents if not isinstance(event, events.ToolCallDelta)] == [
         "run_start",
         "turn_start",
@@ -192,7 +242,9 @@ async def test_a_subscriber_that_comes_late_or_leaves_early_gets_what_was_said_m
             late.append(subscription)
         return "ok"
 
-    result = await rt.run(agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)), "go")
+    result = await rt.run(
+        agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)), "go"
+    )
     assert result.success
     assert not rt.hub.heard
     [left] = late

@@ -1,4 +1,6 @@
-"""What a sync tool gives after its call was cut: its thread runs on, and what it did is told to the model as soon as there is one."""
+"""What a sync tool gives after its call was cut: its thread runs on, and what it did is told to the
+model as soon as there is one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,22 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    WatchedJournal,
+    agent,
+    asks,
+    call,
+    check_history,
+    gives,
+    label,
+    open_runtime,
+    says,
+    text,
+    wishes,
+)
 from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import ToolContext, ToolFailed
 from treadle.config import load
@@ -85,7 +102,11 @@ async def test_in_its_own_run_the_model_is_told_at_its_next_turn() -> None:
 
 async def test_known_secrets_are_taken_out_of_it_before_it_is_kept_or_told() -> None:
     secret = "sk-ant-api03-CANARY-0815-4711"
-    slow, gate, rt = Slow(f"sent with {secret}"), Gate(), open_runtime(config=load({"ANTHROPIC_API_KEY": secret}, files=False))
+    slow, gate, rt = (
+        Slow(f"sent with {secret}"),
+        Gate(),
+        open_runtime(config=load({"ANTHROPIC_API_KEY": secret}, files=False)),
+    )
     model = PlayedModel(wishes(("c1", "send", "{}")), wishes(("c2", "gate", "{}")), text("done"))
     async with rt.stream(agent(model, slow.tool, gate.tool), "go") as stream:
         await gate.reached.wait()
@@ -99,7 +120,11 @@ async def test_known_secrets_are_taken_out_of_it_before_it_is_kept_or_told() -> 
 
 async def test_a_run_that_was_about_to_end_goes_on_so_that_the_model_is_told() -> None:
     slow, gate, rt = Slow(), Gate(), open_runtime()
-    model = PlayedModel(wishes(("c1", "send", "{}")), [gate.stop, *text("I could not send it.")], text("It was sent."))
+    model = PlayedModel(
+        wishes(("c1", "send", "{}")),
+        [gate.stop, *text("I could not send it.")],
+        text("It was sent."),
+    )
     async with rt.stream(agent(model, slow.tool), "go") as stream:
         await gate.reached.wait()
         await slow.finish(stream.run_id)
@@ -112,35 +137,68 @@ async def test_a_run_that_was_about_to_end_goes_on_so_that_the_model_is_told() -
 
 async def test_after_the_end_of_its_run_the_next_one_of_the_session_is_told() -> None:
     slow, rt = Slow(), open_runtime()
-    session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not send it."), says("It was sent.")]), slow.tool))
+    session = rt.session(
+        "s",
+        agent=agent(
+            ScriptedModel(
+                [asks(call("send", "c1")), says("I could not send it."), says("It was sent.")]
+            ),
+            slow.tool,
+        ),
+    )
     first = await session.send("go")
     heard = rt.hub.agents.subscribe()
     await slow.finish(first.run_id)
     second = await session.send("and now?")
-    assert [message.text for message in second.messages if message.role == "user"] == ["go", TOLD, "and now?"]
+    assert [message.text for message in second.messages if message.role == "user"] == [
+        "go",
+        TOLD,
+        "and now?",
+    ]
     check_history(second.messages)
-    assert [label(entry) for entry in await entries_of(rt, first.run_id)][-2:] == ["run.finished", "tool.late"]
+    assert [label(entry) for entry in await entries_of(rt, first.run_id)][-2:] == [
+        "run.finished",
+        "tool.late",
+    ]
     assert await session.history() == second.messages
     await rt.aclose()
-    assert {event.run_id async for event in heard} == {second.run_id}, "of a run that is over nothing more is said"
+    assert {event.run_id async for event in heard} == {second.run_id}, (
+        "of a run that is over nothing more is said"
+    )
 
 
 async def test_a_run_that_began_before_it_came_is_replayed_without_it(tmp_path: Path) -> None:
     slow, url = Slow(), f"sqlite:///{tmp_path / 'journal.db'}"
     async with Runtime.open(url) as rt:
-        session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not."), says("second"), says("third")]), slow.tool))
+        session = rt.session(
+            "s",
+            agent=agent(
+                ScriptedModel(
+                    [asks(call("send", "c1")), says("I could not."), says("second"), says("third")]
+                ),
+                slow.tool,
+            ),
+        )
         first, second = await session.send("go"), await session.send("again")
         await slow.finish(first.run_id)
         third = await session.send("and now?")
     assert TOLD in [message.text for message in third.messages]
     async with Runtime.open(url) as rt:
-        assert [(await rt.replay(run.run_id)).messages for run in (second, third)] == [second.messages, third.messages]
+        assert [(await rt.replay(run.run_id)).messages for run in (second, third)] == [
+            second.messages,
+            third.messages,
+        ]
 
 
-async def test_a_run_that_began_elsewhere_before_it_was_stored_is_replayed_without_it(tmp_path: Path) -> None:
+async def test_a_run_that_began_elsewhere_before_it_was_stored_is_replayed_without_it(
+    tmp_path: Path,
+) -> None:
     slow, url = Slow(), f"sqlite:///{tmp_path / 'journal.db'}"
     async with Runtime.open(url) as rt, Runtime.open(url) as other:
-        session = rt.session("s", agent=agent([asks(call("send", "c1")), says("I could not."), says("third")], slow.tool))
+        session = rt.session(
+            "s",
+            agent=agent([asks(call("send", "c1")), says("I could not."), says("third")], slow.tool),
+        )
         first = await session.send("go")
         await slow.finish(first.run_id)
         second = await other.session("s", agent=agent([says("second")])).send("again")
@@ -152,15 +210,23 @@ async def test_a_run_that_began_elsewhere_before_it_was_stored_is_replayed_witho
 async def test_closing_the_runtime_still_stores_it() -> None:
     slow, journal = Slow(), WatchedJournal()
     async with open_runtime(journal=journal) as rt:
-        result = await rt.run(agent([asks(call("send", "c1")), says("I could not send it.")], slow.tool), "go")
+        result = await rt.run(
+            agent([asks(call("send", "c1")), says("I could not send it.")], slow.tool), "go"
+        )
         slow.let_go()
     assert result.success
     assert journal.log[-1] == "append tool.late"
 
 
-async def test_while_a_run_waits_for_a_person_it_does_not_come_between_a_call_and_its_result() -> None:
+async def test_while_a_run_waits_for_a_person_it_does_not_come_between_a_call_and_its_result() -> (
+    None
+):
     slow, rt = Slow(), open_runtime()
-    one = agent([asks(call("send", "c1")), asks(call("pay", "c2")), says("done")], slow.tool, gives("pay", needs_approval=True))
+    one = agent(
+        [asks(call("send", "c1")), asks(call("pay", "c2")), says("done")],
+        slow.tool,
+        gives("pay", needs_approval=True),
+    )
     first = await rt.run(one, "go", on_ask="wait")
     await slow.finish(first.run_id)
     await rt.run(agent([says("hi")]), "something else")
@@ -171,10 +237,16 @@ async def test_while_a_run_waits_for_a_person_it_does_not_come_between_a_call_an
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite"])
-async def test_a_run_that_waits_is_taken_up_although_it_said_something_late(url: str, tmp_path: Path) -> None:
+async def test_a_run_that_waits_is_taken_up_although_it_said_something_late(
+    url: str, tmp_path: Path
+) -> None:
     slow = Slow()
-    async with Runtime.open(f"sqlite:///{tmp_path / 'journal.db'}" if url == "sqlite" else url) as rt:
-        first = await rt.run(agent([asks(call("send", "c1")), says("done")], slow.tool), "go", on_unknown="wait")
+    async with Runtime.open(
+        f"sqlite:///{tmp_path / 'journal.db'}" if url == "sqlite" else url
+    ) as rt:
+        first = await rt.run(
+            agent([asks(call("send", "c1")), says("done")], slow.tool), "go", on_unknown="wait"
+        )
         await slow.finish(first.run_id)
         result = await rt.resume(first.run_id, deny={"c1": "no"})
     assert result.outcome == "completed"
@@ -184,7 +256,9 @@ async def test_a_run_that_waits_is_taken_up_although_it_said_something_late(url:
 
 async def test_a_thread_tells_the_run_that_was_taken_up_again_here_meanwhile() -> None:
     slow, gate, rt = Slow(), Gate(), open_runtime()
-    one = agent([asks(call("send", "c1")), asks(call("gate", "c2")), says("done")], slow.tool, gate.tool)
+    one = agent(
+        [asks(call("send", "c1")), asks(call("gate", "c2")), says("done")], slow.tool, gate.tool
+    )
     first = await rt.run(one, "go", on_unknown="wait")
     async with rt.resume_stream(first.run_id, one, deny={"c1": "no"}) as stream:
         await gate.reached.wait()
@@ -192,7 +266,10 @@ async def test_a_thread_tells_the_run_that_was_taken_up_again_here_meanwhile() -
         gate.opened.set()
         async for _ in stream:
             pass
-    assert [message.text for message in stream.result.messages if message.role == "user"] == ["go", TOLD]
+    assert [message.text for message in stream.result.messages if message.role == "user"] == [
+        "go",
+        TOLD,
+    ]
 
 
 async def test_runs_that_begin_at_once_both_begin_while_it_is_stored(tmp_path: Path) -> None:
@@ -203,13 +280,21 @@ async def test_runs_that_begin_at_once_both_begin_while_it_is_stored(tmp_path: P
         async with anyio.create_task_group() as group:
             for _ in range(2):
                 group.start_soon(rt.run, agent([says("hi")]), "something else")
-        assert [label(entry) for entry in await entries_of(rt, first.run_id)].count("tool.late") == 1
+        assert [label(entry) for entry in await entries_of(rt, first.run_id)].count(
+            "tool.late"
+        ) == 1
 
 
-async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     slow, journal = Slow(), WatchedJournal()
     rt, other = open_runtime(journal=journal), open_runtime(journal=journal)
-    one = agent([asks(call("send", "c1")), asks(call("pay", "c2")), says("done")], slow.tool, gives("pay", needs_approval=True))
+    one = agent(
+        [asks(call("send", "c1")), asks(call("pay", "c2")), says("done")],
+        slow.tool,
+        gives("pay", needs_approval=True),
+    )
     first = await rt.run(one, "go", on_ask="wait")
     await other.resume(first.run_id, one, deny={"c2": "no"})
     before = await journal.read(first.run_id)
@@ -220,13 +305,21 @@ async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(caplog: pytest
     assert await journal.read(first.run_id) == before
 
 
-async def test_a_journal_that_refuses_it_keeps_no_other_run_from_beginning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_journal_that_refuses_it_keeps_no_other_run_from_beginning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def refuse(entries: Sequence[Entry]) -> None:
         if any(isinstance(entry, ToolLate) for entry in entries):
             raise AgentError("agent", "the disk is full")
 
     slow, rt = Slow(), open_runtime(journal=WatchedJournal(at=refuse))
-    session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not send it."), says("hi")]), slow.tool))
+    session = rt.session(
+        "s",
+        agent=agent(
+            ScriptedModel([asks(call("send", "c1")), says("I could not send it."), says("hi")]),
+            slow.tool,
+        ),
+    )
     first = await session.send("go")
     await slow.finish(first.run_id)
     with caplog.at_level(logging.WARNING, logger="treadle"):
@@ -258,6 +351,16 @@ async def test_what_is_said_late_of_a_call_with_a_known_result_is_for_nobody() -
         kept[0].late("and another thing")
         return "ok"
 
-    both = [PlainTool(name="keep", does=keeps), PlainTool(name="speak", does=speaks, parallel=False)]
-    result = await open_runtime().run(agent([asks(call("keep"), call("speak")), says("done")], *both), "go")
-    assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
+    both = [
+        PlainTool(name="keep", does=keeps),
+        PlainTool(name="speak", does=speaks, parallel=False),
+    ]
+    result = await open_runtime().run(
+        agent([asks(call("keep"), call("speak")), says("done")], *both), "go"
+    )
+    assert [message.role for message in result.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]

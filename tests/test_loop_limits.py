@@ -1,4 +1,7 @@
-"""Limits: on turns, calls, tokens and seconds. Each is an end like any other, with everything so far."""
+"""Limits: on turns, calls, tokens and seconds.
+
+Each is an end like any other, with everything so far.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,20 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
+from tests.doubles import (
+    USED,
+    Gate,
+    PlainTool,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    gives,
+    open_runtime,
+    says,
+    text,
+    watch,
+)
 from treadle import ToolContext
 from treadle._internal.clock import Clock
 from treadle.config.values import Config, Price
@@ -32,11 +48,17 @@ async def test_a_limit_on_turns_is_the_number_of_times_the_model_is_asked() -> N
     model = ScriptedModel(LOOKS)
     seen = await watch(model, gives("look"), limits=Limits(turns=4))
     assert seen.outcome == "turn_limit"
-    assert (len(model.requests), seen.result.turn_count, seen.result.metrics.tool_calls) == (4, 4, 3)
+    assert (len(model.requests), seen.result.turn_count, seen.result.metrics.tool_calls) == (
+        4,
+        4,
+        3,
+    )
     assert "last turn" in seen.results[-1]
 
 
-async def test_in_the_last_turn_the_model_is_told_and_must_not_call_tools_that_are_still_there() -> None:
+async def test_in_the_last_turn_the_model_is_told_and_must_not_call_tools_that_are_still_there() -> (
+    None
+):
     model = ScriptedModel([asks(call("look")), says("It is warm.")])
     seen = await watch(model, gives("look"), limits=Limits(turns=2))
     assert seen.outcome == "completed"
@@ -69,14 +91,24 @@ async def test_a_run_of_one_turn_is_not_warned_and_may_not_run_what_it_calls() -
 
 
 @pytest.mark.parametrize("limits", [Limits(turns=1), Limits(turns=2), Limits(tool_calls=1)])
-async def test_a_call_that_a_limit_kept_from_running_says_in_the_journal_which(limits: Limits) -> None:
-    seen = await watch([asks(call("look", at=1), call("look", at=2)), asks(call("look", at=3))], gives("look"), limits=limits)
+async def test_a_call_that_a_limit_kept_from_running_says_in_the_journal_which(
+    limits: Limits,
+) -> None:
+    seen = await watch(
+        [asks(call("look", at=1), call("look", at=2)), asks(call("look", at=3))],
+        gives("look"),
+        limits=limits,
+    )
     *_, last = [record.entry for record in seen.records if isinstance(record.entry, ToolFinished)]
     assert last.cut_by == seen.outcome == ("call_limit" if limits.tool_calls else "turn_limit")
 
 
 async def test_a_last_turn_full_of_the_same_call_ends_at_its_limit_and_not_as_looping() -> None:
-    seen = await watch([asks(call("look")), asks(*(call("look", at=1) for _ in range(9)))], gives("look"), limits=Limits(turns=2))
+    seen = await watch(
+        [asks(call("look")), asks(*(call("look", at=1) for _ in range(9)))],
+        gives("look"),
+        limits=Limits(turns=2),
+    )
     assert seen.outcome == "turn_limit"
 
 
@@ -90,7 +122,11 @@ async def test_without_limits_a_run_ends_after_a_hundred_turns() -> None:
 
 async def test_an_empty_or_paused_last_turn_is_the_end_all_the_same() -> None:
     for stop in ("complete", "pause"):
-        seen = await watch([asks(call("look")), {"stop": stop, "usage": USED}], gives("look"), limits=Limits(turns=2))
+        seen = await watch(
+            [asks(call("look")), {"stop": stop, "usage": USED}],
+            gives("look"),
+            limits=Limits(turns=2),
+        )
         assert seen.outcome == "turn_limit"
 
 
@@ -104,7 +140,9 @@ async def test_a_batch_beyond_the_limit_on_calls_is_cut_in_the_order_of_the_call
         ran.append(arguments["at"])
         return "seen"
 
-    model = ScriptedModel([asks(*(call("look", f"c{i}", at=i) for i in range(5))), says("Three of five.")])
+    model = ScriptedModel(
+        [asks(*(call("look", f"c{i}", at=i) for i in range(5))), says("Three of five.")]
+    )
     seen = await watch(model, PlainTool(name="look", does=does), limits=Limits(tool_calls=3))
     assert ran == [0, 1, 2]
     assert seen.results[:3] == ["seen"] * 3
@@ -113,7 +151,9 @@ async def test_a_batch_beyond_the_limit_on_calls_is_cut_in_the_order_of_the_call
     assert seen.result.text == "Three of five."
     assert seen.result.metrics.tool_calls == 3
     assert model.requests[1].settings.tool_choice == "none"
-    assert [(event.limit, event.left) for event in seen.of(events.LimitWarning)] == [("tool_calls", 0)]
+    assert [(event.limit, event.left) for event in seen.of(events.LimitWarning)] == [
+        ("tool_calls", 0)
+    ]
 
 
 async def test_a_limit_on_calls_that_is_exactly_used_up_and_cuts_nothing_completes() -> None:
@@ -124,7 +164,11 @@ async def test_a_limit_on_calls_that_is_exactly_used_up_and_cuts_nothing_complet
 
 
 async def test_a_call_after_the_limit_on_calls_ends_the_run() -> None:
-    seen = await watch([asks(call("look")), asks(call("look"), text="But I must.")], gives("look"), limits=Limits(tool_calls=1))
+    seen = await watch(
+        [asks(call("look")), asks(call("look"), text="But I must.")],
+        gives("look"),
+        limits=Limits(tool_calls=1),
+    )
     assert seen.outcome == "call_limit"
     assert seen.result.text == "But I must."
     assert seen.result.metrics.tool_calls == 1
@@ -137,8 +181,14 @@ async def test_calls_that_cannot_run_do_not_count_against_the_limit() -> None:
     assert seen.results[1] == seen.results[3] == "ok"
 
 
-async def test_a_call_limit_that_cut_something_names_the_end_also_in_the_last_of_the_turns() -> None:
-    seen = await watch([asks(call("look"), call("look")), says("One of two.")], gives("look"), limits=Limits(tool_calls=1, turns=2))
+async def test_a_call_limit_that_cut_something_names_the_end_also_in_the_last_of_the_turns() -> (
+    None
+):
+    seen = await watch(
+        [asks(call("look"), call("look")), says("One of two.")],
+        gives("look"),
+        limits=Limits(tool_calls=1, turns=2),
+    )
     assert seen.outcome == "call_limit"
 
 
@@ -146,7 +196,9 @@ async def test_a_call_limit_that_cut_something_names_the_end_also_in_the_last_of
 
 
 async def test_no_request_asks_for_more_output_than_the_run_has_left() -> None:
-    model = ScriptedModel([asks(call("look", at=i), usage=used(100 * (i + 1), 20)) for i in range(20)])
+    model = ScriptedModel(
+        [asks(call("look", at=i), usage=used(100 * (i + 1), 20)) for i in range(20)]
+    )
     seen = await watch(model, gives("look"), limits=Limits(tokens=2000))
     assert seen.outcome == "token_limit"
     spent = 0
@@ -168,10 +220,18 @@ async def test_a_run_whose_input_does_not_fit_is_not_started() -> None:
 @pytest.mark.parametrize("where", ["instructions", "tools", "steering"])
 async def test_everything_that_goes_into_a_request_counts_as_its_input(where: str) -> None:
     long = "word " * 500
-    model = ScriptedModel([asks(call("look"), usage=used(20, 20)), says("never")] if where == "steering" else [says("never")])
+    model = ScriptedModel(
+        [asks(call("look"), usage=used(20, 20)), says("never")]
+        if where == "steering"
+        else [says("never")]
+    )
     tool = gives("look" if where != "tools" else "look" + "k" * 2500)
     rt = open_runtime()
-    async with rt.stream(agent(model, tool, instructions=long if where == "instructions" else ""), "go", limits=Limits(tokens=500)) as stream:
+    async with rt.stream(
+        agent(model, tool, instructions=long if where == "instructions" else ""),
+        "go",
+        limits=Limits(tokens=500),
+    ) as stream:
         async for event in stream:
             if where == "steering" and isinstance(event, events.ToolCallStart):
                 stream.steer(long)
@@ -186,27 +246,47 @@ async def test_steering_that_no_longer_fits_is_in_the_history_all_the_same() -> 
         if isinstance(event, events.ToolCallStart):
             stream.steer(long)
 
-    seen = await watch([asks(call("look"), usage=used(20, 20))], gives("look"), limits=Limits(tokens=500), while_running=steer)
+    seen = await watch(
+        [asks(call("look"), usage=used(20, 20))],
+        gives("look"),
+        limits=Limits(tokens=500),
+        while_running=steer,
+    )
     assert seen.outcome == "token_limit"
     assert seen.result.messages[-1].text == long
     assert [event.text for event in seen.of(events.InputAdded)] == [long]
 
 
-async def test_an_answer_cut_because_the_run_had_no_more_tokens_is_token_limit_and_not_truncated() -> None:
+async def test_an_answer_cut_because_the_run_had_no_more_tokens_is_token_limit_and_not_truncated() -> (
+    None
+):
     seen = await watch([says("Once upon", stop="max_tokens")], limits=Limits(tokens=300))
     assert seen.outcome == "token_limit"
-    seen = await watch([says("Once upon", stop="max_tokens")], limits=Limits(tokens=300), settings=Settings(max_tokens=50))
+    seen = await watch(
+        [says("Once upon", stop="max_tokens")],
+        limits=Limits(tokens=300),
+        settings=Settings(max_tokens=50),
+    )
     assert seen.outcome == "truncated"
 
 
 async def test_cached_input_counts_too() -> None:
-    usage = {"input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 400, "cache_write_tokens": 400}
-    seen = await watch([asks(call("look"), usage=usage), says("never")], gives("look"), limits=Limits(tokens=1000))
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 1,
+        "cache_read_tokens": 400,
+        "cache_write_tokens": 400,
+    }
+    seen = await watch(
+        [asks(call("look"), usage=usage), says("never")], gives("look"), limits=Limits(tokens=1000)
+    )
     assert (seen.outcome, seen.result.turn_count) == ("token_limit", 1)
 
 
 async def test_text_that_utf8_cannot_hold_can_be_counted() -> None:
-    assert (await watch([says("hi")], prompt="\ud83d", limits=Limits(tokens=1000))).outcome == "completed"
+    assert (
+        await watch([says("hi")], prompt="\ud83d", limits=Limits(tokens=1000))
+    ).outcome == "completed"
 
 
 # ---------------------------------------------------------------- seconds
@@ -233,7 +313,11 @@ async def test_a_timeout_ends_the_run_at_once_inside_a_stream_and_keeps_its_text
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_backoff() -> None:
     rt = open_runtime(clock=Clock())
-    seen = await watch([{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 500}}], runtime=rt, limits=Limits(seconds=0.2))
+    seen = await watch(
+        [{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 500}}],
+        runtime=rt,
+        limits=Limits(seconds=0.2),
+    )
     assert seen.outcome == "timeout"
     assert seen.kinds[-3:] == ["retry", "turn_end", "run_end"]
 
@@ -248,8 +332,15 @@ async def test_a_tool_is_told_the_earlier_of_its_own_deadline_and_the_runs() -> 
     begun = anyio.current_time()
     free, own = PlainTool(name="free", does=does), PlainTool(name="own", does=does, timeout_s=50)
     for seconds in (None, 40.0, 4000.0):
-        await watch([asks(call("free")), asks(call("own")), says("done")], free, own, limits=Limits(seconds=seconds))
-    left = [None if deadline is None else round((deadline - begun) / 10) * 10 for deadline in deadlines]
+        await watch(
+            [asks(call("free")), asks(call("own")), says("done")],
+            free,
+            own,
+            limits=Limits(seconds=seconds),
+        )
+    left = [
+        None if deadline is None else round((deadline - begun) / 10) * 10 for deadline in deadlines
+    ]
     assert left == [None, 50, 40, 40, 4000, 50]
 
 
@@ -258,9 +349,17 @@ async def test_a_tool_is_told_the_earlier_of_its_own_deadline_and_the_runs() -> 
 
 async def test_the_limits_of_the_call_go_over_the_agents_field_by_field() -> None:
     rt = open_runtime()
-    result = await rt.run(agent(LOOKS, gives("look"), limits=Limits(turns=50, tool_calls=2)), "go", limits=Limits(turns=9))
+    result = await rt.run(
+        agent(LOOKS, gives("look"), limits=Limits(turns=50, tool_calls=2)),
+        "go",
+        limits=Limits(turns=9),
+    )
     assert (result.outcome, result.turn_count, result.metrics.tool_calls) == ("call_limit", 3, 2)
-    result = await rt.run(agent(LOOKS, gives("look"), limits=Limits(turns=50, tool_calls=2)), "go", limits=Limits(tool_calls=9, turns=3))
+    result = await rt.run(
+        agent(LOOKS, gives("look"), limits=Limits(turns=50, tool_calls=2)),
+        "go",
+        limits=Limits(tool_calls=9, turns=3),
+    )
     assert (result.outcome, result.turn_count) == ("turn_limit", 3)
 
 
@@ -273,7 +372,10 @@ NOTHING_TOLD = {"input_tokens": 0, "output_tokens": 0}
 async def test_what_a_provider_does_not_tell_counts_as_what_it_was_asked_and_said() -> None:
     async with open_runtime() as rt:
         result = await rt.run(
-            agent([asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)], gives("look", "y" * 300)),
+            agent(
+                [asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)],
+                gives("look", "y" * 300),
+            ),
             "go",
             limits=Limits(tokens=5_000),
         )
@@ -286,7 +388,12 @@ async def test_money_is_counted_so_too() -> None:
     config = Config(prices={"script:inline": Price(input=1000, output=1000)})
     async with open_runtime(config=config) as rt:
         result = await rt.run(
-            agent([asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)], gives("look", "y" * 300)), "go", limits=Limits(cost_usd=5)
+            agent(
+                [asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)],
+                gives("look", "y" * 300),
+            ),
+            "go",
+            limits=Limits(cost_usd=5),
         )
     assert result.outcome == "cost_limit"
     assert 2 < result.turn_count < 15

@@ -1,4 +1,7 @@
-"""Odd responses: cut, paused, refused, empty, malformed, repeated. Each has a continuation, and the history stays valid."""
+"""Odd responses: cut, paused, refused, empty, malformed, repeated.
+
+Each has a continuation, and the history stays valid.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,16 @@ from tests.doubles import PlayedModel, Step, asks, call, end, gives, says, text,
 from treadle.loop.inbox import NO_ANSWER
 from treadle.messages import events
 from treadle.messages.message import ProviderPart
-from treadle.models.model import ArgumentsDelta, ModelNotice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
+from treadle.models.model import (
+    ArgumentsDelta,
+    ModelNotice,
+    PartEnd,
+    ReasoningDelta,
+    Restart,
+    TextDelta,
+    ToolCallStart,
+    WholePart,
+)
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, StopReason
 
@@ -27,7 +39,15 @@ async def test_a_call_that_max_tokens_cut_is_not_run_and_the_run_goes_on() -> No
 
 
 async def test_of_several_calls_only_the_last_was_cut_and_the_others_are_run() -> None:
-    model = PlayedModel(wishes(("c1", "look", "{}"), ("c2", "look", "{}"), ("c3", "look", "{}"), stop=StopReason.MAX_TOKENS), text("done"))
+    model = PlayedModel(
+        wishes(
+            ("c1", "look", "{}"),
+            ("c2", "look", "{}"),
+            ("c3", "look", "{}"),
+            stop=StopReason.MAX_TOKENS,
+        ),
+        text("done"),
+    )
     seen = await watch(model, gives("look"))
     assert seen.results[:2] == ["ok", "ok"]
     assert "Not run" in seen.results[2]
@@ -38,18 +58,30 @@ async def test_of_several_calls_only_the_last_was_cut_and_the_others_are_run() -
 
 
 async def test_a_pause_is_sent_back_as_it_is_and_the_run_goes_on() -> None:
-    search: list[Step] = [TextDelta("Let me search."), WholePart(ProviderPart(provider="anthropic", data='{"type": "server_tool_use"}'))]
+    search: list[Step] = [
+        TextDelta("Let me search."),
+        WholePart(ProviderPart(provider="anthropic", data='{"type": "server_tool_use"}')),
+    ]
     model = PlayedModel([*search, end(StopReason.PAUSE)], text("Found it."))
     seen = await watch(model)
     assert seen.outcome == "completed"
     assert [m.role for m in model.histories[1]] == ["user", "assistant"]
-    assert model.histories[1][-1].parts[-1] == ProviderPart(provider="anthropic", data='{"type": "server_tool_use"}')
+    assert model.histories[1][-1].parts[-1] == ProviderPart(
+        provider="anthropic", data='{"type": "server_tool_use"}'
+    )
     assert seen.result.turn_count == 2
 
 
-@pytest.mark.parametrize(("stop", "outcome"), [(StopReason.REFUSAL, "refused"), (StopReason.CONTEXT_OVERFLOW, "context_overflow")])
-async def test_the_calls_of_a_response_that_ends_the_run_are_closed_and_not_run(stop: StopReason, outcome: str) -> None:
-    seen = await watch(PlayedModel(wishes(("c1", "look", "{}"), ("c2", "look", "{}"), stop=stop)), gives("look"))
+@pytest.mark.parametrize(
+    ("stop", "outcome"),
+    [(StopReason.REFUSAL, "refused"), (StopReason.CONTEXT_OVERFLOW, "context_overflow")],
+)
+async def test_the_calls_of_a_response_that_ends_the_run_are_closed_and_not_run(
+    stop: StopReason, outcome: str
+) -> None:
+    seen = await watch(
+        PlayedModel(wishes(("c1", "look", "{}"), ("c2", "look", "{}"), stop=stop)), gives("look")
+    )
     assert seen.outcome == outcome
     assert len(seen.results) == 2
     assert all(stop.value in result for result in seen.results)
@@ -59,7 +91,15 @@ async def test_the_calls_of_a_response_that_ends_the_run_are_closed_and_not_run(
 # ---------------------------------------------------------------- empty
 
 
-@pytest.mark.parametrize("empty", [[end()], [TextDelta(" \n"), end()], [end(StopReason.TOOL_USE)], [ReasoningDelta("Hm."), end()]])
+@pytest.mark.parametrize(
+    "empty",
+    [
+        [end()],
+        [TextDelta(" \n"), end()],
+        [end(StopReason.TOOL_USE)],
+        [ReasoningDelta("Hm."), end()],
+    ],
+)
 async def test_an_empty_response_is_asked_for_once_more(empty: list[Step]) -> None:
     model = PlayedModel(empty, text("Here I am."))
     seen = await watch(model)
@@ -75,7 +115,9 @@ async def test_a_second_empty_response_in_a_row_completes_the_run() -> None:
 
 
 async def test_an_empty_response_after_work_is_asked_for_again() -> None:
-    seen = await watch(PlayedModel([end()], wishes(("c1", "look", "{}")), [end()], text("At last.")), gives("look"))
+    seen = await watch(
+        PlayedModel([end()], wishes(("c1", "look", "{}")), [end()], text("At last.")), gives("look")
+    )
     assert (seen.outcome, seen.result.output) == ("completed", "At last.")
 
 
@@ -88,7 +130,9 @@ async def test_a_message_without_parts_is_not_in_the_history() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '{"a": }', "nonsense", '"text"'])
-async def test_malformed_arguments_go_back_to_the_model_and_stay_as_they_were(arguments: str) -> None:
+async def test_malformed_arguments_go_back_to_the_model_and_stay_as_they_were(
+    arguments: str,
+) -> None:
     from treadle.tools.function import tool
 
     @tool(effect="pure")
@@ -108,25 +152,36 @@ async def test_an_unknown_tool_is_answered_with_those_that_there_are() -> None:
     seen = await watch([asks(call("loook", "c1")), says("Sorry.")], gives("look"), gives("listen"))
     assert "'look'" in seen.results[0]
     assert "listen" in seen.results[0]
-    assert [event.text for event in seen.of(events.Warned)] == [f"loook was not run: {seen.results[0]}"]
+    assert [event.text for event in seen.of(events.Warned)] == [
+        f"loook was not run: {seen.results[0]}"
+    ]
     assert "tool.finished:c1:error" in seen.entries
 
 
 async def test_two_calls_of_one_response_with_the_same_id_get_ids_of_their_own() -> None:
-    seen = await watch(PlayedModel(wishes(("c", "look", '{"n": 1}'), ("c", "look", '{"n": 2}')), text("done")), gives("look"))
+    seen = await watch(
+        PlayedModel(wishes(("c", "look", '{"n": 1}'), ("c", "look", '{"n": 2}')), text("done")),
+        gives("look"),
+    )
     assert [c.id for c in seen.result.messages[1].tool_calls] == ["c", "c_2"]
     assert {event.call_id for event in seen.of(events.ToolCallDelta)} == {"c", "c_2"}
     assert [event.call_id for event in seen.of(events.ToolCallAsked)] == ["c", "c_2"]
 
 
 async def test_a_call_that_repeats_the_id_of_an_earlier_turn_gets_one_of_its_own() -> None:
-    seen = await watch(PlayedModel(*(wishes(("c", "look", f'{{"n": {n}}}')) for n in range(3)), text("done")), gives("look"))
+    seen = await watch(
+        PlayedModel(*(wishes(("c", "look", f'{{"n": {n}}}')) for n in range(3)), text("done")),
+        gives("look"),
+    )
     assert [c.id for m in seen.result.messages for c in m.tool_calls] == ["c", "c_2", "c_3"]
     assert [event.call_id for event in seen.of(events.ToolCallEnd)] == ["c", "c_2", "c_3"]
 
 
 async def test_calls_without_an_id_get_one() -> None:
-    seen = await watch(PlayedModel(wishes(("", "look", "{}"), ("", "look", '{"a": 1}')), text("done")), gives("look"))
+    seen = await watch(
+        PlayedModel(wishes(("", "look", "{}"), ("", "look", '{"a": 1}')), text("done")),
+        gives("look"),
+    )
     assert all(c.id.startswith("call_") for c in seen.result.messages[1].tool_calls)
 
 
@@ -152,7 +207,15 @@ async def test_a_response_of_calls_and_text_keeps_both() -> None:
 
 
 async def test_what_came_before_the_provider_began_anew_is_void() -> None:
-    steps: list[Step] = [ReasoningDelta("Wro"), TextDelta("Wrong"), Restart(), ToolCallStart("c1", "look"), ArgumentsDelta("{}"), PartEnd(), Restart()]
+    steps: list[Step] = [
+        ReasoningDelta("Wro"),
+        TextDelta("Wrong"),
+        Restart(),
+        ToolCallStart("c1", "look"),
+        ArgumentsDelta("{}"),
+        PartEnd(),
+        Restart(),
+    ]
     seen = await watch(PlayedModel([*steps, TextDelta("Right"), end()]), gives("look"))
     assert (seen.outcome, seen.result.text) == ("completed", "Right")
     assert seen.result.messages[-1].tool_calls == ()
@@ -168,7 +231,9 @@ async def test_a_notice_of_the_model_is_a_warning_for_the_person() -> None:
 
 
 async def test_two_blocks_of_reasoning_are_two_pairs_of_events() -> None:
-    seen = await watch(PlayedModel([ReasoningDelta("a"), PartEnd(), ReasoningDelta("b"), PartEnd(), *text("c")]))
+    seen = await watch(
+        PlayedModel([ReasoningDelta("a"), PartEnd(), ReasoningDelta("b"), PartEnd(), *text("c")])
+    )
     assert seen.kinds.count("reasoning_start") == seen.kinds.count("reasoning_end") == 2
 
 
@@ -177,8 +242,12 @@ async def test_an_empty_last_word_after_the_call_limit_ends_with_the_limit() -> 
     assert (await watch(model, gives("look"), limits=Limits(tool_calls=1))).outcome == "call_limit"
 
 
-async def test_a_model_that_yields_something_else_ends_the_run_with_an_error_that_names_it() -> None:
+async def test_a_model_that_yields_something_else_ends_the_run_with_an_error_that_names_it() -> (
+    None
+):
     hello: Any = "Hello"
     seen = await watch(PlayedModel([hello]))
     assert seen.result.error is not None
-    assert seen.result.error.message.startswith("the model yielded str, which is no delta: yield TextDelta(text)")
+    assert seen.result.error.message.startswith(
+        "the model yielded str, which is no delta: yield TextDelta(text)"
+    )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.doubles import PlayedModel, agent, asks, call, end, gives, open_runtime, says, text, watch, wishes
+from tests.doubles import (
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    end,
+    gives,
+    open_runtime,
+    says,
+    text,
+    watch,
+    wishes,
+)
 from treadle import Settings
 from treadle.messages.model_profile import Abilities
 from treadle.models.model import ReasoningDelta
@@ -25,17 +37,30 @@ def asked_for(model: Any) -> list[int | None]:
 
 
 async def test_a_call_that_was_cut_is_made_again_with_more_room() -> None:
-    model = large(ScriptedModel([asks(call("write", "c1"), stop="max_tokens"), asks(call("write", "c2")), says("done")]))
+    model = large(
+        ScriptedModel(
+            [asks(call("write", "c1"), stop="max_tokens"), asks(call("write", "c2")), says("done")]
+        )
+    )
     seen = await watch(model, gives("write"))
     assert (seen.outcome, asked_for(model)) == ("completed", [32_000, 128_000, 128_000])
-    assert seen.results == ["Not run: the response was cut by its limit on output tokens inside this call. The limit is higher now: make it again.", "ok"]
+    assert seen.results == [
+        "Not run: the response was cut by its limit on output tokens inside this call. The limit is higher now: make it again.",
+        "ok",
+    ]
 
 
 async def test_a_model_that_was_cut_while_thinking_goes_on_once() -> None:
     model = large(PlayedModel(THOUGHT, text("Done.")))
     seen = await watch(model)
-    assert (seen.outcome, seen.result.text, asked_for(model)) == ("completed", "Done.", [32_000, 128_000])
-    assert "cut by its limit on output tokens while you were thinking" in seen.result.messages[2].text
+    assert (seen.outcome, seen.result.text, asked_for(model)) == (
+        "completed",
+        "Done.",
+        [32_000, 128_000],
+    )
+    assert (
+        "cut by its limit on output tokens while you were thinking" in seen.result.messages[2].text
+    )
     twice = await watch(large(PlayedModel(THOUGHT, THOUGHT, text("never"))))
     assert (twice.outcome, twice.result.turn_count) == ("truncated", 2)
 
@@ -58,7 +83,17 @@ def test_the_default_follows_from_what_the_model_gives() -> None:
 async def test_usage_that_a_provider_sums_over_its_own_tools_does_not_fill_the_window() -> None:
     searched = Usage(input_tokens=404_500, output_tokens=500)
     for size in (60_000, 0):
-        model = PlayedModel([*wishes(("c1", "look", "{}"))[:-1], end(StopReason.TOOL_USE, usage=searched, context_tokens=size)], text("Found."))
+        model = PlayedModel(
+            [
+                *wishes(("c1", "look", "{}"))[:-1],
+                end(StopReason.TOOL_USE, usage=searched, context_tokens=size),
+            ],
+            text("Found."),
+        )
         model.abilities = Abilities(context_tokens=200_000)  # type: ignore[attr-defined]
         seen = await watch(model, gives("look"))
-        assert (seen.outcome, len(model.requests), seen.result.metrics.usage.input_tokens) == ("completed", 2, 404_510)
+        assert (seen.outcome, len(model.requests), seen.result.metrics.usage.input_tokens) == (
+            "completed",
+            2,
+            404_510,
+        )

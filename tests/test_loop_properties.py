@@ -1,4 +1,6 @@
-"""What holds for every run, whatever its model says, its tools do, its limits cut and whenever it is stopped."""
+"""What holds for every run, whatever its model says, its tools do, its limits cut and whenever it
+is stopped.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ TOOLS: dict[str, tuple[Effect, bool]] = {
 }
 
 calls = st.fixed_dictionaries(
-    {"name": st.sampled_from([*TOOLS, "unknown"]), "arguments": st.one_of(st.fixed_dictionaries({"n": st.integers(0, 2)}), st.sampled_from(["{", "[]", ""]))},
+    {
+        "name": st.sampled_from([*TOOLS, "unknown"]),
+        "arguments": st.one_of(
+            st.fixed_dictionaries({"n": st.integers(0, 2)}), st.sampled_from(["{", "[]", ""])
+        ),
+    },
     optional={"id": st.sampled_from(["a", "b", "a_2"])},
 )
 entries: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -39,9 +46,23 @@ entries: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "text": st.sampled_from(["", " ", "Some words that make it more than one delta."]),
         "reasoning": st.sampled_from(["", "Let me think about it for a while."]),
         "tool_calls": st.lists(calls, max_size=5),
-        "stop": st.sampled_from(["complete", "tool_use", "max_tokens", "pause", "refusal", "stop_sequence", "context_overflow"]),
-        "error": st.fixed_dictionaries({"kind": st.sampled_from(["network", "rate_limit", "invalid", "context_overflow"])}),
-        "usage": st.fixed_dictionaries({"input_tokens": st.integers(0, 500), "output_tokens": st.integers(0, 500)}),
+        "stop": st.sampled_from(
+            [
+                "complete",
+                "tool_use",
+                "max_tokens",
+                "pause",
+                "refusal",
+                "stop_sequence",
+                "context_overflow",
+            ]
+        ),
+        "error": st.fixed_dictionaries(
+            {"kind": st.sampled_from(["network", "rate_limit", "invalid", "context_overflow"])}
+        ),
+        "usage": st.fixed_dictionaries(
+            {"input_tokens": st.integers(0, 500), "output_tokens": st.integers(0, 500)}
+        ),
     },
 )
 limits = st.one_of(
@@ -83,7 +104,10 @@ class Bench:
         self.ran: set[str] = set()
 
     def tools(self) -> list[PlainTool]:
-        return [PlainTool(name=name, does=self._does(name), effect=effect, parallel=parallel) for name, (effect, parallel) in TOOLS.items()]
+        return [
+            PlainTool(name=name, does=self._does(name), effect=effect, parallel=parallel)
+            for name, (effect, parallel) in TOOLS.items()
+        ]
 
     def _does(self, name: str) -> Any:
         async def does(ctx: ToolContext[None], arguments: object) -> str:
@@ -114,7 +138,9 @@ def test_a_run_ends_with_a_valid_history_and_tells_what_happened(case: Case) -> 
 async def _holds(case: Case) -> None:
     bench, rt, seen = Bench(), open_runtime(), list[Event]()
     options: dict[str, Any] = {"limits": case.limits} if case.limits is not None else {}
-    stream: RunStream[Any] = rt.stream(agent(case.script, *bench.tools()), "go", session="s", mode=case.mode, **options)
+    stream: RunStream[Any] = rt.stream(
+        agent(case.script, *bench.tools()), "go", session="s", mode=case.mode, **options
+    )
 
     async def read() -> None:
         async with stream:
@@ -138,7 +164,9 @@ async def _holds(case: Case) -> None:
     assert result.metrics.tool_calls == len(started)
     for told in (told for message in result.messages for told in message.tool_results):
         assert not (told.unknown and told.call_id not in bench.ran), "what never ran is not unknown"
-        assert not (told.text.startswith("Not run") and told.call_id in bench.ran), "what ran is not called not run"
+        assert not (told.text.startswith("Not run") and told.call_id in bench.ran), (
+            "what ran is not called not run"
+        )
     if case.limits is not None:
         assert result.turn_count <= (case.limits.turns or 100)
         assert len(started) <= (case.limits.tool_calls or 100)

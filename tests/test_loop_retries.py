@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doubles import PlayedModel, Step, agent, end, gives, open_runtime, says, text, watch, wishes
+from tests.doubles import (
+    PlayedModel,
+    Step,
+    agent,
+    end,
+    gives,
+    open_runtime,
+    says,
+    text,
+    watch,
+    wishes,
+)
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages import events
-from treadle.models.model import ArgumentsDelta, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    PartEnd,
+    ReasoningDelta,
+    Restart,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.models.retry import LONGEST_WAIT_S, RetryPolicy
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.types import Settings
@@ -19,21 +37,34 @@ def cut(kind: str = "network", **more: object) -> AgentError:
 
 async def test_a_transient_failure_is_asked_again() -> None:
     clock = FakeClock()
-    model = ScriptedModel([{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 7}}, {"error": {"kind": "network"}}, says("Hello.")])
+    model = ScriptedModel(
+        [
+            {"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 7}},
+            {"error": {"kind": "network"}},
+            says("Hello."),
+        ]
+    )
     seen = await watch(model, runtime=open_runtime(clock=clock))
     assert (seen.outcome, seen.result.output) == ("completed", "Hello.")
     assert clock.waits == [7, 0.5 * 0.5 * 2**2]
-    assert [(e.attempt, e.kind, e.wait_s) for e in seen.of(events.Retry)] == [(1, "rate_limit", 7), (2, "network", 1.0)]
+    assert [(e.attempt, e.kind, e.wait_s) for e in seen.of(events.Retry)] == [
+        (1, "rate_limit", 7),
+        (2, "network", 1.0),
+    ]
     assert model.requests[0].messages == model.requests[2].messages
     metrics = seen.result.metrics
-    assert (metrics.turns, metrics.retries, metrics.invocations) == (1, 2, 2), "the second attempt reached nobody"
+    assert (metrics.turns, metrics.retries, metrics.invocations) == (1, 2, 2), (
+        "the second attempt reached nobody"
+    )
     assert metrics.duration_s == 8
     assert seen.entries[1:4] == ["model.requested"] * 3
 
 
 async def test_after_three_retries_the_error_is_the_end() -> None:
     clock = FakeClock()
-    seen = await watch([{"error": {"kind": "network", "status": 503}}] * 9, runtime=open_runtime(clock=clock))
+    seen = await watch(
+        [{"error": {"kind": "network", "status": 503}}] * 9, runtime=open_runtime(clock=clock)
+    )
     assert seen.outcome == "error"
     assert seen.result.error is not None
     assert (seen.result.error.kind, seen.result.error.status) == (ErrorKind.NETWORK, 503)
@@ -79,11 +110,17 @@ def test_a_wait_is_what_the_provider_said_or_a_random_part_of_a_growing_bound() 
 
 
 async def test_a_stream_cut_in_its_text_leaves_no_doubled_text() -> None:
-    model = PlayedModel([ReasoningDelta("Hm"), TextDelta("Hello, "), TextDelta("wor"), cut()], text("Hello, world."))
+    model = PlayedModel(
+        [ReasoningDelta("Hm"), TextDelta("Hello, "), TextDelta("wor"), cut()], text("Hello, world.")
+    )
     seen = await watch(model)
     assert seen.result.output == "Hello, world."
     assert [m.text for m in seen.result.messages] == ["go", "Hello, world."]
-    assert [(event.attempt, event.text) for event in seen.of(events.TextDelta)] == [(1, "Hello, "), (1, "wor"), (2, "Hello, world.")]
+    assert [(event.attempt, event.text) for event in seen.of(events.TextDelta)] == [
+        (1, "Hello, "),
+        (1, "wor"),
+        (2, "Hello, world."),
+    ]
     assert len({event.message_id for event in seen.of(events.TextDelta)}) == 1
     assert seen.of(events.MessageAdded)[0].message.id == seen.of(events.TextDelta)[0].message_id
 
@@ -91,11 +128,24 @@ async def test_a_stream_cut_in_its_text_leaves_no_doubled_text() -> None:
 async def test_an_attempt_cut_in_its_reasoning_closes_it_before_the_retry() -> None:
     seen = await watch(PlayedModel([ReasoningDelta("Hm"), cut()], text("Hi.")))
     begin = seen.kinds.index("reasoning_start")
-    assert seen.kinds[begin : begin + 4] == ["reasoning_start", "reasoning_delta", "reasoning_end", "retry"]
+    assert seen.kinds[begin : begin + 4] == [
+        "reasoning_start",
+        "reasoning_delta",
+        "reasoning_end",
+        "retry",
+    ]
 
 
 async def test_an_attempt_cut_after_a_whole_call_runs_nothing() -> None:
-    model = PlayedModel([*wishes(("c1", "look", "{}"))[:-1], ToolCallStart("c2", "look"), ArgumentsDelta('{"a'), cut()], text("done"))
+    model = PlayedModel(
+        [
+            *wishes(("c1", "look", "{}"))[:-1],
+            ToolCallStart("c2", "look"),
+            ArgumentsDelta('{"a'),
+            cut(),
+        ],
+        text("done"),
+    )
     seen = await watch(model, gives("look"))
     assert seen.outcome == "completed"
     assert seen.results == []
@@ -104,17 +154,33 @@ async def test_an_attempt_cut_after_a_whole_call_runs_nothing() -> None:
 
 async def test_a_call_that_comes_again_in_the_next_attempt_keeps_its_id() -> None:
     half = wishes(("c1", "look", "{}"))[:-1]
-    seen = await watch(PlayedModel([*half, cut()], wishes(("c1", "look", "{}")), text("done")), gives("look"))
+    seen = await watch(
+        PlayedModel([*half, cut()], wishes(("c1", "look", "{}")), text("done")), gives("look")
+    )
     assert [c.id for m in seen.result.messages for c in m.tool_calls] == ["c1"]
 
 
 async def test_a_stream_that_ends_without_its_end_is_asked_again() -> None:
-    seen = await watch(PlayedModel([TextDelta("He")], [TextDelta("Hello."), PartEnd()], text("Hello.")))
-    assert (seen.outcome, seen.result.output, seen.result.metrics.retries) == ("completed", "Hello.", 2)
+    seen = await watch(
+        PlayedModel([TextDelta("He")], [TextDelta("Hello."), PartEnd()], text("Hello."))
+    )
+    assert (seen.outcome, seen.result.output, seen.result.metrics.retries) == (
+        "completed",
+        "Hello.",
+        2,
+    )
 
 
 async def test_a_provider_that_begins_anew_uses_up_no_retry() -> None:
-    begins_anew: list[Step] = [TextDelta("a"), Restart(), TextDelta("b"), Restart(), TextDelta("c"), Restart(), cut()]
+    begins_anew: list[Step] = [
+        TextDelta("a"),
+        Restart(),
+        TextDelta("b"),
+        Restart(),
+        TextDelta("c"),
+        Restart(),
+        cut(),
+    ]
     seen = await watch(PlayedModel(begins_anew, [cut()], [cut()], [TextDelta("d"), end()]))
     assert (seen.outcome, seen.result.output) == ("completed", "d")
     assert (seen.result.metrics.retries, seen.of(events.TextDelta)[-1].attempt) == (3, 7)
@@ -125,13 +191,18 @@ async def test_a_provider_that_begins_anew_uses_up_no_retry() -> None:
     ("settings", "words"),
     [
         (Settings(temperature=0.5), "`temperature` is deprecated for this model."),
-        (Settings(effort="max"), "Unsupported value: 'reasoning.effort' does not support 'max' with this model."),
+        (
+            Settings(effort="max"),
+            "Unsupported value: 'reasoning.effort' does not support 'max' with this model.",
+        ),
         (Settings(thinking=False), '"thinking.type.disabled" is not supported for this model.'),
         (Settings(tool_choice="any"), 'tool_choice: type "tool" and "any" are not supported'),
         (Settings(), "thinking.display: Extra inputs are not permitted"),
     ],
 )
-async def test_a_setting_that_the_provider_refuses_by_name_is_left_out_for_the_rest_of_the_run(settings: Settings, words: str) -> None:
+async def test_a_setting_that_the_provider_refuses_by_name_is_left_out_for_the_rest_of_the_run(
+    settings: Settings, words: str
+) -> None:
     refused = AgentError("invalid", words, status=400, request_id="req_7")
     model = PlayedModel([refused], wishes(("c1", "look", "{}")), text("done"))
     seen = await watch(model, gives("look"), settings=settings)
@@ -148,12 +219,17 @@ async def test_a_resumed_run_does_not_repeat_a_setting_that_was_refused() -> Non
     one, settings = agent(model, gives("send", needs_approval=True)), Settings(temperature=0.5)
     async with open_runtime() as runtime:
         waits = await runtime.run(one, "Send it.", settings=settings, on_ask="wait")
-        assert (await runtime.resume(waits.run_id, agent=one, approve=["c1"])).outcome == "completed"
+        assert (
+            await runtime.resume(waits.run_id, agent=one, approve=["c1"])
+        ).outcome == "completed"
     assert [request.settings.temperature for request in model.requests] == [0.5, None, None]
 
 
 async def test_a_request_that_is_refused_for_something_else_is_not_asked_again() -> None:
-    for words in ("messages.3: `tool_use` ids were found without `tool_result`", "messages.1.content.0: Invalid `signature` in `thinking` block"):
+    for words in (
+        "messages.3: `tool_use` ids were found without `tool_result`",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+    ):
         model = PlayedModel([AgentError("invalid", words, status=400)], text("never"))
         seen = await watch(model, settings=Settings(thinking=True))
         assert (seen.outcome, len(model.requests)) == ("error", 1)

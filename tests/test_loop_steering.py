@@ -7,7 +7,19 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, open_runtime, says, text, watch
+from tests.doubles import (
+    Gate,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    text,
+    watch,
+)
 from treadle.errors import AgentError
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -30,11 +42,25 @@ def when(kind: type[Any], *words: str) -> Any:
 
 async def test_steering_reaches_the_model_at_its_next_turn() -> None:
     model = ScriptedModel([asks(call("look")), says("In Celsius, then.")])
-    seen = await watch(model, gives("look"), while_running=when(events.ToolCallStart, "in Celsius, please", "and short"))
+    seen = await watch(
+        model,
+        gives("look"),
+        while_running=when(events.ToolCallStart, "in Celsius, please", "and short"),
+    )
     assert [m.text for m in model.requests[1].messages[-2:]] == ["in Celsius, please", "and short"]
-    assert [event.text for event in seen.of(events.InputAdded)] == ["in Celsius, please", "and short"]
+    assert [event.text for event in seen.of(events.InputAdded)] == [
+        "in Celsius, please",
+        "and short",
+    ]
     assert seen.entries.count("input.added") == 2
-    assert [m.role for m in seen.result.messages] == ["user", "assistant", "tool", "user", "user", "assistant"]
+    assert [m.role for m in seen.result.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "user",
+        "assistant",
+    ]
 
 
 async def test_steering_keeps_a_run_going_that_was_about_to_end() -> None:
@@ -59,7 +85,11 @@ async def test_steering_in_the_last_turn_does_not_make_another() -> None:
         stream.steer("in Celsius")
         gate.opened.set()
         warnings = [event.text async for event in stream if isinstance(event, events.Warned)]
-    assert (stream.result.outcome, stream.result.output, stream.result.turn_count) == ("completed", "It is 70.", 1)
+    assert (stream.result.outcome, stream.result.output, stream.result.turn_count) == (
+        "completed",
+        "It is 70.",
+        1,
+    )
     assert warnings == ["the run ended before its model could read: in Celsius"]
 
 

@@ -1,4 +1,6 @@
-"""Tools in a run: every way a call can go, its context, what the model is told, and in what order calls run."""
+"""Tools in a run: every way a call can go, its context, what the model is told, and in what order
+calls run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,20 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.doubles import Gate, PlainTool, PlayedModel, Seen, agent, asks, breaks, call, gives, open_runtime, says, watch
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    Seen,
+    agent,
+    asks,
+    breaks,
+    call,
+    gives,
+    open_runtime,
+    says,
+    watch,
+)
 from treadle import DidNotHappen, ToolContext, ToolFailed
 from treadle.config import load
 from treadle.errors import AgentError
@@ -77,15 +92,25 @@ async def test_a_tool_says_in_its_own_words_what_went_wrong() -> None:
     assert status(seen) == "error"
 
 
-@pytest.mark.parametrize(("effect", "expected"), [("once", "unknown"), ("idempotent", "error"), ("pure", "error")])
-async def test_a_failure_that_may_have_happened_is_unknown_where_it_must_not_happen_twice(effect: Effect, expected: str) -> None:
-    seen = await one_call(breaks("send", ToolFailed("The line broke.", happened=None), effect=effect))
+@pytest.mark.parametrize(
+    ("effect", "expected"), [("once", "unknown"), ("idempotent", "error"), ("pure", "error")]
+)
+async def test_a_failure_that_may_have_happened_is_unknown_where_it_must_not_happen_twice(
+    effect: Effect, expected: str
+) -> None:
+    seen = await one_call(
+        breaks("send", ToolFailed("The line broke.", happened=None), effect=effect)
+    )
     assert status(seen) == expected
     assert seen.of(events.ToolCallEnd)[0].unknown == (expected == "unknown")
 
 
-@pytest.mark.parametrize(("effect", "expected"), [("once", "unknown"), ("idempotent", "error"), ("pure", "error")])
-async def test_a_timeout_is_unknown_where_it_must_not_happen_twice(effect: Effect, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("effect", "expected"), [("once", "unknown"), ("idempotent", "error"), ("pure", "error")]
+)
+async def test_a_timeout_is_unknown_where_it_must_not_happen_twice(
+    effect: Effect, expected: str
+) -> None:
     seen = await one_call(Gate("send", effect=effect, timeout_s=0.01).tool)
     assert status(seen) == expected
     assert seen.results[0].startswith("Timed out after 0.01 s.")
@@ -93,7 +118,9 @@ async def test_a_timeout_is_unknown_where_it_must_not_happen_twice(effect: Effec
 
 
 async def test_a_timeout_of_its_own_inside_a_tool_is_an_ordinary_error() -> None:
-    seen = await one_call(breaks("look", TimeoutError("the host is silent"), timeout_s=50, effect="pure"))
+    seen = await one_call(
+        breaks("look", TimeoutError("the host is silent"), timeout_s=50, effect="pure")
+    )
     assert seen.results == ["TimeoutError: the host is silent"]
 
 
@@ -130,18 +157,25 @@ async def test_a_clean_up_that_breaks_while_the_run_is_stopped_leaves_the_call_u
         if isinstance(event, events.ToolCallStart):
             stream.cancel()
 
-    seen = await watch([asks(call("send", "c1"))], PlainTool(name="send", does=does), while_running=stop)
+    seen = await watch(
+        [asks(call("send", "c1"))], PlainTool(name="send", does=does), while_running=stop
+    )
     assert (seen.outcome, status(seen)) == ("cancelled", "unknown")
 
 
 @pytest.mark.parametrize("together", [1, 2])
-async def test_a_cancellation_from_inside_a_tool_is_its_failure_and_does_not_stop_the_run(together: int) -> None:
+async def test_a_cancellation_from_inside_a_tool_is_its_failure_and_does_not_stop_the_run(
+    together: int,
+) -> None:
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
         return str(await future)
 
-    seen = await watch([asks(*(call("send") for _ in range(together))), says("done")], PlainTool(name="send", does=does))
+    seen = await watch(
+        [asks(*(call("send") for _ in range(together))), says("done")],
+        PlainTool(name="send", does=does),
+    )
     assert seen.outcome == "completed"
     assert [event.unknown for event in seen.of(events.ToolCallEnd)] == [True] * together
 
@@ -159,7 +193,11 @@ async def test_a_tool_that_breaks_when_it_is_asked_what_it_writes_is_not_trusted
     def changes(arguments: object, cwd: Path) -> None:
         raise ZeroDivisionError
 
-    seen = await watch([asks(call("look", "c1")), says("done")], gives("look", changes=changes), mode="accept-edits")
+    seen = await watch(
+        [asks(call("look", "c1")), says("done")],
+        gives("look", changes=changes),
+        mode="accept-edits",
+    )
     assert (seen.outcome, status(seen)) == ("approval_needed", "denied")
 
 
@@ -184,7 +222,11 @@ async def test_text_and_media_come_back_as_they_are() -> None:
 async def test_what_is_too_long_is_cut_and_the_whole_can_be_read_on() -> None:
     long = "\n".join(f"line {i}" for i in range(50_000))
     rt = open_runtime()
-    for one in (gives("look", long), breaks("look", ValueError(long)), gives("look", [TextPart(text=long)])):
+    for one in (
+        gives("look", long),
+        breaks("look", ValueError(long)),
+        gives("look", [TextPart(text=long)]),
+    ):
         seen = await one_call(one, runtime=rt)
         shown = seen.results[0]
         assert len(shown) <= 30_000
@@ -208,7 +250,12 @@ async def test_known_secrets_are_taken_out_of_results_errors_and_progress() -> N
         ctx.progress(f"using {secret}")
         return [TextPart(text=f"found {secret}")]
 
-    for one in (gives("look", f"found {secret}"), breaks("look", ValueError(secret)), PlainTool(name="look", does=does), breaks("look", ToolFailed(secret))):
+    for one in (
+        gives("look", f"found {secret}"),
+        breaks("look", ValueError(secret)),
+        PlainTool(name="look", does=does),
+        breaks("look", ToolFailed(secret)),
+    ):
         seen = await one_call(one, runtime=open_runtime(config=config))
         assert "[redacted]" in seen.results[0]
         assert secret not in repr(seen)
@@ -237,11 +284,28 @@ async def test_a_call_knows_its_run(tmp_path: Path) -> None:
     rt = open_runtime()
     one = PlainTool(name="look", does=does)
     seen = await watch(
-        [asks(call("look", "c1"), call("look", "c2")), says("done")], one, runtime=rt, deps={"till": 3}, cwd=tmp_path, user_id="ada", session="s1"
+        [asks(call("look", "c1"), call("look", "c2")), says("done")],
+        one,
+        runtime=rt,
+        deps={"till": 3},
+        cwd=tmp_path,
+        user_id="ada",
+        session="s1",
     )
     first, second = known
-    assert (first.run_id, first.session_id, first.call_id, first.user_id) == (seen.result.run_id, "s1", "c1", "ada")
-    assert (first.cwd, first.deps, first.attempt, first.deadline, first.cancelled) == (tmp_path.resolve(), {"till": 3}, 1, None, False)
+    assert (first.run_id, first.session_id, first.call_id, first.user_id) == (
+        seen.result.run_id,
+        "s1",
+        "c1",
+        "ada",
+    )
+    assert (first.cwd, first.deps, first.attempt, first.deadline, first.cancelled) == (
+        tmp_path.resolve(),
+        {"till": 3},
+        1,
+        None,
+        False,
+    )
     assert first.idempotency_key != second.idempotency_key
     assert f"{seen.result.run_id}:c1" == first.idempotency_key
     assert first.seen_files is second.seen_files
@@ -263,7 +327,9 @@ async def test_a_tool_can_ask_whether_the_run_is_being_stopped() -> None:
         if isinstance(event, events.ToolProgress):
             stream.cancel()
 
-    seen = await watch([asks(call("look", "c1"))], PlainTool(name="look", does=does), while_running=stop)
+    seen = await watch(
+        [asks(call("look", "c1"))], PlainTool(name="look", does=does), while_running=stop
+    )
     assert asked == [False, True]
     assert (seen.outcome, seen.results) == ("cancelled", ["stopped"])
 
@@ -282,14 +348,32 @@ async def test_progress_is_told_from_the_loop_and_from_threads() -> None:
         ctx.progress("done", done=2)
         return "ok"
 
-    seen = await watch([asks(call("here", "c1")), asks(call("there", "c2")), says("done")], here, there)
-    told = [(e.call_id, e.text, *(n for n in (e.done, e.total) if isinstance(n, (int, float)))) for e in seen.of(events.ToolProgress)]
+    seen = await watch(
+        [asks(call("here", "c1")), asks(call("there", "c2")), says("done")], here, there
+    )
+    told = [
+        (e.call_id, e.text, *(n for n in (e.done, e.total) if isinstance(n, (int, float))))
+        for e in seen.of(events.ToolProgress)
+    ]
     assert told == [("c1", "half", 1, 2), ("c2", "begun"), ("c2", "done", 2)]
 
 
 async def test_progress_outside_a_run_is_told_to_nobody(tmp_path: Path) -> None:
-    known: dict[str, Any] = {"run_id": "r", "session_id": None, "call_id": "c", "user_id": None, "cwd": tmp_path}
-    ctx = ToolContext[None](deps=None, deadline=None, attempt=1, idempotency_key="k", spill=lambda text: tmp_path, **known)
+    known: dict[str, Any] = {
+        "run_id": "r",
+        "session_id": None,
+        "call_id": "c",
+        "user_id": None,
+        "cwd": tmp_path,
+    }
+    ctx = ToolContext[None](
+        deps=None,
+        deadline=None,
+        attempt=1,
+        idempotency_key="k",
+        spill=lambda text: tmp_path,
+        **known,
+    )
     ctx.progress("half", 1, 2)
     assert not ctx.cancelled
 
@@ -313,7 +397,9 @@ async def test_what_an_abandoned_thread_says_after_its_call_is_told_to_nobody() 
         await anyio.lowlevel.checkpoint()
         return "ok"
 
-    seen = await watch([asks(call("slow", "c1")), asks(call("wait_for_it")), says("done")], slow, wait_for_it)
+    seen = await watch(
+        [asks(call("slow", "c1")), asks(call("wait_for_it")), says("done")], slow, wait_for_it
+    )
     assert status(seen) == "unknown"
     assert not seen.of(events.ToolProgress)
 
@@ -344,7 +430,9 @@ class Traffic:
         return PlainTool(name=name, does=does, **more)
 
 
-async def test_the_calls_of_a_turn_run_at_once_and_their_results_keep_the_order_of_the_calls() -> None:
+async def test_the_calls_of_a_turn_run_at_once_and_their_results_keep_the_order_of_the_calls() -> (
+    None
+):
     first, second = Gate("first"), Gate("second")
 
     async def both() -> None:
@@ -356,15 +444,26 @@ async def test_the_calls_of_a_turn_run_at_once_and_their_results_keep_the_order_
 
     async with anyio.create_task_group() as group:
         group.start_soon(both)
-        seen = await watch([asks(call("first", "c1"), call("second", "c2")), says("done")], first.tool, second.tool)
+        seen = await watch(
+            [asks(call("first", "c1"), call("second", "c2")), says("done")], first.tool, second.tool
+        )
         assert [event.call_id for event in seen.of(events.ToolCallEnd)] == ["c2", "c1"]
         assert [r.call_id for r in seen.result.messages[2].tool_results] == ["c1", "c2"]
 
 
-async def test_a_sequential_tool_runs_alone_after_those_before_it_and_before_those_after_it() -> None:
+async def test_a_sequential_tool_runs_alone_after_those_before_it_and_before_those_after_it() -> (
+    None
+):
     traffic = Traffic()
     wide, alone = traffic.tool("wide"), traffic.tool("alone", parallel=False)
-    wishes = [call("wide", "a"), call("wide", "b"), call("alone", "c"), call("alone", "d"), call("wide", "e"), call("wide", "f")]
+    wishes = [
+        call("wide", "a"),
+        call("wide", "b"),
+        call("alone", "c"),
+        call("alone", "d"),
+        call("wide", "e"),
+        call("wide", "f"),
+    ]
     seen = await watch([asks(*wishes), says("done")], wide, alone)
     assert traffic.begun == ["a", "b", "c", "d", "e", "f"]
     assert traffic.most == 2
@@ -372,10 +471,14 @@ async def test_a_sequential_tool_runs_alone_after_those_before_it_and_before_tho
     assert seen.results == ["a", "b", "c", "d", "e", "f"]
 
 
-async def test_no_more_calls_run_at_once_than_the_cap_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_calls_run_at_once_than_the_cap_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(calls, "MAX_PARALLEL", 3)
     traffic = Traffic()
-    seen = await watch([asks(*(call("wide", f"c{i}") for i in range(10))), says("done")], traffic.tool("wide"))
+    seen = await watch(
+        [asks(*(call("wide", f"c{i}") for i in range(10))), says("done")], traffic.tool("wide")
+    )
     assert traffic.most == 3
     assert traffic.begun == [f"c{i}" for i in range(10)]
     assert seen.results == [f"c{i}" for i in range(10)]
@@ -383,7 +486,10 @@ async def test_no_more_calls_run_at_once_than_the_cap_allows(monkeypatch: pytest
 
 async def test_refused_calls_stand_between_the_others_without_stopping_them() -> None:
     traffic = Traffic()
-    seen = await watch([asks(call("wide", "a"), call("nope", "b"), call("wide", "c")), says("done")], traffic.tool("wide"))
+    seen = await watch(
+        [asks(call("wide", "a"), call("nope", "b"), call("wide", "c")), says("done")],
+        traffic.tool("wide"),
+    )
     assert traffic.most == 2
     assert [seen.results[0], seen.results[2]] == ["a", "c"]
 
@@ -396,7 +502,11 @@ async def test_one_call_that_fails_does_not_stop_those_beside_it() -> None:
         gate.opened.set()
         raise ValueError("no")
 
-    seen = await watch([asks(call("gate"), call("bad")), says("done")], gate.tool, PlainTool(name="bad", does=does, effect="pure"))
+    seen = await watch(
+        [asks(call("gate"), call("bad")), says("done")],
+        gate.tool,
+        PlainTool(name="bad", does=does, effect="pure"),
+    )
     assert seen.results == ["went through", "ValueError: no"]
 
 
@@ -409,7 +519,14 @@ async def test_arguments_that_do_not_fit_tell_the_model_how_to_mend_its_call() -
         """Forecast."""
         return f"{city}: sun for {days} day(s)"
 
-    seen = await watch([asks(call("weather", days="many")), asks(call("weather", city="Oslo", days=2)), says("Sun.")], weather)
+    seen = await watch(
+        [
+            asks(call("weather", days="many")),
+            asks(call("weather", city="Oslo", days=2)),
+            says("Sun."),
+        ],
+        weather,
+    )
     assert "city" in seen.results[0]
     assert "days" in seen.results[0]
     assert seen.results[1] == "Oslo: sun for 2 day(s)"
@@ -433,12 +550,18 @@ async def test_a_probe_is_not_asked_in_a_run_that_goes_well() -> None:
         """Charges."""
         return "charged"
 
-    assert (await watch([asks(call("charge", amount=3)), says("done")], charge)).results == ["charged"]
+    assert (await watch([asks(call("charge", amount=3)), says("done")], charge)).results == [
+        "charged"
+    ]
 
 
 async def test_a_limit_on_calls_does_not_reach_into_a_batch_that_is_running() -> None:
     traffic = Traffic()
-    seen = await watch([asks(call("wide", "a"), call("wide", "b")), says("done")], traffic.tool("wide"), limits=Limits(tool_calls=1))
+    seen = await watch(
+        [asks(call("wide", "a"), call("wide", "b")), says("done")],
+        traffic.tool("wide"),
+        limits=Limits(tool_calls=1),
+    )
     assert (seen.outcome, traffic.begun) == ("call_limit", ["a"])
 
 

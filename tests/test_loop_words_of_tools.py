@@ -29,7 +29,10 @@ async def test_a_tool_can_end_the_run() -> None:
         result = await rt.run(agent(model, PlainTool(name="charge", does=gone)), "go")
     assert result.outcome is Outcome.ERROR
     assert result.error is not None
-    assert (result.error.kind, result.error.message) == ("tool", "charge ended the run: the account is closed")
+    assert (result.error.kind, result.error.message) == (
+        "tool",
+        "charge ended the run: the account is closed",
+    )
     assert result.messages[-1].tool_results[0].text == "the account is closed"
     assert len(model.requests) == 1
 
@@ -67,7 +70,9 @@ async def test_denied_again_and_again_needs_an_approval() -> None:
 
     call = {"tool_calls": [{"name": "charge"}]}
     async with open_runtime() as rt:
-        result = await rt.run(agent([call] * 6, PlainTool(name="charge", does=done)), "go", mode="ask")
+        result = await rt.run(
+            agent([call] * 6, PlainTool(name="charge", does=done)), "go", mode="ask"
+        )
     assert result.outcome is Outcome.APPROVAL_NEEDED
 
 

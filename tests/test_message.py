@@ -44,13 +44,19 @@ HARD = {
     "nothing": "",
     "a zero byte": "\x00",
 }
-WRITTEN = {name: text for name, text in HARD.items() if name not in ("no JSON at all", "nothing", "a zero byte", "half of a surrogate pair")}
+WRITTEN = {
+    name: text
+    for name, text in HARD.items()
+    if name not in ("no JSON at all", "nothing", "a zero byte", "half of a surrogate pair")
+}
 """What another program may really have written into a message: bytes that are JSON to somebody."""
 
 
 def stored(part: str, *, more: str = "") -> bytes:
     """A message as another version may have written it."""
-    return f'{{"id": "msg_1", "role":"assistant",  "parts": [ {part} ], "created_at":"2026-11-20T10:00:00Z"{more}}}'.encode("utf-8", "surrogatepass")
+    return f'{{"id": "msg_1", "role":"assistant",  "parts": [ {part} ], "created_at":"2026-11-20T10:00:00Z"{more}}}'.encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 # ---------------------------------------------------------------- what a message reads
@@ -66,7 +72,15 @@ def test_a_text_becomes_one_text_part_of_a_message_with_an_id_and_a_time() -> No
 
 def test_each_role_has_its_constructor() -> None:
     result = ToolResult(call_id="1", name="f", content="ok")
-    assert [m.role for m in (Message.user("u"), Message.assistant("a"), Message.system("s"), Message.tool([result]))] == ["user", "assistant", "system", "tool"]
+    assert [
+        m.role
+        for m in (
+            Message.user("u"),
+            Message.assistant("a"),
+            Message.system("s"),
+            Message.tool([result]),
+        )
+    ] == ["user", "assistant", "system", "tool"]
 
 
 def test_a_message_reads_its_text_reasoning_calls_and_results() -> None:
@@ -92,7 +106,11 @@ def test_a_message_reads_its_text_reasoning_calls_and_results() -> None:
 def test_with_parts_keeps_the_identity_and_lets_unknown_words_go() -> None:
     message = decode_message(stored('{"type":"hologram","x":1}'))
     changed = message.with_parts([TextPart(text="new")])
-    assert (changed.id, changed.role, changed.created_at) == (message.id, message.role, message.created_at)
+    assert (changed.id, changed.role, changed.created_at) == (
+        message.id,
+        message.role,
+        message.created_at,
+    )
     assert changed.source is None
     assert decode_message(encode_message(changed)) == changed
 
@@ -125,7 +143,20 @@ def test_no_text_at_all_means_no_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[1]", "null", '"text"', "1", '{"a":', " ", DEEP, '{"a":' + DEEP + "}", "{'a': 1}", '{"n": ' + "9" * 5_000 + "}"], ids=itertools.count(1)
+    "text",
+    [
+        "[1]",
+        "null",
+        '"text"',
+        "1",
+        '{"a":',
+        " ",
+        DEEP,
+        '{"a":' + DEEP + "}",
+        "{'a': 1}",
+        '{"n": ' + "9" * 5_000 + "}",
+    ],
+    ids=itertools.count(1),
 )
 def test_arguments_that_are_no_object_raise_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -148,7 +179,16 @@ def test_arguments_that_are_no_object_raise_a_value_error(text: str) -> None:
         lambda text: TextPart(text=text),
         lambda text: ToolResult(call_id="1", name="f", content=(TextPart(text=text),)),
     ],
-    ids=["arguments", "data of a call", "data of a text", "data of reasoning", "provider", "unknown", "text", "result"],
+    ids=[
+        "arguments",
+        "data of a call",
+        "data of a text",
+        "data of reasoning",
+        "provider",
+        "unknown",
+        "text",
+        "result",
+    ],
 )
 def test_opaque_text_survives_storage_as_it_is(make: Any, text: JsonText) -> None:
     message = Message.assistant([make(text)])
@@ -173,7 +213,12 @@ def test_each_part_alone_survives_json(kind: type[TextPart]) -> None:
 
 
 def test_stored_messages_say_their_type_first_and_leave_out_what_is_default() -> None:
-    message = Message(id="msg_1", role="assistant", parts=(TextPart(text="hi"), ToolCall(id="c", name="f")), created_at=datetime(2026, 11, 20, tzinfo=UTC))
+    message = Message(
+        id="msg_1",
+        role="assistant",
+        parts=(TextPart(text="hi"), ToolCall(id="c", name="f")),
+        created_at=datetime(2026, 11, 20, tzinfo=UTC),
+    )
     assert encode_message(message) == (
         b'{"id":"msg_1","role":"assistant","parts":[{"type":"text","text":"hi"},{"type":"tool_call","id":"c","name":"f"}],"created_at":"2026-11-20T00:00:00Z"}'
     )
@@ -187,7 +232,11 @@ def test_an_unknown_part_is_kept_with_its_raw_text(hard: str) -> None:
     raw = f'{{"type": "hologram", "x":{hard}, "tail" : 1.50 }}'
     data = stored(f'{{"type":"text","text":"before"}}, {raw}, {{"type":"text","text":"after"}}')
     message = decode_message(data)
-    assert message.parts == (TextPart(text="before"), UnknownPart(type="hologram", raw=raw), TextPart(text="after"))
+    assert message.parts == (
+        TextPart(text="before"),
+        UnknownPart(type="hologram", raw=raw),
+        TextPart(text="after"),
+    )
     assert message.to_json() == data
     assert decode_message(message.to_json()) == message
 
@@ -207,7 +256,8 @@ def test_an_unknown_field_of_any_part_survives_the_way_back(kind: type[TextPart]
         data = stored(part.to_json().decode().removesuffix("}") + ', "mood": 1.50}')
         message = decode_message(data)
         assert message.to_json() == data
-        if kind is not UnknownPart:  # of a part that this version does not even make, all is unknown
+        # of a part that this version does not even make, all is unknown
+        if kind is not UnknownPart:
             assert message.parts == (part,)
 
 
@@ -229,19 +279,28 @@ def test_a_result_with_an_unknown_piece_is_still_the_result_of_its_call() -> Non
     message = decode_message(data)
     (result,) = message.tool_results
     assert result.call_id == "c1"
-    assert result.content == (TextPart(text="a"), TextPart(text="[a part of type 'hologram', which this version cannot show]"), TextPart(text="b"))
+    assert result.content == (
+        TextPart(text="a"),
+        TextPart(text="[a part of type 'hologram', which this version cannot show]"),
+        TextPart(text="b"),
+    )
     assert message.to_json() == data
 
 
 def test_an_unknown_word_beside_text_that_utf8_cannot_hold() -> None:
     data = stored('{"type":"text","text":"\\ud800","mood":1}, {"type":"hologram","x":"\\ud800"}')
     message = decode_message(data)
-    assert message.parts == (TextPart(text="\ud800"), UnknownPart(type="hologram", raw='{"type":"hologram","x":"\\ud800"}'))
+    assert message.parts == (
+        TextPart(text="\ud800"),
+        UnknownPart(type="hologram", raw='{"type":"hologram","x":"\\ud800"}'),
+    )
     assert message.to_json() == data
 
 
 def test_a_message_with_unknown_words_survives_inside_other_values() -> None:
-    message = decode_message(stored('{"type":"hologram","x":1e400}, {"type":"text","text":"hi","mood":1}'))
+    message = decode_message(
+        stored('{"type":"hologram","x":1e400}, {"type":"text","text":"hi","mood":1}')
+    )
     assert decode_json(encode_json([message]), list[Message]) == [message]
     assert Message.from_json(encode_json(message)) == message
 
@@ -249,13 +308,30 @@ def test_a_message_with_unknown_words_survives_inside_other_values() -> None:
 def test_the_source_is_what_counts_where_somebody_wrote_both() -> None:
     """Else a message could show one thing today and another after it was stored."""
     source = stored('{"type":"text","text":"true","mood":1}').decode()
-    data = json.dumps({"id": "x", "role": "user", "parts": [], "created_at": "2026-11-20T10:00:00Z", "source": source}).encode()
+    data = json.dumps(
+        {
+            "id": "x",
+            "role": "user",
+            "parts": [],
+            "created_at": "2026-11-20T10:00:00Z",
+            "source": source,
+        }
+    ).encode()
     assert decode_message(data) == decode_message(source.encode())
 
 
-@pytest.mark.parametrize("parts", ['{"type":"text","text":"hi"}', '{"type":"hologram"}', '{"type":"text","words":["another","shape"]}'])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        '{"type":"text","text":"hi"}',
+        '{"type":"hologram"}',
+        '{"type":"text","words":["another","shape"]}',
+    ],
+)
 def test_a_higher_major_schema_is_refused_clearly(parts: str) -> None:
-    with pytest.raises(AgentError, match=r"written by a newer Treadle \(schema 2; this version reads 1\): upgrade") as caught:
+    with pytest.raises(
+        AgentError, match=r"written by a newer Treadle \(schema 2; this version reads 1\): upgrade"
+    ) as caught:
         decode_message(stored(parts, more=', "schema": 2'))
     assert caught.value.kind == "invalid"
 
@@ -267,7 +343,9 @@ def test_a_higher_major_schema_is_refused_whatever_its_messages_look_like() -> N
 
 def test_our_own_schema_may_be_said() -> None:
     assert decode_message(stored('{"type":"text","text":"hi"}', more=', "schema": 1')).text == "hi"
-    assert decode_message(stored('{"type":"hologram"}', more=', "schema": 1')).parts[0] == UnknownPart(type="hologram", raw='{"type":"hologram"}')
+    assert decode_message(stored('{"type":"hologram"}', more=', "schema": 1')).parts[
+        0
+    ] == UnknownPart(type="hologram", raw='{"type":"hologram"}')
 
 
 @pytest.mark.parametrize(
@@ -306,7 +384,9 @@ def test_what_is_no_message_is_refused_as_invalid(data: bytes) -> None:
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("name", ["id", "role", "parts", "created_at", "schema", "source", "mood", "type", "text"])
+@pytest.mark.parametrize(
+    "name", ["id", "role", "parts", "created_at", "schema", "source", "mood", "type", "text"]
+)
 @pytest.mark.parametrize("hard", HARD.values(), ids=HARD)
 def test_whatever_stands_in_a_field_it_is_a_message_or_an_invalid_one(name: str, hard: str) -> None:
     for part in ('{"type":"text","text":"hi"}', '{"type":"hologram"}'):
@@ -314,13 +394,19 @@ def test_whatever_stands_in_a_field_it_is_a_message_or_an_invalid_one(name: str,
         _reads_or_refuses(stored(part, more=f',"{name}":{hard}'))
 
 
-@given(st.binary(max_size=50) | nasty_text.map(lambda text: text.encode("utf-8", "surrogatepass")) | json_value.map(encode_json))
+@given(
+    st.binary(max_size=50)
+    | nasty_text.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | json_value.map(encode_json)
+)
 def test_any_bytes_are_a_message_or_an_invalid_one(data: bytes) -> None:
     _reads_or_refuses(data)
 
 
 @given(values_of(Message), st.integers(0, 10_000), st.binary(max_size=5), st.integers(0, 5))
-def test_a_damaged_message_is_a_message_or_an_invalid_one(message: Message, place: int, new: bytes, gone: int) -> None:
+def test_a_damaged_message_is_a_message_or_an_invalid_one(
+    message: Message, place: int, new: bytes, gone: int
+) -> None:
     data = encode_message(message)
     place %= len(data) + 1
     _reads_or_refuses(data[:place] + new + data[place + gone :])

@@ -1,4 +1,6 @@
-"""What a run is told beside its prompt: what was said before, where no session keeps it, and its own id."""
+"""What a run is told beside its prompt: what was said before, where no session keeps it, and its
+own id.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
 
 
-async def test_a_run_is_given_what_was_said_before_and_templates_in_it_mean_nothing(tmp_path: Path) -> None:
+async def test_a_run_is_given_what_was_said_before_and_templates_in_it_mean_nothing(
+    tmp_path: Path,
+) -> None:
     said = [Message.user("I am ${who}"), Message.assistant("Hello $$")]
     async with Runtime.open(f"sqlite:///{tmp_path}/j.db", config=Config()) as rt:
         result = await rt.run(agent([says("hi")]), "go", messages=said)
@@ -30,7 +34,9 @@ async def test_a_run_that_goes_on_has_them_still(tmp_path: Path) -> None:
     model = ScriptedModel([{"error": {"kind": "auth"}}, says("again")])
     guide = Agent(name="guide", model=model)
     async with Runtime.open(f"sqlite:///{tmp_path}/j.db", config=Config()) as rt:
-        first = await rt.run(guide, "go", messages=[Message.user("before"), Message.assistant("yes")])
+        first = await rt.run(
+            guide, "go", messages=[Message.user("before"), Message.assistant("yes")]
+        )
         result = await rt.fork(first.run_id, turn=0, text="again", agent=guide)
     assert [m.text for m in result.messages][:2] == ["before", "yes"]
 
@@ -39,10 +45,15 @@ async def test_a_run_that_goes_on_has_them_still(tmp_path: Path) -> None:
     ("messages", "words"),
     [
         (["hello"], "a str: make them with Message.user"),
-        ([Message.assistant([ToolCall(id="c1", name="x", arguments_json="{}")])], "no valid history"),
+        (
+            [Message.assistant([ToolCall(id="c1", name="x", arguments_json="{}")])],
+            "no valid history",
+        ),
     ],
 )
-async def test_what_is_no_history_is_refused_before_the_run(messages: list[Message], words: str) -> None:
+async def test_what_is_no_history_is_refused_before_the_run(
+    messages: list[Message], words: str
+) -> None:
     async with Runtime.open(config=Config()) as rt:
         with pytest.raises(AgentError, match=words):
             await rt.run(agent([says("hi")]), "go", messages=messages)

@@ -1,4 +1,6 @@
-"""What is said to whoever uses Treadle for the first time: the likeliest mistakes, each answered by one sentence that helps."""
+"""What is said to whoever uses Treadle for the first time: the likeliest mistakes, each answered by
+one sentence that helps.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,19 @@ import pytest
 
 import treadle
 from tests.cli.conftest import KEY, Cli
-from treadle import Agent, AgentError, Callbacks, ErrorKind, Limits, MediaPart, Message, Runtime, Settings, ToolContext, tool
+from treadle import (
+    Agent,
+    AgentError,
+    Callbacks,
+    ErrorKind,
+    Limits,
+    MediaPart,
+    Message,
+    Runtime,
+    Settings,
+    ToolContext,
+    tool,
+)
 from treadle.runtime.assembly import answers_of
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer
@@ -45,41 +59,113 @@ def cli(tmp_path: Path) -> Cli:
 TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     "no key": (("run", "x"), "no key for the provider 'anthropic'. Three ways on:"),
     "a model without its provider": (("run", "--model", "gpt-5", "x"), "PROVIDER:MODEL, like "),
-    "a misspelt provider": (("run", "--model", "antropic:x", "x"), "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?"),
-    "a provider that has to be named first": (("run", "--model", "ollama:x", "x"), "providers: {NAME: {type: openai-chat, base_url: URL}}"),
-    "a misspelt command": (("runn", "x"), "there is no command 'runn': did you mean 'run'? See `treadle --help`"),
-    "a command of a group": (("undo", "last"), "there is no command 'undo': it is `treadle runs undo`"),
-    "a command of a later version": (("acp",), "there is no command 'acp': it comes in a later version. See `treadle --help`"),
+    "a misspelt provider": (
+        ("run", "--model", "antropic:x", "x"),
+        "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?",
+    ),
+    "a provider that has to be named first": (
+        ("run", "--model", "ollama:x", "x"),
+        "providers: {NAME: {type: openai-chat, base_url: URL}}",
+    ),
+    "a misspelt command": (
+        ("runn", "x"),
+        "there is no command 'runn': did you mean 'run'? See `treadle --help`",
+    ),
+    "a command of a group": (
+        ("undo", "last"),
+        "there is no command 'undo': it is `treadle runs undo`",
+    ),
+    "a command of a later version": (
+        ("acp",),
+        "there is no command 'acp': it comes in a later version. See `treadle --help`",
+    ),
     "a word for an option": (("version",), "it is `treadle --version`"),
     "a prompt without run": (("fix the bug",), 'to work on a prompt, `treadle run "…"`'),
-    "a misspelt command of a group": (("runs", "shwo", "last"), "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`"),
-    "a misspelt option": (("run", "--modle", "x"), "there is no option '--modle': did you mean --mode or --model? See `treadle run --help`"),
+    "a misspelt command of a group": (
+        ("runs", "shwo", "last"),
+        "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`",
+    ),
+    "a misspelt option": (
+        ("run", "--modle", "x"),
+        "there is no option '--modle': did you mean --mode or --model? See `treadle run --help`",
+    ),
     "an option without its value": (("run", "--model"), "option '--model' requires an argument"),
-    "a misspelt mode": (("run", "--mode", "acept-edits", "x"), "--mode must be one of 'ask', 'accept-edits', 'plan', 'full', not 'acept-edits'."),
-    "a word for a number": (("run", "--max-turns", "many", "x"), "--max-turns must be a whole number of at least 1, not 'many'."),
-    "a number that is too small": (("run", "--timeout", "0", "x"), "--timeout must be a number greater than 0, not 0.0."),
+    "a misspelt mode": (
+        ("run", "--mode", "acept-edits", "x"),
+        "--mode must be one of 'ask', 'accept-edits', 'plan', 'full', not 'acept-edits'.",
+    ),
+    "a word for a number": (
+        ("run", "--max-turns", "many", "x"),
+        "--max-turns must be a whole number of at least 1, not 'many'.",
+    ),
+    "a number that is too small": (
+        ("run", "--timeout", "0", "x"),
+        "--timeout must be a number greater than 0, not 0.0.",
+    ),
     "no prompt": (("run",), 'the prompt is empty: treadle run "what to do", or pipe it in'),
-    "a prompt for the chat": (("chat", "fix the bug"), "'fix the bug' is one argument too many. See"),
-    "a prompt without quotes": (("run", "fix", "it"), "'it' is one argument too many: put words that belong together in quotes."),
-    "prompts in a file that is not there": (("work", "--from", "gone.txt"), "'gone.txt' cannot be read: No such file or directory"),
-    "a file that is not there": (("run", "--file", "gone.png", "x"), "--file 'gone.png' is no file"),
-    "a directory that is not there": (("run", "--cwd", "gone", "x"), "--cwd 'gone' is no directory"),
-    "a script that is not there": (("run", "--model", "script:gone.json", "x"), "gone.json' cannot be read: No such file or directory"),
+    "a prompt for the chat": (
+        ("chat", "fix the bug"),
+        "'fix the bug' is one argument too many. See",
+    ),
+    "a prompt without quotes": (
+        ("run", "fix", "it"),
+        "'it' is one argument too many: put words that belong together in quotes.",
+    ),
+    "prompts in a file that is not there": (
+        ("work", "--from", "gone.txt"),
+        "'gone.txt' cannot be read: No such file or directory",
+    ),
+    "a file that is not there": (
+        ("run", "--file", "gone.png", "x"),
+        "--file 'gone.png' is no file",
+    ),
+    "a directory that is not there": (
+        ("run", "--cwd", "gone", "x"),
+        "--cwd 'gone' is no directory",
+    ),
+    "a script that is not there": (
+        ("run", "--model", "script:gone.json", "x"),
+        "gone.json' cannot be read: No such file or directory",
+    ),
     "an unknown run": (("runs", "show", "nope"), "there are no runs yet"),
     "no run": (("runs", "show"), "ID is missing. See `treadle runs show --help`"),
-    "a misspelt key": (("config", "set", "limits.trns", "3"), "unknown key 'trns' in limits: did you mean 'turns'?"),
-    "a wrong value": (("config", "set", "limits.turns", "lots"), "limits.turns must be a whole number of at least 1, not 'lots'"),
+    "a misspelt key": (
+        ("config", "set", "limits.trns", "3"),
+        "unknown key 'trns' in limits: did you mean 'turns'?",
+    ),
+    "a wrong value": (
+        ("config", "set", "limits.turns", "lots"),
+        "limits.turns must be a whole number of at least 1, not 'lots'",
+    ),
     "a journal that is no URL": (("run", "--journal", "runs.db", "x"), "not 'runs.db'"),
-    "a journal that is a directory": (("run", "--model", "HERE", "--journal", "sqlite:///.", "x"), "is a directory: name the journal's file."),
-    "a command without quotes": (("policy", "check", "--", "ls", "-l"), "put it in quotes, like `treadle policy check -- 'ls -l'`"),
-    "a command without quotes that has options": (("policy", "check", "ls", "-la"), "put it in quotes, like `treadle policy check -- 'ls -la'`"),
+    "a journal that is a directory": (
+        ("run", "--model", "HERE", "--journal", "sqlite:///.", "x"),
+        "is a directory: name the journal's file.",
+    ),
+    "a command without quotes": (
+        ("policy", "check", "--", "ls", "-l"),
+        "put it in quotes, like `treadle policy check -- 'ls -l'`",
+    ),
+    "a command without quotes that has options": (
+        ("policy", "check", "ls", "-la"),
+        "put it in quotes, like `treadle policy check -- 'ls -la'`",
+    ),
     "a command without quotes among options": (
         ("policy", "check", "rm", "-r", "x", "--mode", "full"),
         "put it in quotes, like `treadle policy check -- 'ls -la'`",
     ),
-    "a misspelt option of a command on commands": (("policy", "check", "ls", "--mdoe", "ask"), "there is no option '--mdoe': did you mean --mode?"),
-    "a misspelt command of a small group": (("config", "shwo"), "there is no command 'shwo': did you mean 'show'? See `treadle config --help`"),
-    "a command that a small group has not": (("policy", "explain"), "there is no command 'explain': there is check. See `treadle policy --help`"),
+    "a misspelt option of a command on commands": (
+        ("policy", "check", "ls", "--mdoe", "ask"),
+        "there is no option '--mdoe': did you mean --mode?",
+    ),
+    "a misspelt command of a small group": (
+        ("config", "shwo"),
+        "there is no command 'shwo': did you mean 'show'? See `treadle config --help`",
+    ),
+    "a command that a small group has not": (
+        ("policy", "explain"),
+        "there is no command 'explain': there is check. See `treadle policy --help`",
+    ),
 }
 
 
@@ -100,7 +186,10 @@ def test_what_is_mistyped_is_answered_in_one_sentence(cli: Cli, mistake: str) ->
     ("text", "said"),
     [
         ("limits: {trns: 3}", "config.yaml:1: unknown key 'trns' in limits: did you mean 'turns'?"),
-        ("limits:\n\tturns: 3\n", "config.yaml:2: is not YAML: found character that cannot start any token: indent with spaces, not with tabs"),
+        (
+            "limits:\n\tturns: 3\n",
+            "config.yaml:2: is not YAML: found character that cannot start any token: indent with spaces, not with tabs",
+        ),
         ("limits: {turns: 3\n", "config.yaml:2: is not YAML: "),
         ("- turns\n", "config.yaml:1: a configuration must be a mapping of keys to values"),
     ],
@@ -121,7 +210,9 @@ def test_a_finished_run_is_not_run_again_and_its_result_is_given(cli: Cli) -> No
 
 
 def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
-    script = cli.script({"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "one"}}]}, HI)
+    script = cli.script(
+        {"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "one"}}]}, HI
+    )
     cli("run", "x", "--mode", "accept-edits", "--model", script)
     (cli.workspace / "a.txt").write_text("mine")
     answer = cli("runs", "undo", "last")
@@ -134,17 +225,30 @@ def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
 def test_a_server_that_is_not_there_is_told_with_what_to_check(cli: Cli) -> None:
     answer = cli("run", "x", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL="http://127.0.0.1:1")
     assert answer.code == 75
-    assert "network: cannot connect to 127.0.0.1:1: Connection refused: check base_url, and that the server runs" in answer.err
+    assert (
+        "network: cannot connect to 127.0.0.1:1: Connection refused: check base_url, and that the server runs"
+        in answer.err
+    )
 
 
 def test_a_proxy_that_is_not_there_is_told_with_what_to_check(cli: Cli) -> None:
     answer = cli("run", "x", ANTHROPIC_API_KEY=KEY, HTTPS_PROXY="http://127.0.0.1:1", NO_PROXY="")
     assert answer.code == 75
-    assert "cannot connect to the proxy 127.0.0.1:1: Connection refused: check HTTPS_PROXY, or add the host to NO_PROXY" in answer.err
+    assert (
+        "cannot connect to the proxy 127.0.0.1:1: Connection refused: check HTTPS_PROXY, or add the host to NO_PROXY"
+        in answer.err
+    )
 
 
 def test_ctrl_c_ends_a_run_with_130_and_says_what_goes_on(cli: Cli) -> None:
-    words = ["run", "x", "--output", "stream-json", "--model", cli.script({"text": "word " * 500, "delay_ms": 200})]
+    words = [
+        "run",
+        "x",
+        "--output",
+        "stream-json",
+        "--model",
+        cli.script({"text": "word " * 500, "delay_ms": 200}),
+    ]
     run = subprocess.Popen(
         [sys.executable, "-m", "treadle", *words],
         cwd=cli.workspace,
@@ -214,74 +318,242 @@ def starred(*words: str) -> str:
 
 WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     "a lambda as a tool": (lambda: as_tool(eval("lambda text: text")), "give name="),
-    "a tool with *args": (lambda: as_tool(starred), "the parameter '*words' cannot be described to a model: name each parameter"),
-    "a name as @tool's argument": (lambda: as_given("add"), "options are given by keyword, like @tool(name='add')"),
-    "a misspelt effect": (lambda: as_tool(starred, effect="prue"), "effect='prue' is none of 'pure', 'idempotent', 'once'"),
-    "a function without @tool": (lambda: hello(tools=[run]), "run is no tool: put @tool above the function"),
-    "a tool in place of a list": (lambda: hello(tools=breaks), "agent 'hello': tools= is a FunctionTool: give a list of tools"),
-    "two tools of one name": (lambda: hello(breaks, breaks), "two tools are named 'breaks': tool names are unique, rename one"),
-    "no instructions": (lambda: hello(instructions=None), "agent 'hello': instructions= is None: give a text"),
+    "a tool with *args": (
+        lambda: as_tool(starred),
+        "the parameter '*words' cannot be described to a model: name each parameter",
+    ),
+    "a name as @tool's argument": (
+        lambda: as_given("add"),
+        "options are given by keyword, like @tool(name='add')",
+    ),
+    "a misspelt effect": (
+        lambda: as_tool(starred, effect="prue"),
+        "effect='prue' is none of 'pure', 'idempotent', 'once'",
+    ),
+    "a function without @tool": (
+        lambda: hello(tools=[run]),
+        "run is no tool: put @tool above the function",
+    ),
+    "a tool in place of a list": (
+        lambda: hello(tools=breaks),
+        "agent 'hello': tools= is a FunctionTool: give a list of tools",
+    ),
+    "two tools of one name": (
+        lambda: hello(breaks, breaks),
+        "two tools are named 'breaks': tool names are unique, rename one",
+    ),
+    "no instructions": (
+        lambda: hello(instructions=None),
+        "agent 'hello': instructions= is None: give a text",
+    ),
     "no name": (lambda: made(name=None), "None is no name for an agent"),
-    "a name of two words": (lambda: Agent(name="my agent"), "'my agent' is no name for an agent: use up to 64 letters"),
-    "an agent without a model": (lambda: run(Agent(name="a"), "x"), "no key for the provider 'anthropic'"),
-    "a model without its provider": (lambda: run(hello(model="gpt-5"), "x"), "'gpt-5' is no model's name: write PROVIDER:MODEL, like 'openai:gpt-5'"),
+    "a name of two words": (
+        lambda: Agent(name="my agent"),
+        "'my agent' is no name for an agent: use up to 64 letters",
+    ),
+    "an agent without a model": (
+        lambda: run(Agent(name="a"), "x"),
+        "no key for the provider 'anthropic'",
+    ),
+    "a model without its provider": (
+        lambda: run(hello(model="gpt-5"), "x"),
+        "'gpt-5' is no model's name: write PROVIDER:MODEL, like 'openai:gpt-5'",
+    ),
     "a class as a model": (
         lambda: hello(model=ScriptedModel),
         "agent 'hello': model= is the class ScriptedModel: give a name like 'anthropic:claude-opus-5-5', or a Model object",
     ),
-    "an output that JSON cannot describe": (lambda: hello(output=print), "agent 'hello': output= is "),
-    "a server that is none": (lambda: hello(mcp_servers=[{"command": ["x"]}]), "agent 'hello': mcp_servers= takes a list of McpServer objects"),
-    "one server": (lambda: hello(mcp_servers=McpServer(name="x", command=["x"])), "agent 'hello': mcp_servers= takes a list of McpServer objects"),
-    "a hook's class": (lambda: hello(hooks=[treadle.Hook]), "agent 'hello': hooks= takes a list of Hook objects"),
-    "a dictionary of limits": (lambda: hello(limits={"turns": 3}), "agent 'hello': limits= is a dict: give Limits(turns=…)"),
-    "no turns at all": (lambda: Limits(turns=0), "Limits(turns=0): give a whole number of at least 1, or None for no limit"),
-    "a word for a temperature": (lambda: given(temperature="hot"), "Settings(temperature='hot'): give a number from 0 to 2, like 0.7"),
-    "a yes for a temperature": (lambda: given(temperature=True), "Settings(temperature=True): give a number from 0 to 2, like 0.7"),
-    "a text as what ends an answer": (lambda: given(stop="END"), "Settings(stop='END'): give a tuple of texts, like stop=('END',)"),
-    "a list of what ends an answer": (lambda: given(stop=["END"]), "Settings(stop=['END']): give a tuple of texts, like stop=('END',)"),
-    "no text as what ends an answer": (lambda: given(stop=(1,)), "Settings(stop=(1,)): give a tuple of texts"),
-    "a misspelt way of thinking": (lambda: given(thinking="high"), "give True, False, 'adaptive', 'between_tools', or a number of tokens"),
-    "an effort that is none": (lambda: given(effort="hard"), "Settings(effort='hard'): give one of 'low', 'medium', 'high', 'xhigh', 'max'"),
-    "a tool in place of its name": (lambda: given(tool_choice=plain), "give 'auto', 'any', 'none', or a tool's name"),
-    "a class as a schema": (lambda: given(output_schema=Shop), "give a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}"),
-    "a word for a switch": (lambda: given(cache="off"), "Settings(cache='off'): give True, False, '5m' or '1h'"),
-    "a text as what is added": (lambda: given(extra="x"), "Settings(extra='x'): give a dict of what is added to the request's body"),
-    "a dictionary of settings": (lambda: run(settings={"temperature": 1}), "settings= is a dict: give Settings(max_tokens=…, temperature=…)"),
-    "an option of the command line": (lambda: run(max_turns=3), "knows no option 'max_turns' of a run; give limits=Limits(turns=…)"),
-    "an option of the settings": (lambda: run(temperature=1), "give settings=Settings(temperature=…)"),
+    "an output that JSON cannot describe": (
+        lambda: hello(output=print),
+        "agent 'hello': output= is ",
+    ),
+    "a server that is none": (
+        lambda: hello(mcp_servers=[{"command": ["x"]}]),
+        "agent 'hello': mcp_servers= takes a list of McpServer objects",
+    ),
+    "one server": (
+        lambda: hello(mcp_servers=McpServer(name="x", command=["x"])),
+        "agent 'hello': mcp_servers= takes a list of McpServer objects",
+    ),
+    "a hook's class": (
+        lambda: hello(hooks=[treadle.Hook]),
+        "agent 'hello': hooks= takes a list of Hook objects",
+    ),
+    "a dictionary of limits": (
+        lambda: hello(limits={"turns": 3}),
+        "agent 'hello': limits= is a dict: give Limits(turns=…)",
+    ),
+    "no turns at all": (
+        lambda: Limits(turns=0),
+        "Limits(turns=0): give a whole number of at least 1, or None for no limit",
+    ),
+    "a word for a temperature": (
+        lambda: given(temperature="hot"),
+        "Settings(temperature='hot'): give a number from 0 to 2, like 0.7",
+    ),
+    "a yes for a temperature": (
+        lambda: given(temperature=True),
+        "Settings(temperature=True): give a number from 0 to 2, like 0.7",
+    ),
+    "a text as what ends an answer": (
+        lambda: given(stop="END"),
+        "Settings(stop='END'): give a tuple of texts, like stop=('END',)",
+    ),
+    "a list of what ends an answer": (
+        lambda: given(stop=["END"]),
+        "Settings(stop=['END']): give a tuple of texts, like stop=('END',)",
+    ),
+    "no text as what ends an answer": (
+        lambda: given(stop=(1,)),
+        "Settings(stop=(1,)): give a tuple of texts",
+    ),
+    "a misspelt way of thinking": (
+        lambda: given(thinking="high"),
+        "give True, False, 'adaptive', 'between_tools', or a number of tokens",
+    ),
+    "an effort that is none": (
+        lambda: given(effort="hard"),
+        "Settings(effort='hard'): give one of 'low', 'medium', 'high', 'xhigh', 'max'",
+    ),
+    "a tool in place of its name": (
+        lambda: given(tool_choice=plain),
+        "give 'auto', 'any', 'none', or a tool's name",
+    ),
+    "a class as a schema": (
+        lambda: given(output_schema=Shop),
+        "give a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}",
+    ),
+    "a word for a switch": (
+        lambda: given(cache="off"),
+        "Settings(cache='off'): give True, False, '5m' or '1h'",
+    ),
+    "a text as what is added": (
+        lambda: given(extra="x"),
+        "Settings(extra='x'): give a dict of what is added to the request's body",
+    ),
+    "a dictionary of settings": (
+        lambda: run(settings={"temperature": 1}),
+        "settings= is a dict: give Settings(max_tokens=…, temperature=…)",
+    ),
+    "an option of the command line": (
+        lambda: run(max_turns=3),
+        "knows no option 'max_turns' of a run; give limits=Limits(turns=…)",
+    ),
+    "an option of the settings": (
+        lambda: run(temperature=1),
+        "give settings=Settings(temperature=…)",
+    ),
     "an option of the agent": (lambda: run(model="openai:gpt-5"), "model= is said of the agent"),
-    "a misspelt option": (lambda: run(limit=Limits()), "knows no option 'limit' of a run; did you mean 'limits'?"),
-    "a misspelt mode": (lambda: run(mode="fulll"), "mode='fulll' is none of: ask, accept-edits, plan, full"),
+    "a misspelt option": (
+        lambda: run(limit=Limits()),
+        "knows no option 'limit' of a run; did you mean 'limits'?",
+    ),
+    "a misspelt mode": (
+        lambda: run(mode="fulll"),
+        "mode='fulll' is none of: ask, accept-edits, plan, full",
+    ),
     "a number as a user": (lambda: run(user_id=5), "user_id= is int: give a text"),
-    "a misspelt answer to a question": (lambda: run(on_ask="waitt"), "on_ask='waitt' is none of: deny, wait"),
-    "a misspelt way with the unknown": (lambda: run(on_unknown="huh"), "on_unknown='huh' is none of: tell, wait, fail"),
-    "a no without a reason": (lambda: treadle.Deny(cast("Any", None)), "Deny(None): give the reason as a text, or nothing"),
-    "an object as a result": (lambda: answers_of(cast("Any", {"results": {"c1": {"id": 5}}})), "results= takes a text for each call"),
-    "a list of denials": (lambda: answers_of(cast("Any", {"deny": ["c1"]})), "deny= takes a text for each call"),
-    "a directory that is not there": (lambda: run(cwd="/gone/away"), "cwd='/gone/away' is no directory"),
-    "a dictionary of callbacks": (lambda: run(callbacks={"on_text_delta": print}), "callbacks= is a dict: give Callbacks("),
-    "a callback that is none": (lambda: callbacks(on_complete="print"), "on_complete= is a str: give a function"),
-    "an event's callback that is none": (lambda: run(on_event="print"), "on_event= is a str: give a function"),
-    "the agent's name in place of the agent": (lambda: run("hello", "x"), "the first argument is the agent, an Agent(name=…), and not a str"),
-    "an empty prompt": (lambda: run(hello(), " "), "the prompt is empty: say what the agent should do"),
-    "bytes as a prompt": (lambda: run(hello(), b"x"), "a list of TextPart and MediaPart, not bytes: .decode() them"),
-    "a message as a prompt": (lambda: run(hello(), Message.user("x")), "not a Message: what was said before is in a session"),
-    "None as a prompt": (lambda: run(hello(), None), "a prompt is a text, or a list of TextPart and MediaPart, not None"),
+    "a misspelt answer to a question": (
+        lambda: run(on_ask="waitt"),
+        "on_ask='waitt' is none of: deny, wait",
+    ),
+    "a misspelt way with the unknown": (
+        lambda: run(on_unknown="huh"),
+        "on_unknown='huh' is none of: tell, wait, fail",
+    ),
+    "a no without a reason": (
+        lambda: treadle.Deny(cast("Any", None)),
+        "Deny(None): give the reason as a text, or nothing",
+    ),
+    "an object as a result": (
+        lambda: answers_of(cast("Any", {"results": {"c1": {"id": 5}}})),
+        "results= takes a text for each call",
+    ),
+    "a list of denials": (
+        lambda: answers_of(cast("Any", {"deny": ["c1"]})),
+        "deny= takes a text for each call",
+    ),
+    "a directory that is not there": (
+        lambda: run(cwd="/gone/away"),
+        "cwd='/gone/away' is no directory",
+    ),
+    "a dictionary of callbacks": (
+        lambda: run(callbacks={"on_text_delta": print}),
+        "callbacks= is a dict: give Callbacks(",
+    ),
+    "a callback that is none": (
+        lambda: callbacks(on_complete="print"),
+        "on_complete= is a str: give a function",
+    ),
+    "an event's callback that is none": (
+        lambda: run(on_event="print"),
+        "on_event= is a str: give a function",
+    ),
+    "the agent's name in place of the agent": (
+        lambda: run("hello", "x"),
+        "the first argument is the agent, an Agent(name=…), and not a str",
+    ),
+    "an empty prompt": (
+        lambda: run(hello(), " "),
+        "the prompt is empty: say what the agent should do",
+    ),
+    "bytes as a prompt": (
+        lambda: run(hello(), b"x"),
+        "a list of TextPart and MediaPart, not bytes: .decode() them",
+    ),
+    "a message as a prompt": (
+        lambda: run(hello(), Message.user("x")),
+        "not a Message: what was said before is in a session",
+    ),
+    "None as a prompt": (
+        lambda: run(hello(), None),
+        "a prompt is a text, or a list of TextPart and MediaPart, not None",
+    ),
     "texts as parts": (lambda: run(hello(), ["x"]), "not str: put it into a TextPart(text=…)"),
-    "a picture of nothing": (lambda: run(hello(), [MediaPart(media_type="image/png")]), "has exactly one of data and url"),
-    "inputs that were forgotten": (lambda: run(hello(instructions="${who}"), "x"), "needs the input(s) who: pass inputs={'who': ...}"),
-    "a list of inputs": (lambda: run(inputs=["Ada"]), "inputs= is a list: give values by name, like inputs={'who': 'Ada'}"),
-    "a text as a script": (lambda: scripted(["Hi."]), 'entry 1 is no script entry: Expected `object`, got `str`, write {"text": "Hi."}'),
-    "a file's name as a journal": (lambda: Runtime.open("runs.db"), "'runs.db' is no journal: use 'sqlite:///runs.db'"),
-    "a path as a journal": (lambda: opened(Path("runs.db")), "named by a URL, not by a PosixPath: give f'sqlite:///{path}'"),
-    "a directory as a journal": (lambda: Runtime.open("sqlite:////"), "is a directory: name the journal's file"),
-    "a number as a session": (lambda: opened().session(5, agent=hello()), "5 is no session id: use up to 128 printable characters"),
+    "a picture of nothing": (
+        lambda: run(hello(), [MediaPart(media_type="image/png")]),
+        "has exactly one of data and url",
+    ),
+    "inputs that were forgotten": (
+        lambda: run(hello(instructions="${who}"), "x"),
+        "needs the input(s) who: pass inputs={'who': ...}",
+    ),
+    "a list of inputs": (
+        lambda: run(inputs=["Ada"]),
+        "inputs= is a list: give values by name, like inputs={'who': 'Ada'}",
+    ),
+    "a text as a script": (
+        lambda: scripted(["Hi."]),
+        'entry 1 is no script entry: Expected `object`, got `str`, write {"text": "Hi."}',
+    ),
+    "a file's name as a journal": (
+        lambda: Runtime.open("runs.db"),
+        "'runs.db' is no journal: use 'sqlite:///runs.db'",
+    ),
+    "a path as a journal": (
+        lambda: opened(Path("runs.db")),
+        "named by a URL, not by a PosixPath: give f'sqlite:///{path}'",
+    ),
+    "a directory as a journal": (
+        lambda: Runtime.open("sqlite:////"),
+        "is a directory: name the journal's file",
+    ),
+    "a number as a session": (
+        lambda: opened().session(5, agent=hello()),
+        "5 is no session id: use up to 128 printable characters",
+    ),
 }
 
 
 @pytest.fixture
 def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "TREADLE_AGENT_API_KEY", "TREADLE_MODEL"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "TREADLE_AGENT_API_KEY",
+        "TREADLE_MODEL",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -298,12 +570,22 @@ def test_what_is_wrong_in_a_program_is_told_before_anything_runs(mistake: str) -
     ("one", "arguments", "said"),
     [
         (cast("Any", plain), {"a": 19, "b": 23}, "42"),
-        (thing, {}, "it returned a Thing that cannot be written as JSON (tests.test_newcomer.Thing is no JSON): text, numbers, lists,"),
+        (
+            thing,
+            {},
+            "it returned a Thing that cannot be written as JSON (tests.test_newcomer.Thing is no JSON): text, numbers, lists,",
+        ),
         (breaks, {}, "ValueError: boom"),
-        (charge, {"amount": 1}, "AttributeError: 'NoneType' object has no attribute 'till' (ctx.deps is None: this run was given no deps=)"),
+        (
+            charge,
+            {"amount": 1},
+            "AttributeError: 'NoneType' object has no attribute 'till' (ctx.deps is None: this run was given no deps=)",
+        ),
     ],
 )
-def test_what_a_tool_does_wrong_is_read_by_the_model_and_the_run_goes_on(one: Tool[Any], arguments: dict[str, int], said: str) -> None:
+def test_what_a_tool_does_wrong_is_read_by_the_model_and_the_run_goes_on(
+    one: Tool[Any], arguments: dict[str, int], said: str
+) -> None:
     model = ScriptedModel([{"tool_calls": [{"name": one.name, "arguments": arguments}]}, HI])
     result = treadle.run_sync(Agent(name="a", model=model, tools=[one]), "x")
     assert said in result.messages[2].tool_results[0].text
@@ -312,7 +594,10 @@ def test_what_a_tool_does_wrong_is_read_by_the_model_and_the_run_goes_on(one: To
 
 def test_a_script_that_runs_out_says_so() -> None:
     result = treadle.run_sync(Agent(name="a", model=ScriptedModel([])), "x")
-    with pytest.raises(AgentError, match=r"is used up: it has 0 entries, and the model was asked once more\. Add an entry to it"):
+    with pytest.raises(
+        AgentError,
+        match=r"is used up: it has 0 entries, and the model was asked once more\. Add an entry to it",
+    ):
         result.unwrap()
 
 
@@ -370,7 +655,10 @@ async def in_no_queue() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (in_a_loop, "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there"),
+        (
+            in_a_loop,
+            "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there",
+        ),
         (after_its_end, "this runtime is closed: open another one"),
         (without_its_block, "this run has not begun: enter it with `async with` first"),
         (twice, "the events of this run were read to their end, and come once"),
@@ -381,7 +669,9 @@ async def in_no_queue() -> None:
         (in_no_queue, "there is no queue 'nope': known are default"),
     ],
 )
-async def test_what_is_wrong_about_a_loop_is_told(wrong: Callable[[], Awaitable[None]], said: str) -> None:
+async def test_what_is_wrong_about_a_loop_is_told(
+    wrong: Callable[[], Awaitable[None]], said: str
+) -> None:
     with anyio.fail_after(5), pytest.raises(AgentError, match=re.escape(said)):
         await wrong()
 
@@ -396,13 +686,23 @@ def test_a_runtime_can_be_used_in_one_loop_after_the_other(tmp_path: Path) -> No
 def test_an_await_that_was_forgotten_is_told_by_python() -> None:
     runtime = Runtime.open()
     coroutine: Any = runtime.run(hello(), "x")
-    with contextlib.closing(coroutine), pytest.raises(AttributeError, match="'coroutine' object has no attribute 'text'"):
+    with (
+        contextlib.closing(coroutine),
+        pytest.raises(AttributeError, match="'coroutine' object has no attribute 'text'"),
+    ):
         assert coroutine.text
 
 
 def test_a_misspelt_name_is_told_with_the_right_one() -> None:
-    done = subprocess.run([sys.executable, "-c", "import treadle; treadle.Agnt"], capture_output=True, text=True, check=False)
-    assert done.stderr.endswith("AttributeError: module 'treadle' has no attribute 'Agnt'. Did you mean: 'Agent'?\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import treadle; treadle.Agnt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.endswith(
+        "AttributeError: module 'treadle' has no attribute 'Agnt'. Did you mean: 'Agent'?\n"
+    )
 
 
 def test_settings_and_limits_are_given_by_name() -> None:

@@ -1,4 +1,6 @@
-"""Whoever is there is asked about calls while the run waits: yes, yes with other arguments, no, and whatever may go wrong in asking."""
+"""Whoever is there is asked about calls while the run waits: yes, yes with other arguments, no, and
+whatever may go wrong in asking.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,18 @@ async def test_a_yes_lets_a_call_run_in_the_same_run() -> None:
     seen = await watch(ONE, sent.tool, on_approval=approver)
     assert (seen.outcome, seen.results, sent.did) == ("completed", ["sent"], [{"to": "Ada"}])
     (request,) = asked
-    assert (request.run_id, request.call_id, request.name, request.arguments) == (seen.result.run_id, "s", "send", {"to": "Ada"})
+    assert (request.run_id, request.call_id, request.name, request.arguments) == (
+        seen.result.run_id,
+        "s",
+        "send",
+        {"to": "Ada"},
+    )
     assert request.reason
-    kinds = [kind for kind in seen.kinds if kind.startswith(("approval", "tool_call_start", "tool_call_end"))]
+    kinds = [
+        kind
+        for kind in seen.kinds
+        if kind.startswith(("approval", "tool_call_start", "tool_call_end"))
+    ]
     assert kinds == ["approval_requested", "approval_resolved", "tool_call_start", "tool_call_end"]
 
 
@@ -82,7 +93,9 @@ async def test_the_model_is_told_also_where_a_result_is_more_than_text() -> None
         return [TextPart(text="a picture")]
 
     approver, _ = answering(Approve({"to": "Bob"}))
-    seen = await watch(ONE, PlainTool(name="send", does=does, needs_approval=True), on_approval=approver)
+    seen = await watch(
+        ONE, PlainTool(name="send", does=does, needs_approval=True), on_approval=approver
+    )
     assert "a person changed the arguments" in seen.results[0]
     assert "a picture" in seen.results[0]
 
@@ -92,7 +105,9 @@ async def test_the_model_is_told_also_where_the_changed_call_fails() -> None:
         raise ToolFailed("nobody of that name")
 
     approver, _ = answering(Approve({"to": "Bob"}))
-    seen = await watch(ONE, PlainTool(name="send", does=does, needs_approval=True), on_approval=approver)
+    seen = await watch(
+        ONE, PlainTool(name="send", does=does, needs_approval=True), on_approval=approver
+    )
     assert "a person changed the arguments" in seen.results[0]
     assert "nobody of that name" in seen.results[0]
 
@@ -118,24 +133,32 @@ async def test_changed_arguments_are_judged_anew(tmp_path: Any) -> None:
     rt = open_runtime(config=Config(permissions=Permissions(deny=("write(secret.txt)",))))
     approver, asked = answering(Approve({"path": "secret.txt", "content": "x"}))
     script = [asks(call("write", "w", path="free.txt", content="x")), says("done")]
-    seen = await watch(script, cast("Any", Write()), on_approval=approver, mode="ask", cwd=tmp_path, runtime=rt)
+    seen = await watch(
+        script, cast("Any", Write()), on_approval=approver, mode="ask", cwd=tmp_path, runtime=rt
+    )
     assert len(asked) == 1
     assert "denies" in seen.results[0]
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("answer", [None, True, "yes", Approve({"a": object()}), RuntimeError("gone home")])
+@pytest.mark.parametrize(
+    "answer", [None, True, "yes", Approve({"a": object()}), RuntimeError("gone home")]
+)
 async def test_what_is_no_answer_leaves_the_call_open_and_the_run_waits(answer: Any) -> None:
     sent, rt, (approver, _) = Sent(), open_runtime(), answering(answer)
     seen: list[Any] = []
-    result = await rt.run(agent_of(ONE, sent.tool), "go", on_approval=approver, on_event=seen.append)
+    result = await rt.run(
+        agent_of(ONE, sent.tool), "go", on_approval=approver, on_event=seen.append
+    )
     assert (result.outcome, result.waiting, sent.did) == ("approval_needed", True, [])
     (warned,) = [event for event in seen if isinstance(event, events.Warned)]
     assert "send" in warned.text
     again, asked = answering(Approve())
     done = await rt.resume(result.run_id, on_approval=again)
     assert (done.success, len(asked), len(sent.did)) == (True, 1, 1)
-    asked_once = [r for r in await rt.journal.read(result.run_id) if isinstance(r.entry, ApprovalAsked)]
+    asked_once = [
+        r for r in await rt.journal.read(result.run_id) if isinstance(r.entry, ApprovalAsked)
+    ]
     assert len(asked_once) == 1, "a question that stands is not asked again in the journal"
 
 
@@ -147,11 +170,19 @@ def agent_of(script: Any, *tools: Any) -> Any:
 
 async def test_calls_of_one_turn_are_asked_about_in_their_order_and_each_has_its_answer() -> None:
     sent, (approver, asked) = Sent(), answering(Approve(), Deny("no"), Approve({"to": "Eve"}))
-    script = [asks(*[call("send", f"s{i}", to=f"p{i}") for i in range(3)], call("look", "k")), says("done")]
+    script = [
+        asks(*[call("send", f"s{i}", to=f"p{i}") for i in range(3)], call("look", "k")),
+        says("done"),
+    ]
     seen = await watch(script, sent.tool, gives("look", "seen"), on_approval=approver)
     assert [one.call_id for one in asked] == ["s0", "s1", "s2"]
     assert sent.did == [{"to": "p0"}, {"to": "Eve"}]
-    assert [words.splitlines()[-1].split(":")[0] for words in seen.results] == ["sent", "Not run", "sent", "seen"]
+    assert [words.splitlines()[-1].split(":")[0] for words in seen.results] == [
+        "sent",
+        "Not run",
+        "sent",
+        "seen",
+    ]
 
 
 async def test_a_sequential_call_behind_one_that_is_asked_about_runs_after_it() -> None:
@@ -165,8 +196,16 @@ async def test_a_sequential_call_behind_one_that_is_asked_about_runs_after_it() 
         return PlainTool(name=name, does=does, **more)
 
     approver, _ = answering(Approve())
-    tools = [noting("first", parallel=False, needs_approval=True), noting("second", parallel=False), noting("beside")]
-    seen = await watch([asks(call("first", "a"), call("second", "b"), call("beside", "c")), says("done")], *tools, on_approval=approver)
+    tools = [
+        noting("first", parallel=False, needs_approval=True),
+        noting("second", parallel=False),
+        noting("beside"),
+    ]
+    seen = await watch(
+        [asks(call("first", "a"), call("second", "b"), call("beside", "c")), says("done")],
+        *tools,
+        on_approval=approver,
+    )
     assert order.index("first") < order.index("second")
     assert seen.results == ["first", "second", "beside"]
 
@@ -198,7 +237,9 @@ async def test_the_time_in_which_somebody_is_asked_is_no_time_of_the_run() -> No
         return Approve()
 
     rt = open_runtime()
-    result = await rt.run(agent_of(ONE, Sent().tool), "go", on_approval=slow, limits=Limits(seconds=0.2))
+    result = await rt.run(
+        agent_of(ONE, Sent().tool), "go", on_approval=slow, limits=Limits(seconds=0.2)
+    )
     assert result.success
     state = await rt.journal.load(result.run_id)
     assert state.driven_s < 0.2
@@ -224,7 +265,9 @@ async def test_what_somebody_changes_of_a_call_that_had_begun_is_what_is_run() -
 # ---------------------------------------------------------------- results from outside
 
 
-def deferring(name: str = "order", *, until: int = 10**9, **more: Any) -> tuple[PlainTool, list[Any]]:
+def deferring(
+    name: str = "order", *, until: int = 10**9, **more: Any
+) -> tuple[PlainTool, list[Any]]:
     tries: list[Any] = []
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
@@ -247,10 +290,16 @@ async def test_a_result_from_outside_is_waited_for_and_brought_by_resume() -> No
         assert (waiting.outcome, waiting.waiting) == ("approval_needed", True)
         assert (await rt.journal.info(waiting.run_id)).status == "waiting"
         result = await rt.resume(waiting.run_id, results={"o": "on Monday"})
-        assert (result.text, [r.text for m in result.messages for r in m.tool_results], len(tries)) == ("thanks", ["on Monday"], 1)
+        assert (
+            result.text,
+            [r.text for m in result.messages for r in m.tool_results],
+            len(tries),
+        ) == ("thanks", ["on Monday"], 1)
 
 
-async def test_a_once_tool_is_not_called_again_while_its_result_is_waited_for_and_another_one_is() -> None:
+async def test_a_once_tool_is_not_called_again_while_its_result_is_waited_for_and_another_one_is() -> (
+    None
+):
     for effect, times in (("once", 1), ("pure", 3), ("idempotent", 3)):
         order, tries = deferring(effect=effect)
         rt = open_runtime()
@@ -267,7 +316,14 @@ async def test_a_once_tool_is_not_called_again_while_its_result_is_waited_for_an
 async def test_several_results_come_one_by_one() -> None:
     order, _ = deferring()
     rt = open_runtime()
-    waiting = await rt.run(agent_of([asks(call("order", "a"), call("order", "b"), call("look", "c")), says("thanks")], order, gives("look", "seen")), "go")
+    waiting = await rt.run(
+        agent_of(
+            [asks(call("order", "a"), call("order", "b"), call("look", "c")), says("thanks")],
+            order,
+            gives("look", "seen"),
+        ),
+        "go",
+    )
     half = await rt.resume(waiting.run_id, results={"b": "second"})
     assert half.waiting
     result = await rt.resume(waiting.run_id, results={"a": "first"})
@@ -278,7 +334,11 @@ async def test_a_result_from_outside_and_somebodys_yes_are_two_things() -> None:
     order, tries = deferring()
     sent, (approver, asked) = Sent(), answering(Approve())
     rt = open_runtime()
-    waiting = await rt.run(agent_of([asks(call("order", "o"), call("send", "s")), says("thanks")], order, sent.tool), "go", on_approval=approver)
+    waiting = await rt.run(
+        agent_of([asks(call("order", "o"), call("send", "s")), says("thanks")], order, sent.tool),
+        "go",
+        on_approval=approver,
+    )
     assert [one.call_id for one in asked] == ["s"], "nobody is asked for a yes to what has begun"
     assert (waiting.waiting, len(sent.did), len(tries)) == (True, 1, 1)
     result = await rt.resume(waiting.run_id, results={"o": "on Monday"})
@@ -302,7 +362,9 @@ async def test_a_deferred_call_that_is_given_up_is_told_as_such() -> None:
 async def test_held_calls_keep_their_places_among_those_that_are_allowed() -> None:
     sent, (approver, _) = Sent(), answering(Approve(), Approve())
     script = [asks(call("send", "a"), call("send", "b"), call("look", "c")), says("done")]
-    seen = await watch(script, sent.tool, gives("look", "seen"), on_approval=approver, limits=Limits(tool_calls=2))
+    seen = await watch(
+        script, sent.tool, gives("look", "seen"), on_approval=approver, limits=Limits(tool_calls=2)
+    )
     started = seen.result.metrics.tool_calls
     assert started == 2
     assert seen.outcome in ("call_limit", "completed")
@@ -327,7 +389,10 @@ NOT_AWAITED: list[Any] = [plain, Asks().plainly, partial(Asks().plainly), Asks, 
 
 @pytest.mark.parametrize("approver", NOT_AWAITED)
 async def test_what_cannot_be_awaited_is_refused_before_the_run(approver: Any) -> None:
-    with pytest.raises(AgentError, match=r"^on_approval= must be an async function that takes an ApprovalRequest: write `async def`"):
+    with pytest.raises(
+        AgentError,
+        match=r"^on_approval= must be an async function that takes an ApprovalRequest: write `async def`",
+    ):
         await watch(ONE, Sent().tool, on_approval=approver)
 
 
@@ -356,5 +421,7 @@ async def test_what_has_ended_is_seen_before_a_question_is_asked() -> None:
             ended.set()
 
     script = [asks(call("quick", "q"), call("send", "s", to="Ada")), says("done")]
-    seen = await watch(script, gives("quick"), Sent().tool, on_approval=approver, while_running=listen)
+    seen = await watch(
+        script, gives("quick"), Sent().tool, on_approval=approver, while_running=listen
+    )
     assert seen.outcome == "completed"

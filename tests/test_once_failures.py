@@ -41,7 +41,9 @@ def fails_with(error: BaseException, *, effect: Effect = "once") -> PlainTool:
     return breaks("send", error, effect=effect)
 
 
-@pytest.mark.parametrize("error", [ValueError("no such place"), TimeoutError("read"), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error", [ValueError("no such place"), TimeoutError("read"), SystemExit(3)]
+)
 async def test_an_exception_of_a_once_tool_leaves_the_outcome_unknown(error: BaseException) -> None:
     seen = await one_call(fails_with(error))
     [ended] = seen.of(events.ToolCallEnd)
@@ -65,7 +67,9 @@ async def test_an_exception_of_a_tool_that_may_be_repeated_is_an_error(effect: E
         (InvalidArguments("amount must be a number"), "error"),
     ],
 )
-async def test_a_tool_that_says_that_it_failed_is_believed(error: ToolFailed, expected: str) -> None:
+async def test_a_tool_that_says_that_it_failed_is_believed(
+    error: ToolFailed, expected: str
+) -> None:
     seen = await one_call(fails_with(error))
     assert (status(seen), seen.results) == (expected, [error.message])
 
@@ -83,20 +87,32 @@ async def raises_from(error: BaseException, failure: ToolFailed, *, explicit: bo
 
 
 @pytest.mark.parametrize("explicit", [True, False])
-async def test_a_failure_that_translates_an_exception_is_as_unknown_as_that_exception(explicit: bool) -> None:
-    seen = await raises_from(TimeoutError("read"), ToolFailed("The bank did not answer."), explicit=explicit)
+async def test_a_failure_that_translates_an_exception_is_as_unknown_as_that_exception(
+    explicit: bool,
+) -> None:
+    seen = await raises_from(
+        TimeoutError("read"), ToolFailed("The bank did not answer."), explicit=explicit
+    )
     assert (status(seen), seen.results) == ("unknown", [f"The bank did not answer.\n{NOT_KNOWN}"])
 
 
 async def test_a_failure_that_translates_an_exception_may_say_that_nothing_happened() -> None:
-    seen = await raises_from(KeyError("o1"), ToolFailed("There is no order o1.", happened=False), explicit=True)
+    seen = await raises_from(
+        KeyError("o1"), ToolFailed("There is no order o1.", happened=False), explicit=True
+    )
     assert (status(seen), seen.results) == ("error", ["There is no order o1."])
 
 
 async def test_a_failure_that_translates_another_failure_means_the_same() -> None:
-    seen = await raises_from(ToolFailed("old was not found"), ToolFailed("Edit 1: old was not found."), explicit=True)
+    seen = await raises_from(
+        ToolFailed("old was not found"), ToolFailed("Edit 1: old was not found."), explicit=True
+    )
     assert status(seen) == "error"
-    seen = await raises_from(ToolFailed("the line broke", happened=None), ToolFailed("Step 1: the line broke."), explicit=True)
+    seen = await raises_from(
+        ToolFailed("the line broke", happened=None),
+        ToolFailed("Step 1: the line broke."),
+        explicit=True,
+    )
     assert status(seen) == "unknown"
 
 

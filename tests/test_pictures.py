@@ -20,7 +20,12 @@ def words(picture: Path) -> str:
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux on this machine")
 def test_the_pictures_can_be_made_again(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, PICTURES / "make.py", "--into", tmp_path, "--only", "dark"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, PICTURES / "make.py", "--into", tmp_path, "--only", "dark"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "for this session" in words(tmp_path / "chat-approval.svg")
     assert "All four tests pass." in words(tmp_path / "chat-dark.svg")

@@ -1,4 +1,6 @@
-"""What reaches a terminal: nothing that it obeys, nothing that hides or turns text, and no more columns than there are."""
+"""What reaches a terminal: nothing that it obeys, nothing that hides or turns text, and no more
+columns than there are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from hypothesis import strategies as st
 from treadle._internal.terminal_text import columns, cut, one_line, plain, revealed, wrapped
 
 TEXTS = st.text(alphabet="ab 日é\u200d\U0001f469\n\t", max_size=80)
-ODD = st.text(alphabet=st.sampled_from([*"\x1b[]PX^_\\;(0m?1c\x07\x9b\x9d\x9c\x90\x18\r\n\t\b\x7f\u202e\u2066\ufeff\U000e0041\ud800\u0301ab"]), max_size=40)
+ODD = st.text(
+    alphabet=st.sampled_from(
+        [
+            *"\x1b[]PX^_\\;(0m?1c\x07\x9b\x9d\x9c\x90\x18\r\n\t\b\x7f\u202e\u2066\ufeff\U000e0041\ud800\u0301ab"
+        ]
+    ),
+    max_size=40,
+)
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 # ---------------------------------------------------------------- what a terminal would obey
@@ -47,7 +56,9 @@ def test_a_command_of_terminals_is_dropped_whole(command: str) -> None:
     assert plain(f"a{command}\nz") == "a\nz"
 
 
-@pytest.mark.parametrize("begun", ["\x1b]0;", "\x1bP", "\x1b^", "\x1b_", "\x1bX", "\x9d", "\x90", "\x1b[12;", "\x9b"])
+@pytest.mark.parametrize(
+    "begun", ["\x1b]0;", "\x1bP", "\x1b^", "\x1b_", "\x1bX", "\x9d", "\x90", "\x1b[12;", "\x9b"]
+)
 def test_what_follows_a_sequence_without_an_end_is_shown(begun: str) -> None:
     assert plain(f"{begun}\nrm -rf ~").endswith("\nrm -rf ~")
     assert plain(f"{begun}{'é' * 9}").endswith("é" * 9)
@@ -64,7 +75,10 @@ def test_nothing_is_written_over_what_stands_there() -> None:
 @given(ODD)
 def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     shown = plain(text)
-    assert all(character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") for character in shown)
+    assert all(
+        character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        for character in shown
+    )
     assert plain(shown) == shown
     shown.encode()
 
@@ -77,12 +91,20 @@ def test_many_beginnings_without_an_end_cost_no_more_than_their_length() -> None
 # ---------------------------------------------------------------- what hides or turns text
 
 
-@pytest.mark.parametrize("hidden", [*BIDI, *"\xad\u034f\u180e\u200b\u2060\u2063\u206f\u3164\ufeff\uffa0\ufff9\U000e0001\U000e0041\U000e007f\U000e0100"])
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        *BIDI,
+        *"\xad\u034f\u180e\u200b\u2060\u2063\u206f\u3164\ufeff\uffa0\ufff9\U000e0001\U000e0041\U000e007f\U000e0100",
+    ],
+)
 def test_what_nobody_sees_is_dropped(hidden: str) -> None:
     assert plain(f"cat{hidden} a") == "cat a"
 
 
-@pytest.mark.parametrize("text", ["👩\u200d💻", "नि\u200cम", "❤\ufe0f", "e\u0301", "שלום", "日本", "\tcode\n"])
+@pytest.mark.parametrize(
+    "text", ["👩\u200d💻", "नि\u200cम", "❤\ufe0f", "e\u0301", "שלום", "日本", "\tcode\n"]
+)
 def test_what_scripts_and_emoji_are_made_of_stays(text: str) -> None:
     assert plain(text) == text
 

@@ -1,4 +1,6 @@
-"""The list of prices: the same answers as the library's, found by who is asked, and loaded late and beside everything else."""
+"""The list of prices: the same answers as the library's, found by who is asked, and loaded late and
+beside everything else.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,19 @@ from treadle.models.model import TextDelta
 from treadle.types import Limits, Usage
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
-USED = Usage(input_tokens=1_000, output_tokens=50, cache_read_tokens=100_000, cache_write_tokens=200)
+USED = Usage(
+    input_tokens=1_000, output_tokens=50, cache_read_tokens=100_000, cache_write_tokens=200
+)
 LIST = get_snapshot()
 
 
 def has_rates(prices: Any) -> bool:
     """At any time."""
-    return prices.input_mtok is not None if isinstance(prices, ModelPrice) else all(has_rates(dated.prices) for dated in prices)
+    return (
+        prices.input_mtok is not None
+        if isinstance(prices, ModelPrice)
+        else all(has_rates(dated.prices) for dated in prices)
+    )
 
 
 def models() -> list[tuple[str, str]]:
@@ -66,8 +74,15 @@ def usages(draw: st.DrawFn) -> Usage:
 TIMES = st.datetimes(datetime(2024, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC))
 
 
-@given(st.sampled_from(MODELS), usages(), TIMES, st.sampled_from([None, None, "flex", "fast", "priority"]))
-def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Usage, at: datetime, tier: str | None) -> None:
+@given(
+    st.sampled_from(MODELS),
+    usages(),
+    TIMES,
+    st.sampled_from([None, None, "flex", "fast", "priority"]),
+)
+def test_a_response_costs_what_the_library_says(
+    model: tuple[str, str], used: Usage, at: datetime, tier: str | None
+) -> None:
     provider, model_id = model
     tariff = listed(LIST, provider, None, model_id)
     assert tariff is not None
@@ -89,14 +104,20 @@ def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Us
     )
     rates = tariff(at).of(tier, at)
     if rates is None:
-        assert not any(tier in variant.when.values() for variant in theirs.model.price_variants or ())
+        assert not any(
+            tier in variant.when.values() for variant in theirs.model.price_variants or ()
+        )
     else:
         assert rates.cost_usd(used) == pytest.approx(float(theirs.total_price), rel=1e-12)
 
 
 def test_most_models_of_the_list_have_a_price() -> None:
     assert len(MODELS) > 1_000
-    assert {("anthropic", "claude-opus-5-5"), ("openai", "gpt-5.6-sol"), ("google", "gemini-2.5-pro")} <= set(MODELS)
+    assert {
+        ("anthropic", "claude-opus-5-5"),
+        ("openai", "gpt-5.6-sol"),
+        ("google", "gemini-2.5-pro"),
+    } <= set(MODELS)
 
 
 def test_what_has_no_rates_in_the_list_has_an_unknown_price_and_not_none() -> None:
@@ -137,20 +158,26 @@ async def test_a_vendor_is_known_by_its_name(name: str, listed_at: tuple[str, st
         ("https://api.openai.com/v1", "openai", "gpt-5.6-sol"),
     ],
 )
-async def test_another_provider_is_known_by_its_address(base_url: str, vendor: str, model_id: str) -> None:
+async def test_another_provider_is_known_by_its_address(
+    base_url: str, vendor: str, model_id: str
+) -> None:
     tariff = listed(LIST, vendor, None, model_id)
     assert tariff is not None
     providers = {"other": Provider(type="openai-chat", base_url=base_url)}
     assert await cost(f"other:{model_id}", providers=providers) == tariff(AT).cost_usd(USED)
 
 
-@pytest.mark.parametrize("base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "https://gateway.example.org"])
+@pytest.mark.parametrize(
+    "base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "https://gateway.example.org"]
+)
 async def test_elsewhere_the_same_model_has_no_known_price(base_url: str) -> None:
     providers = {"anthropic": Provider(type="anthropic", base_url=base_url)}
     assert await cost("anthropic:claude-opus-5-5", providers=providers) is None
 
 
-@pytest.mark.parametrize("base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "http://[::1]:80"])
+@pytest.mark.parametrize(
+    "base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "http://[::1]:80"]
+)
 def test_for_a_server_on_this_machine_no_list_is_loaded(base_url: str) -> None:
     providers = {"local": Provider(type="openai-chat", base_url=base_url)}
     assert Prices(Config(providers=providers)).of("local:any") is UNKNOWN
@@ -158,23 +185,40 @@ def test_for_a_server_on_this_machine_no_list_is_loaded(base_url: str) -> None:
 
 async def test_an_object_is_priced_where_it_is_reached_and_not_where_its_name_would_be() -> None:
     prices = Prices(Config())
-    assert await prices.reached_at("anthropic:claude-opus-5-5", "http://127.0.0.1:1").cost_usd(USED, AT, "") is None
-    assert await prices.reached_at("anthropic:claude-opus-5-5", None).cost_usd(USED, AT, "") is not None
+    assert (
+        await prices.reached_at("anthropic:claude-opus-5-5", "http://127.0.0.1:1").cost_usd(
+            USED, AT, ""
+        )
+        is None
+    )
+    assert (
+        await prices.reached_at("anthropic:claude-opus-5-5", None).cost_usd(USED, AT, "")
+        is not None
+    )
 
 
-@pytest.mark.parametrize("name", ["script:talk.json", "tape:talk.tape", "played:model", "script", "anthropic:no-such-model"])
+@pytest.mark.parametrize(
+    "name",
+    ["script:talk.json", "tape:talk.tape", "played:model", "script", "anthropic:no-such-model"],
+)
 async def test_what_is_in_no_list_has_no_price(name: str) -> None:
     assert await cost(name) is None
 
 
 async def test_where_the_asked_model_is_in_no_list_the_one_that_answered_counts() -> None:
-    assert await cost("anthropic:of-our-own", said="claude-opus-5-5") == await cost("anthropic:claude-opus-5-5")
-    assert await cost("anthropic:claude-haiku-5-5", said="claude-opus-5-5") == await cost("anthropic:claude-haiku-5-5")
+    assert await cost("anthropic:of-our-own", said="claude-opus-5-5") == await cost(
+        "anthropic:claude-opus-5-5"
+    )
+    assert await cost("anthropic:claude-haiku-5-5", said="claude-opus-5-5") == await cost(
+        "anthropic:claude-haiku-5-5"
+    )
 
 
 async def test_a_price_counts_from_the_day_on_which_it_changed() -> None:
     changed = datetime(2026, 8, 21, tzinfo=UTC)
-    before, after = [await cost("openai:gpt-5.6-sol", at=changed + timedelta(days=days)) for days in (-1, 1)]
+    before, after = [
+        await cost("openai:gpt-5.6-sol", at=changed + timedelta(days=days)) for days in (-1, 1)
+    ]
     assert before is not None
     assert after is not None
     assert before > after
@@ -185,13 +229,19 @@ async def test_a_price_counts_from_the_day_on_which_it_changed() -> None:
 
 async def test_what_the_configuration_says_goes_before_the_list() -> None:
     price = Price(input=1_000_000, output=0, cache_read=0, cache_write=0)
-    assert await cost("anthropic:claude-opus-5-5", prices={"anthropic:claude-opus-5-5": price}) == 1_000.0
+    assert (
+        await cost("anthropic:claude-opus-5-5", prices={"anthropic:claude-opus-5-5": price})
+        == 1_000.0
+    )
     assert await cost("anthropic:claude-opus-5-5", prices={"anthropic:*": price}) == 1_000.0
     assert await cost("claude:claude-opus-5-5", prices={"anthropic:*": price}) == 1_000.0
 
 
 async def test_the_price_of_a_model_goes_before_that_of_its_provider() -> None:
-    prices = {"local:*": Price(input=0, output=0), "local:big": Price(input=1_000, output=0, cache_read=0, cache_write=0)}
+    prices = {
+        "local:*": Price(input=0, output=0),
+        "local:big": Price(input=1_000, output=0, cache_read=0, cache_write=0),
+    }
     providers = {"local": Provider(type="openai-chat", base_url="http://127.0.0.1:1")}
     assert await cost("local:big", prices=prices, providers=providers) == 1.0
     assert await cost("local:small", prices=prices, providers=providers) == 0.0
@@ -300,7 +350,12 @@ anyio.run(main)
 
 
 def said_by(program: str) -> str:
-    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
     return done.stdout + done.stderr
 
 

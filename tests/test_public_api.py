@@ -1,4 +1,6 @@
-"""What can be imported from `treadle`, what cannot be yet, and that importing it costs next to nothing."""
+"""What can be imported from `treadle`, what cannot be yet, and that importing it costs next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,31 @@ BESIDE = "ApprovalRequest ErrorKind Event Input Outcome RunOptions RunStream Run
 """What the promised names lead to in a user's annotations and excepts."""
 NAMES = " ".join(PROMISED).split() + BESIDE.split()
 HEAVY = {
-    *("anthropic", "httpx", "httpx2", "aiohttp", "pydantic", "pydantic_core", "yaml", "click", "jsonschema_rs", "pathspec", "pytest", "rich", "prompt_toolkit"),
-    *("anyio", "asyncio", "ssl", "email", "http", "multiprocessing", "sqlite3", "importlib.metadata"),
+    *(
+        "anthropic",
+        "httpx",
+        "httpx2",
+        "aiohttp",
+        "pydantic",
+        "pydantic_core",
+        "yaml",
+        "click",
+        "jsonschema_rs",
+        "pathspec",
+        "pytest",
+        "rich",
+        "prompt_toolkit",
+    ),
+    *(
+        "anyio",
+        "asyncio",
+        "ssl",
+        "email",
+        "http",
+        "multiprocessing",
+        "sqlite3",
+        "importlib.metadata",
+    ),
 }
 HEAVY_FOR_AN_AGENT = HEAVY - {"anyio", "asyncio", "ssl", "multiprocessing"}
 
@@ -31,7 +56,13 @@ HEAVY_FOR_AN_AGENT = HEAVY - {"anyio", "asyncio", "ssl", "multiprocessing"}
 def loaded_after(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after running `code`."""
     program = f"{code}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
@@ -54,7 +85,14 @@ def test_there_are_no_other_names() -> None:
 
 def test_the_task_assistant_has_its_names_in_a_module_of_its_own() -> None:
     tasks = importlib.import_module("treadle.apps.assistant")
-    names = ["AgentContext", "AgentResult", "AgentRunner", "MCPToolServer", "MessageHistory", "ToolCallRecord"]
+    names = [
+        "AgentContext",
+        "AgentResult",
+        "AgentRunner",
+        "MCPToolServer",
+        "MessageHistory",
+        "ToolCallRecord",
+    ]
     assert dir(tasks) == names
     assert [getattr(tasks, name).__name__ for name in names] == names
 
@@ -67,7 +105,13 @@ def test_a_misspelt_name_is_an_import_error() -> None:
 def test_checkers_see_the_same_names_from_the_same_modules_as_programs() -> None:
     tree = ast.parse(Path(treadle.__file__).read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    shown = {alias.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.asname == alias.name}
+    shown = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
     assert shown.keys() == set(treadle.__all__)
     for name, module in shown.items():
         assert getattr(importlib.import_module(str(module)), name) is getattr(treadle, name)
@@ -91,21 +135,35 @@ def test_doubles_for_tests_of_others_are_public() -> None:
 
 
 def test_every_error_kind_of_the_promise_is_there() -> None:
-    kinds = "agent tool timeout rate_limit network invalid auth cancelled limit context_overflow busy"
+    kinds = (
+        "agent tool timeout rate_limit network invalid auth cancelled limit context_overflow busy"
+    )
     assert {kind.value for kind in treadle.ErrorKind} == set(kinds.split())
 
 
 def test_every_outcome_of_the_promise_is_there() -> None:
     outcomes = "completed turn_limit call_limit token_limit cost_limit timeout truncated looping refused invalid_output context_overflow approval_needed"
-    assert {outcome.value for outcome in treadle.Outcome} == {*outcomes.split(), "cancelled", "error"}
+    assert {outcome.value for outcome in treadle.Outcome} == {
+        *outcomes.split(),
+        "cancelled",
+        "error",
+    }
 
 
 @pytest.mark.parametrize("kind", treadle.ErrorKind)
 def test_an_error_says_by_its_kind_whether_asking_again_may_help(kind: treadle.ErrorKind) -> None:
-    error = treadle.AgentError(kind.value, "what happened", status=500, request_id="req_1", retry_after_s=1.5)
+    error = treadle.AgentError(
+        kind.value, "what happened", status=500, request_id="req_1", retry_after_s=1.5
+    )
     assert error.kind is kind
     assert error.retryable is (kind in {"rate_limit", "network", "timeout"})
-    assert (str(error), error.message, error.status, error.request_id, error.retry_after_s) == ("what happened", "what happened", 500, "req_1", 1.5)
+    assert (str(error), error.message, error.status, error.request_id, error.retry_after_s) == (
+        "what happened",
+        "what happened",
+        500,
+        "req_1",
+        1.5,
+    )
     assert repr(error) == f"AgentError({kind.value!r}, 'what happened')"
 
 

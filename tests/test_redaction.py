@@ -1,4 +1,6 @@
-"""No secret passes a sink: known values in every form in which they travel, and what looks like a credential."""
+"""No secret passes a sink: known values in every form in which they travel, and what looks like a
+credential.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle._internal.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, mask_logs, names_a_secret
+from treadle._internal.redaction import (
+    MASK,
+    RedactingFilter,
+    Redactor,
+    Secret,
+    in_url,
+    mask_logs,
+    names_a_secret,
+)
 from treadle.messages.message import Message, TextPart, ToolCall
 from treadle.types import Outcome
 
@@ -45,7 +55,9 @@ def test_a_known_value_is_found_in_the_forms_in_which_it_travels(secret: str) ->
 @pytest.mark.parametrize("user", ["", "a:", "ab:", "abc:", "user name:"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 @pytest.mark.parametrize("secret", [CANARY, ODD, "??>>~~ÿÿ"])
-def test_a_known_value_is_found_in_base64_wherever_it_begins(user: str, encode: type[bytes], secret: str) -> None:
+def test_a_known_value_is_found_in_base64_wherever_it_begins(
+    user: str, encode: type[bytes], secret: str
+) -> None:
     text = encode(f"{user}{secret}@host".encode()).decode()
     clean = Redactor([secret]).exact(text)
     assert MASK in clean
@@ -62,7 +74,10 @@ def test_a_value_that_the_mask_contains_cannot_be_hidden_by_it() -> None:
 
 
 def test_of_overlapping_values_nothing_is_left() -> None:
-    assert Redactor(["abcdefgh", "bcdefghijkl", "efghijklmnop"]).exact("_abcdefghijklmnop_") == f"_{MASK}_"
+    assert (
+        Redactor(["abcdefgh", "bcdefghijkl", "efghijklmnop"]).exact("_abcdefghijklmnop_")
+        == f"_{MASK}_"
+    )
     assert Redactor(["abcdefghijklmnop", "cdefghij"]).exact("_abcdefghijklmnop_") == f"_{MASK}_"
 
 
@@ -70,26 +85,42 @@ def test_every_occurrence_is_taken_out_and_nothing_beside_it() -> None:
     assert Redactor([CANARY]).exact(f"{CANARY}, " * 100) == f"{MASK}, " * 100
 
 
-@pytest.mark.parametrize("secret", ["x[redacted]", "[redacted][", "]abcdefgh", "abcdefg[", "d][redac"])
+@pytest.mark.parametrize(
+    "secret", ["x[redacted]", "[redacted][", "]abcdefgh", "abcdefg[", "d][redac"]
+)
 def test_a_value_that_looks_like_the_mask_does_not_come_back(secret: str) -> None:
     redactor = Redactor([secret, "a-plain-secret"])
-    for text in (secret * 50, f"x{secret}[", "xa-plain-secret[", "a-plain-secretabcdefgha-plain-secret[[[[[[[[[[[[[[[[[["):
+    for text in (
+        secret * 50,
+        f"x{secret}[",
+        "xa-plain-secret[",
+        "a-plain-secretabcdefgha-plain-secret[[[[[[[[[[[[[[[[[[",
+    ):
         clean = redactor.exact(text)
         assert secret not in clean
         assert redactor.exact(clean) == clean
 
 
-SECRETS = st.lists(st.text(min_size=8, max_size=40).filter(lambda s: s not in MASK), min_size=1, max_size=4)
+SECRETS = st.lists(
+    st.text(min_size=8, max_size=40).filter(lambda s: s not in MASK), min_size=1, max_size=4
+)
 
 
-@given(secrets=SECRETS, pieces=st.lists(st.one_of(st.text(max_size=30), st.integers(0, 3)), max_size=12))
+@given(
+    secrets=SECRETS,
+    pieces=st.lists(st.one_of(st.text(max_size=30), st.integers(0, 3)), max_size=12),
+)
 def test_no_known_value_survives_in_any_text(secrets: list[str], pieces: list[str | int]) -> None:
     text = "".join(p if isinstance(p, str) else secrets[p % len(secrets)] for p in pieces)
     redactor = Redactor(secrets)
     clean = redactor.exact(text)
     assert not [s for s in secrets if s in clean]
     assert redactor.exact(clean) == clean
-    if not any(s in text for s in secrets) and not any(isinstance(p, int) for p in pieces) and MASK not in clean:
+    if (
+        not any(s in text for s in secrets)
+        and not any(isinstance(p, int) for p in pieces)
+        and MASK not in clean
+    ):
         assert clean == text
 
 
@@ -120,7 +151,12 @@ def test_only_what_may_be_the_beginning_of_a_value_waits() -> None:
 
 def test_what_waits_is_given_at_the_end_and_the_next_text_is_another() -> None:
     masking = Redactor(["sk-ant-1234"]).masking()
-    assert (masking.add("x sk-ant-12"), masking.end(), masking.add("34"), masking.end()) == ("x ", "sk-ant-12", "34", "")
+    assert (masking.add("x sk-ant-12"), masking.end(), masking.add("34"), masking.end()) == (
+        "x ",
+        "sk-ant-12",
+        "34",
+        "",
+    )
 
 
 def test_the_longest_of_several_values_is_waited_for() -> None:
@@ -130,10 +166,17 @@ def test_the_longest_of_several_values_is_waited_for() -> None:
     assert masked(redactor, ["_abcdefgh", "ijkl", "mno"]) == ["_", "", "", f"{MASK}mno"]
 
 
-@pytest.mark.parametrize("secret", ["]abcdefgh", "abcdefg[", "d][redac", "[redacted][", "x[redacted]"])
+@pytest.mark.parametrize(
+    "secret", ["]abcdefgh", "abcdefg[", "d][redac", "[redacted][", "x[redacted]"]
+)
 def test_in_pieces_too_a_value_that_looks_like_the_mask_does_not_come_back(secret: str) -> None:
     redactor = Redactor([secret, "a-plain-secret"])
-    for text in (secret * 7, f"x{secret}[", "xa-plain-secret[", "abcdefga-plain-secretabcdefgha-plain-secret[[[[[["):
+    for text in (
+        secret * 7,
+        f"x{secret}[",
+        "xa-plain-secret[",
+        "abcdefga-plain-secretabcdefgha-plain-secret[[[[[[",
+    ):
         assert "".join(masked(redactor, list(text))) == redactor.exact(text)
 
 
@@ -151,9 +194,17 @@ ALIKE = st.lists(st.text(st.sampled_from("ab"), min_size=8, max_size=12), min_si
 
 
 @given(secrets=st.one_of(SECRETS, ALIKE), said=st.data(), size=st.integers(1, 12))
-def test_however_a_text_is_cut_its_pieces_leave_as_the_whole_would(secrets: list[str], said: st.DataObject, size: int) -> None:
+def test_however_a_text_is_cut_its_pieces_leave_as_the_whole_would(
+    secrets: list[str], said: st.DataObject, size: int
+) -> None:
     value = st.sampled_from(secrets)
-    part = st.one_of(value, value.map(lambda s: s[: len(s) // 2]), value.map(lambda s: s[len(s) // 2 :]), st.text(max_size=8), st.text("ab", max_size=8))
+    part = st.one_of(
+        value,
+        value.map(lambda s: s[: len(s) // 2]),
+        value.map(lambda s: s[len(s) // 2 :]),
+        st.text(max_size=8),
+        st.text("ab", max_size=8),
+    )
     text = "".join(said.draw(st.lists(part, max_size=12)))
     redactor = Redactor(secrets)
     left = masked(redactor, [text[i : i + size] for i in range(0, len(text), size)])
@@ -175,7 +226,10 @@ def test_half_a_value_does_not_survive_where_a_text_was_cut(secret: str) -> None
     for size in range(8, len(secret)):
         assert redactor.shortened(f"key {secret[:size]}…") == f"key {MASK}…"
         assert redactor.shortened(f"…{secret[-size:]} is it") == f"…{MASK} is it"
-    assert redactor.shortened(f"…{secret[-9:]} and {secret} and {secret[:9]}…") == f"…{MASK} and {MASK} and {MASK}…"
+    assert (
+        redactor.shortened(f"…{secret[-9:]} and {secret} and {secret[:9]}…")
+        == f"…{MASK} and {MASK} and {MASK}…"
+    )
     assert redactor.shortened(f"…{secret[2:-2]}…") == f"…{MASK}…"
 
 
@@ -204,16 +258,26 @@ def test_texts_inside_values_are_redacted_wherever_they_stand() -> None:
     message = Message.assistant([TextPart(text=f"It is {CANARY}."), call])
     clean = Redactor([CANARY]).inside(message)
     assert (clean.text, clean.tool_calls[0].arguments) == (f"It is {MASK}.", {"to": MASK})
-    assert (clean.id, clean.role, clean.created_at) == (message.id, message.role, message.created_at)
+    assert (clean.id, clean.role, clean.created_at) == (
+        message.id,
+        message.role,
+        message.created_at,
+    )
 
 
 def test_keys_and_numbers_of_json_are_texts_too() -> None:
     value = {"pin": 12345678, "12345678": [True, None, 1.5, "x12345678"], "n": 1234567}
-    assert Redactor(["12345678"]).inside(value) == {"pin": MASK, MASK: [True, None, 1.5, f"x{MASK}"], "n": 1234567}
+    assert Redactor(["12345678"]).inside(value) == {
+        "pin": MASK,
+        MASK: [True, None, 1.5, f"x{MASK}"],
+        "n": 1234567,
+    }
 
 
 def test_a_tuple_inside_of_json_is_a_list() -> None:
-    assert Redactor([CANARY]).inside({"a": ({"b": f"x {CANARY}"}, 1)}) == {"a": [{"b": f"x {MASK}"}, 1]}
+    assert Redactor([CANARY]).inside({"a": ({"b": f"x {CANARY}"}, 1)}) == {
+        "a": [{"b": f"x {MASK}"}, 1]
+    }
 
 
 def test_a_value_in_which_nothing_is_found_is_the_same_object() -> None:
@@ -292,7 +356,14 @@ def test_ordinary_messages_stay_as_they_are(text: str) -> None:
     assert Redactor([CANARY]).text(text) == expected
 
 
-@given(st.lists(st.sampled_from([t for t, _ in LOOKS_LIKE_A_SECRET] + [MASK, " ", "\n", "=", ":", '"', "://", "@", "a"]), max_size=6).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(
+            [t for t, _ in LOOKS_LIKE_A_SECRET] + [MASK, " ", "\n", "=", ":", '"', "://", "@", "a"]
+        ),
+        max_size=6,
+    ).map("".join)
+)
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = Redactor([CANARY]).text(text)
     assert Redactor([CANARY]).text(once) == once
@@ -341,7 +412,9 @@ def test_a_megabyte_of_anything_is_done_in_linear_time(piece: str) -> None:
 def logged(redactor: Redactor) -> tuple[logging.Logger, StringIO]:
     out = StringIO()
     handler = logging.StreamHandler(out)
-    handler.setFormatter(logging.Formatter("%(name)s %(message)s %(extra)s", defaults={"extra": ""}))
+    handler.setFormatter(
+        logging.Formatter("%(name)s %(message)s %(extra)s", defaults={"extra": ""})
+    )
     handler.addFilter(RedactingFilter(redactor))
     logger = logging.Logger("test")
     logger.addHandler(handler)
@@ -377,7 +450,9 @@ def test_a_log_record_whose_arguments_do_not_fit_stops_nothing() -> None:
 
 
 def test_handlers_that_print_exceptions_themselves_find_none() -> None:
-    record = logging.makeLogRecord({"msg": "failed", "exc_info": (ValueError, ValueError(CANARY), None)})
+    record = logging.makeLogRecord(
+        {"msg": "failed", "exc_info": (ValueError, ValueError(CANARY), None)}
+    )
     RedactingFilter(Redactor([CANARY])).filter(record)
     assert record.exc_info is None
     assert record.exc_text == f"ValueError: {MASK}"
@@ -386,10 +461,16 @@ def test_handlers_that_print_exceptions_themselves_find_none() -> None:
 def test_other_fields_of_a_record_keep_their_values() -> None:
     record = logging.makeLogRecord({"msg": "plain", "extra": [1, 2], "levelname": "INFO"})
     assert RedactingFilter(Redactor([CANARY])).filter(record)
-    assert (record.getMessage(), record.__dict__["extra"], record.levelname) == ("plain", [1, 2], "INFO")
+    assert (record.getMessage(), record.__dict__["extra"], record.levelname) == (
+        "plain",
+        [1, 2],
+        "INFO",
+    )
 
 
-def test_what_the_library_logs_is_redacted_for_every_redactor_that_is_in_use(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_library_logs_is_redacted_for_every_redactor_that_is_in_use(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     other = "another-canary"
     known = [mask_logs(Redactor([CANARY])), mask_logs(Redactor([other]))]
     logger = logging.getLogger("treadle")
@@ -428,12 +509,36 @@ def test_a_secret_shows_at_most_its_end() -> None:
     assert len({Secret(CANARY), Secret(CANARY), Secret("x")}) == 2
 
 
-@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "X-Api-Key", "Authorization", "Cookie", "PGPASSWORD", "key", "apikey"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GITHUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "X-Api-Key",
+        "Authorization",
+        "Cookie",
+        "PGPASSWORD",
+        "key",
+        "apikey",
+    ],
+)
 def test_names_of_credentials_are_known(name: str) -> None:
     assert names_a_secret(name)
 
 
-@pytest.mark.parametrize("name", ["PATH", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "X-Author", "COMPAT", "Content-Type"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "KEYBOARD",
+        "MONKEY",
+        "TOKENIZERS_PARALLELISM",
+        "SSH_AUTH_SOCK",
+        "X-Author",
+        "COMPAT",
+        "Content-Type",
+    ],
+)
 def test_names_of_other_things_are_no_credentials(name: str) -> None:
     assert not names_a_secret(name)
 

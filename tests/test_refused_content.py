@@ -1,4 +1,6 @@
-"""What a provider refuses does not end a session: an image leaves the conversation, and so does an exchange after which everything is refused."""
+"""What a provider refuses does not end a session: an image leaves the conversation, and so does an
+exchange after which everything is refused.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from treadle.types import Outcome, StopReason
 
 PICTURE = MediaPart(media_type="image/png", data="aW1hZ2U=", name="p.png")
 LINE = "[p.png (image/png) is not shown: the provider refused it, or one that came with it.]"
-BAD_IMAGE = AgentError("invalid", "messages.2.content.0.image.source.base64.data: image exceeds 5 MB maximum", status=400, request_id="req_1")
+BAD_IMAGE = AgentError(
+    "invalid",
+    "messages.2.content.0.image.source.base64.data: image exceeds 5 MB maximum",
+    status=400,
+    request_id="req_1",
+)
 
 
 def refuses() -> list[Step]:
@@ -24,12 +31,22 @@ def refuses() -> list[Step]:
 
 
 def shown(messages: list[Message]) -> list[str]:
-    results = {message.id: result.content for message in messages for result in message.tool_results}
+    results = {
+        message.id: result.content for message in messages for result in message.tool_results
+    }
     return [message.text or str(results.get(message.id, "")) for message in messages]
 
 
-async def test_an_image_that_the_provider_refuses_leaves_the_conversation_and_the_run_goes_on(tmp_path: Path) -> None:
-    model = PlayedModel(text("Nice."), wishes(("c1", "look", "{}")), [BAD_IMAGE], text("I cannot see it."), text("Hello."))
+async def test_an_image_that_the_provider_refuses_leaves_the_conversation_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    model = PlayedModel(
+        text("Nice."),
+        wishes(("c1", "look", "{}")),
+        [BAD_IMAGE],
+        text("I cannot see it."),
+        text("Hello."),
+    )
     async with Runtime.open(f"sqlite:///{tmp_path}/runs.db") as runtime:
         session = runtime.session("s", agent=agent(model, gives("look", [PICTURE])))
         assert (await session.send([TextPart(text="Fine?"), PICTURE])).outcome is Outcome.COMPLETED
@@ -52,13 +69,24 @@ async def test_older_images_leave_too_where_the_newest_are_not_what_is_refused()
         session = runtime.session("s", agent=agent(model))
         await session.send([TextPart(text="Fine?"), PICTURE])
         assert (await session.send([TextPart(text="And?"), PICTURE])).outcome is Outcome.ERROR
-    pictures = [[message.parts[1] for message in history if message.role == "user"] for history in model.histories[1:]]
-    assert pictures == [[PICTURE, PICTURE], [PICTURE, TextPart(text=LINE)], [TextPart(text=LINE)] * 2]
+    pictures = [
+        [message.parts[1] for message in history if message.role == "user"]
+        for history in model.histories[1:]
+    ]
+    assert pictures == [
+        [PICTURE, PICTURE],
+        [PICTURE, TextPart(text=LINE)],
+        [TextPart(text=LINE)] * 2,
+    ]
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_a_refused_exchange_leaves_the_session_and_further_ones_leave_while_refusals_go_on(kept: bool, tmp_path: Path) -> None:
-    refused = PlayedModel(text("Yes."), wishes(("c1", "look", "{}")), refuses(), refuses(), text("Hello."))
+async def test_a_refused_exchange_leaves_the_session_and_further_ones_leave_while_refusals_go_on(
+    kept: bool, tmp_path: Path
+) -> None:
+    refused = PlayedModel(
+        text("Yes."), wishes(("c1", "look", "{}")), refuses(), refuses(), text("Hello.")
+    )
     async with Runtime.open(f"sqlite:///{tmp_path}/runs.db" if kept else "memory:") as runtime:
         session = runtime.session("s", agent=agent(refused, gives("look", "secrets")))
         await session.send("Ready?")
@@ -68,9 +96,22 @@ async def test_a_refused_exchange_leaves_the_session_and_further_ones_leave_whil
         assert (await session.send("Go on.")).outcome is Outcome.REFUSED
         assert (await session.send("Hello?")).outcome is Outcome.COMPLETED
         assert [message.text for message in await session.history()][-2:] == ["Hello?", "Hello."]
-    assert warnings == ["the provider would refuse whatever follows its refusal, so 2 messages left the conversation; the journal keeps them"]
-    assert [message.text for message in refused.histories[3]] == ["Ready?", "Yes.", "Look.", REFUSED, "Go on."]
-    assert [message.text for message in refused.histories[4]] == ["Ready?", "Yes.", REFUSED, "Hello?"]
+    assert warnings == [
+        "the provider would refuse whatever follows its refusal, so 2 messages left the conversation; the journal keeps them"
+    ]
+    assert [message.text for message in refused.histories[3]] == [
+        "Ready?",
+        "Yes.",
+        "Look.",
+        REFUSED,
+        "Go on.",
+    ]
+    assert [message.text for message in refused.histories[4]] == [
+        "Ready?",
+        "Yes.",
+        REFUSED,
+        "Hello?",
+    ]
 
 
 async def test_a_refusal_that_ends_nothing_stays_in_the_session() -> None:

@@ -29,9 +29,22 @@ KIND_OF = {
 
 
 def ended(outcome: Outcome, **more: Any) -> RunResult[str]:
-    known: dict[str, Any] = {"run_id": "run_1", "session_id": None, "output": None, "validated": False, "text": "so far", "error": None}
+    known: dict[str, Any] = {
+        "run_id": "run_1",
+        "session_id": None,
+        "output": None,
+        "validated": False,
+        "text": "so far",
+        "error": None,
+    }
     total = RunTotals(turns=3, tool_calls=2, usage=Usage(input_tokens=9), cost_usd=0.5)
-    return RunResult(outcome=outcome, messages=[], new_messages=[], metrics=RunMetrics(turns=3, total=total), **(known | more))
+    return RunResult(
+        outcome=outcome,
+        messages=[],
+        new_messages=[],
+        metrics=RunMetrics(turns=3, total=total),
+        **(known | more),
+    )
 
 
 def test_only_a_completed_run_is_a_success() -> None:
@@ -45,8 +58,15 @@ def test_a_completed_run_gives_its_output() -> None:
 
 @pytest.mark.parametrize("outcome", KIND_OF)
 def test_every_other_end_is_raised_with_its_kind_and_what_there_was(outcome: Outcome) -> None:
-    spent = {Outcome.CALL_LIMIT: "2 tool calls", Outcome.TOKEN_LIMIT: "9 tokens", Outcome.COST_LIMIT: r"\$0.50"}.get(outcome, "3 turns")
-    with pytest.raises(AgentError, match=rf"run run_1 ended {outcome.value} after {spent}; its text so far: 'so far'") as caught:
+    spent = {
+        Outcome.CALL_LIMIT: "2 tool calls",
+        Outcome.TOKEN_LIMIT: "9 tokens",
+        Outcome.COST_LIMIT: r"\$0.50",
+    }.get(outcome, "3 turns")
+    with pytest.raises(
+        AgentError,
+        match=rf"run run_1 ended {outcome.value} after {spent}; its text so far: 'so far'",
+    ) as caught:
         ended(outcome).unwrap()
     assert caught.value.kind == KIND_OF[outcome]
 

@@ -19,7 +19,9 @@ async def _with_an_old_run(url: str) -> str:
         made = await elsewhere.run(agent([{"text": "long ago"}]), "go")
         entries = await elsewhere.journal.read_bytes(made.run_id)
     async with Runtime.open(url) as rt:
-        await rt.journal.add_run([re.sub(rb'"(at|created_at)":"\d{4}', rb'"\1":"2020', entry) for entry in entries])
+        await rt.journal.add_run(
+            [re.sub(rb'"(at|created_at)":"\d{4}', rb'"\1":"2020', entry) for entry in entries]
+        )
         return made.run_id
 
 
@@ -31,7 +33,9 @@ async def _runs_after_one_more(url: str, config: Config, *, runs: bool = True) -
         return [info.run_id for info in await rt.journal.runs()]
 
 
-async def test_an_age_in_the_configuration_lets_old_runs_go_when_a_run_has_ended(tmp_path: Path) -> None:
+async def test_an_age_in_the_configuration_lets_old_runs_go_when_a_run_has_ended(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     old = await _with_an_old_run(url)
     left = await _runs_after_one_more(url, Config(keep_runs="90d"))
@@ -55,11 +59,18 @@ async def test_a_run_that_another_was_forked_from_stays(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     old = await _with_an_old_run(url)
     async with Runtime.open(url) as rt:
-        forked = await rt.fork(old, turn=1, text="and now?", agent=agent([{"text": "x"}, {"text": "now"}]))
+        forked = await rt.fork(
+            old, turn=1, text="and now?", agent=agent([{"text": "x"}, {"text": "now"}])
+        )
     left = await _runs_after_one_more(url, Config(keep_runs="90d"))
     assert {old, forked.run_id} < set(left)
     async with Runtime.open(url) as rt:
-        assert [m.text for m in (await rt.replay(forked.run_id)).messages] == ["go", "long ago", "and now?", forked.text]
+        assert [m.text for m in (await rt.replay(forked.run_id)).messages] == [
+            "go",
+            "long ago",
+            "and now?",
+            forked.text,
+        ]
 
 
 @pytest.mark.parametrize("text", ["30", "d", "1m", "-3d", "3 d", "1.5h"])

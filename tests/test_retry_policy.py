@@ -62,7 +62,9 @@ def test_base_and_cap_are_the_callers() -> None:
 
 
 @given(st.integers(1, 10_000), st.none() | st.floats(), st.floats(0, 1, exclude_max=True))
-def test_a_wait_is_never_negative_and_never_endless(retry: int, retry_after_s: float | None, jitter: float) -> None:
+def test_a_wait_is_never_negative_and_never_endless(
+    retry: int, retry_after_s: float | None, jitter: float
+) -> None:
     assert 0 <= RetryPolicy().wait_s(retry, error(retry_after_s), jitter) <= LONGEST_WAIT_S
 
 
@@ -72,7 +74,13 @@ def test_a_wait_is_never_negative_and_never_endless(retry: int, retry_after_s: f
 class Asked:
     """One `ask`, and what was heard of it."""
 
-    def __init__(self, *script: dict[str, object], retries: int = 3, taken: frozenset[str] = frozenset(), policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        *script: dict[str, object],
+        retries: int = 3,
+        taken: frozenset[str] = frozenset(),
+        policy: RetryPolicy | None = None,
+    ) -> None:
         self.model = ScriptedModel([dict(entry) for entry in script])
         self.policy = policy or RetryPolicy(retries=retries)
         self.clock = FakeClock()
@@ -81,7 +89,15 @@ class Asked:
         self.failures: list[tuple[int, str, float]] = []
 
     async def answer(self) -> str:
-        response = await ask(self.model, REQUEST, self.attempt, listen=self._listen, failed=self._failed, policy=self.policy, clock=self.clock)
+        response = await ask(
+            self.model,
+            REQUEST,
+            self.attempt,
+            listen=self._listen,
+            failed=self._failed,
+            policy=self.policy,
+            clock=self.clock,
+        )
         return response.text
 
     def _listen(self, delta: Delta) -> None:
@@ -91,7 +107,11 @@ class Asked:
         self.failures.append((self.attempt.number, error.kind.value, wait_s))
 
     def text(self, attempt: int) -> str:
-        return "".join(delta.text for number, delta in self.heard if number == attempt and isinstance(delta, TextDelta))
+        return "".join(
+            delta.text
+            for number, delta in self.heard
+            if number == attempt and isinstance(delta, TextDelta)
+        )
 
 
 def failing(kind: str, **more: object) -> dict[str, object]:
@@ -101,11 +121,20 @@ def failing(kind: str, **more: object) -> dict[str, object]:
 async def test_the_first_whole_answer_is_the_answer() -> None:
     asked = Asked({"text": "hi"})
     assert await asked.answer() == "hi"
-    assert (asked.attempt.number, asked.attempt.retries, asked.attempt.reached, asked.clock.waits) == (1, 0, 1, [])
+    assert (
+        asked.attempt.number,
+        asked.attempt.retries,
+        asked.attempt.reached,
+        asked.clock.waits,
+    ) == (1, 0, 1, [])
 
 
 async def test_a_passing_failure_is_asked_again_after_its_wait() -> None:
-    asked = Asked({"text": "He", **failing("network")}, failing("rate_limit", retry_after_s=7, status=429), {"text": "Hello"})
+    asked = Asked(
+        {"text": "He", **failing("network")},
+        failing("rate_limit", retry_after_s=7, status=429),
+        {"text": "Hello"},
+    )
     assert await asked.answer() == "Hello"
     assert asked.failures == [(1, "network", 0.5), (2, "rate_limit", 7.0)]
     assert asked.clock.waits == [0.5, 7.0]
@@ -113,7 +142,9 @@ async def test_a_passing_failure_is_asked_again_after_its_wait() -> None:
     assert (asked.attempt.number, asked.attempt.retries, asked.attempt.reached) == (3, 2, 3)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ErrorKind if kind not in ("rate_limit", "network", "timeout")])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ErrorKind if kind not in ("rate_limit", "network", "timeout")]
+)
 async def test_what_asking_again_cannot_mend_is_raised_at_once(kind: ErrorKind) -> None:
     asked = Asked(failing(kind.value), {"text": "never"})
     with pytest.raises(AgentError) as caught:
@@ -140,12 +171,24 @@ async def test_an_overload_is_waited_out_for_minutes_where_nobody_waits() -> Non
         await asked.answer()
 
 
-@pytest.mark.parametrize(("kind", "should_retry", "waits"), [("network", False, []), ("invalid", True, [0.5])])
-async def test_the_providers_own_word_on_another_attempt_counts(kind: str, should_retry: bool, waits: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "should_retry", "waits"), [("network", False, []), ("invalid", True, [0.5])]
+)
+async def test_the_providers_own_word_on_another_attempt_counts(
+    kind: str, should_retry: bool, waits: list[float]
+) -> None:
     clock, attempt = FakeClock(), ModelAttempt(frozenset())
     model = PlayedModel([AgentError(kind, "no", should_retry=should_retry)], text("yes"))
     with suppress(AgentError):
-        await ask(model, ModelRequest(messages=[Message.user("go")]), attempt, listen=None, failed=nothing, policy=RetryPolicy(), clock=clock)
+        await ask(
+            model,
+            ModelRequest(messages=[Message.user("go")]),
+            attempt,
+            listen=None,
+            failed=nothing,
+            policy=RetryPolicy(),
+            clock=clock,
+        )
     assert clock.waits == waits
 
 
@@ -160,7 +203,12 @@ async def test_no_retries_means_one_attempt() -> None:
 
 
 async def test_an_attempt_that_did_not_reach_the_provider_does_not_count() -> None:
-    asked = Asked(failing("network"), failing("network", status=500), {"text": "x", **failing("network")}, {"text": "hi"})
+    asked = Asked(
+        failing("network"),
+        failing("network", status=500),
+        {"text": "x", **failing("network")},
+        {"text": "hi"},
+    )
     await asked.answer()
     assert asked.attempt.reached == 3
 
@@ -198,7 +246,9 @@ async def test_a_provider_that_begins_anew_uses_up_no_retry() -> None:
 
 async def test_a_retry_gives_a_repeated_call_the_id_that_the_cut_one_had() -> None:
     call = {"name": "f", "id": "a"}
-    asked = Asked({"tool_calls": [call], **failing("network")}, {"tool_calls": [call]}, taken=frozenset({"a"}))
+    asked = Asked(
+        {"tool_calls": [call], **failing("network")}, {"tool_calls": [call]}, taken=frozenset({"a"})
+    )
     await asked.answer()
     assert [part.id for part in asked.attempt.fold.response().tool_calls] == ["a_2"]
 

@@ -1,4 +1,6 @@
-"""A key that a model says itself leaves no run: not in its stream, its callbacks and the hub, and not in the log of a bug."""
+"""A key that a model says itself leaves no run: not in its stream, its callbacks and the hub, and
+not in the log of a bug.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import PlainTool, PlayedModel, agent, check_events, end, gives, open_runtime, watch
+from tests.doubles import (
+    PlainTool,
+    PlayedModel,
+    agent,
+    check_events,
+    end,
+    gives,
+    open_runtime,
+    watch,
+)
 from treadle import ToolContext
 from treadle._internal.json_text import encode_json
 from treadle._internal.redaction import MASK
@@ -17,7 +28,15 @@ from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks
 from treadle.messages import events
 from treadle.messages.events import Event
-from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    ModelRequest,
+    PartEnd,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.runtime.runtime import Runtime
 from treadle.testing import collect
 from treadle.types import StopReason
@@ -33,8 +52,21 @@ def knowing(key: str = KEY) -> Config:
 def talkative(key: str = KEY) -> PlayedModel:
     """Says the key in every way that it has, cut in the middle."""
     head, tail = key[:17], key[17:]
-    turn = [ReasoningDelta(f"They want {head}"), ReasoningDelta(tail), PartEnd(), TextDelta(f"It is {head}"), TextDelta(f"{tail}, right?"), PartEnd()]
-    call = [ToolCallStart("c1", "look"), ArgumentsDelta(f'{{"at": "{head}'), ArgumentsDelta(f'{tail}"}}'), PartEnd(), end(StopReason.TOOL_USE)]
+    turn = [
+        ReasoningDelta(f"They want {head}"),
+        ReasoningDelta(tail),
+        PartEnd(),
+        TextDelta(f"It is {head}"),
+        TextDelta(f"{tail}, right?"),
+        PartEnd(),
+    ]
+    call = [
+        ToolCallStart("c1", "look"),
+        ArgumentsDelta(f'{{"at": "{head}'),
+        ArgumentsDelta(f'{tail}"}}'),
+        PartEnd(),
+        end(StopReason.TOOL_USE),
+    ]
     return PlayedModel([*turn, *call], [TextDelta(head), TextDelta(tail), end()])
 
 
@@ -47,7 +79,10 @@ async def test_a_key_that_the_model_says_reaches_nobody_who_listens() -> None:
     words: list[str] = []
     async with open_runtime(config=knowing()) as rt:
         published = rt.hub.agents.subscribe()
-        options: Any = {"on_event": heard.append, "callbacks": Callbacks(on_text_delta=words.append)}
+        options: Any = {
+            "on_event": heard.append,
+            "callbacks": Callbacks(on_text_delta=words.append),
+        }
         async with rt.stream(agent(talkative(), gives("look")), f"Say {KEY}", **options) as stream:
             seen = await collect(stream)
     assert seen == heard
@@ -55,8 +90,14 @@ async def test_a_key_that_the_model_says_reaches_nobody_who_listens() -> None:
     assert not [event for event in seen if KEY.encode() in encode_json(event)]
     assert "".join(words) == joined(seen, events.TextDelta) == f"It is {MASK}, right?{MASK}"
     assert joined(seen, events.ReasoningDelta) == f"They want {MASK}"
-    assert "".join(event.arguments for event in seen if isinstance(event, events.ToolCallDelta)) == f'{{"at": "{MASK}"}}'
-    assert KEY not in joined([event for event in await collect(published) if isinstance(event, events.TextDelta)], events.TextDelta)
+    assert (
+        "".join(event.arguments for event in seen if isinstance(event, events.ToolCallDelta))
+        == f'{{"at": "{MASK}"}}'
+    )
+    assert KEY not in joined(
+        [event for event in await collect(published) if isinstance(event, events.TextDelta)],
+        events.TextDelta,
+    )
     assert isinstance(seen[-1], events.RunEnd)
     assert seen[-1].text == MASK
 
@@ -69,7 +110,9 @@ async def test_the_program_its_tools_and_the_model_read_what_was_said() -> None:
         return "seen"
 
     async with open_runtime(config=knowing()) as rt:
-        result = await rt.run(agent(model, PlainTool(name="look", does=does)), "go", on_event=lambda event: None)
+        result = await rt.run(
+            agent(model, PlainTool(name="look", does=does)), "go", on_event=lambda event: None
+        )
     assert result.text == KEY
     assert called == [{"at": KEY}]
     assert model.histories[1][1].text == f"It is {KEY}, right?"
@@ -119,7 +162,9 @@ def told(log: pytest.LogCaptureFixture) -> str:
     return f"{log.text} {[vars(record) for record in log.records]}"
 
 
-async def test_the_traceback_of_a_bug_inside_a_run_is_logged_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_traceback_of_a_bug_inside_a_run_is_logged_without_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with open_runtime(config=knowing(PLAIN)) as rt:
         result = await rt.run(agent(Broken()), "go")
     assert isinstance(result.error, AgentError)
@@ -129,8 +174,13 @@ async def test_the_traceback_of_a_bug_inside_a_run_is_logged_without_the_key(cap
     assert PLAIN not in told(caplog)
 
 
-async def test_the_log_is_masked_for_each_of_several_runtimes(caplog: pytest.LogCaptureFixture) -> None:
-    async with open_runtime(config=knowing(PLAIN)) as one, open_runtime(config=knowing(OTHER)) as two:
+async def test_the_log_is_masked_for_each_of_several_runtimes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        open_runtime(config=knowing(PLAIN)) as one,
+        open_runtime(config=knowing(OTHER)) as two,
+    ):
         await one.run(agent(Broken(OTHER)), "go")
         await two.run(agent(Broken(PLAIN)), "go")
     assert caplog.text.count("Traceback") == 4
@@ -138,7 +188,9 @@ async def test_the_log_is_masked_for_each_of_several_runtimes(caplog: pytest.Log
     assert OTHER not in told(caplog)
 
 
-async def test_the_log_is_masked_for_credentials_old_and_new(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_is_masked_for_credentials_old_and_new(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     old, new = "canary-that-was-replaced", "canary-that-came-later"
     async with open_runtime(config=knowing(old)) as rt:
         rt.set_credentials("anthropic", api_key=new)
@@ -149,7 +201,9 @@ async def test_the_log_is_masked_for_credentials_old_and_new(caplog: pytest.LogC
     assert new not in told(caplog)
 
 
-async def test_a_callback_that_fails_with_the_key_is_logged_without_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_fails_with_the_key_is_logged_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def bad(event: Event) -> None:
         raise ValueError(PLAIN)
 
@@ -159,7 +213,9 @@ async def test_a_callback_that_fails_with_the_key_is_logged_without_it(caplog: p
     assert PLAIN not in told(caplog)
 
 
-async def test_an_ordinary_log_line_is_masked_with_its_arguments_and_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_ordinary_log_line_is_masked_with_its_arguments_and_its_fields(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with Runtime(config=knowing(PLAIN)):
         logging.getLogger("treadle").setLevel(logging.DEBUG)
         logging.getLogger("treadle").debug("asking with %s", PLAIN, extra={"header": PLAIN})

@@ -13,7 +13,9 @@ from treadle.testing import ScriptedModel, collect
 
 async def test_events_come_while_the_run_goes_on() -> None:
     gate, kinds = Gate(), list[str]()
-    async with open_runtime().stream(agent(PlayedModel([TextDelta("Once"), gate.stop, *text(" upon")])), "go") as run:
+    async with open_runtime().stream(
+        agent(PlayedModel([TextDelta("Once"), gate.stop, *text(" upon")])), "go"
+    ) as run:
         async for event in run:
             kinds.append(kind_of(event))
             if kinds[-1] == "text_delta":
@@ -27,13 +29,22 @@ async def test_a_stream_and_a_collected_run_come_to_the_same() -> None:
     async with rt.stream(agent(script), "go") as run:
         await collect(run)
     result = await rt.run(agent(script), "go")
-    assert (run.result.outcome, run.result.output, run.result.metrics) == (result.outcome, result.output, result.metrics)
+    assert (run.result.outcome, run.result.output, run.result.metrics) == (
+        result.outcome,
+        result.output,
+        result.metrics,
+    )
 
 
 async def test_nothing_begins_before_the_block() -> None:
     model = ScriptedModel([says("hi")])
     stream = open_runtime().stream(agent(model), "go", session="s")
-    for ask in (lambda: stream.run_id, lambda: stream.session_id, lambda: stream.result, stream.cancel):
+    for ask in (
+        lambda: stream.run_id,
+        lambda: stream.session_id,
+        lambda: stream.result,
+        stream.cancel,
+    ):
         with pytest.raises(AgentError, match="has not begun"):
             ask()
     assert model.requests == []

@@ -1,4 +1,6 @@
-"""The runtime: opening and closing it, what a run is put together from, and the ways to run without one."""
+"""The runtime: opening and closing it, what a run is put together from, and the ways to run without
+one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,19 @@ import msgspec
 import pytest
 
 import treadle
-from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, open_runtime, says, text, watch
+from tests.doubles import (
+    Gate,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    text,
+    watch,
+)
 from treadle.agents.agent import Agent
 from treadle.config import Config, load
 from treadle.config.values import Permissions
@@ -54,7 +68,13 @@ async def test_a_runtime_is_opened_in_memory() -> None:
 
 @pytest.mark.parametrize(
     ("url", "words"),
-    [("sqlite:///", "no journal"), ("sqlite:a.db", "no journal"), ("postgresql:h/d", "no journal"), ("mongo://h", "no journal"), ("", "no journal")],
+    [
+        ("sqlite:///", "no journal"),
+        ("sqlite:a.db", "no journal"),
+        ("postgresql:h/d", "no journal"),
+        ("mongo://h", "no journal"),
+        ("", "no journal"),
+    ],
 )
 async def test_a_journal_that_cannot_be_opened_is_refused(url: str, words: str) -> None:
     with pytest.raises(AgentError, match=words) as caught:
@@ -89,7 +109,9 @@ async def test_closing_stops_a_run_that_was_entered_and_did_nothing_yet() -> Non
     assert model.requests == []
 
 
-async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(runs, "CLOSE_GRACE_S", 0.01)
     leave = threading.Event()
 
@@ -113,7 +135,9 @@ async def test_subscribers_are_told_that_the_runtime_is_closed() -> None:
     assert [event async for event in subscription] == []
 
 
-async def test_a_run_that_is_over_is_gone_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_is_over_is_gone_without_the_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[weakref.ref[Run]] = []
 
     class Watched(Run):
@@ -160,7 +184,12 @@ async def test_settings_of_all_layers_are_put_together() -> None:
     config = load({}, files=False, flags={"--effort": "low"})
     await open_runtime(config=config).run(one, "go", settings=Settings(temperature=0.9))
     settings = model.requests[0].settings
-    assert (settings.temperature, settings.stop, settings.effort, settings.max_tokens) == (0.9, ("END",), "low", 8192)
+    assert (settings.temperature, settings.stop, settings.effort, settings.max_tokens) == (
+        0.9,
+        ("END",),
+        "low",
+        8192,
+    )
 
 
 async def test_a_setting_that_the_model_refuses_is_an_error_where_the_call_gives_it() -> None:
@@ -171,28 +200,49 @@ async def test_a_setting_that_the_model_refuses_is_an_error_where_the_call_gives
     assert model.requests == []
 
 
-async def test_a_setting_that_the_model_refuses_is_left_out_with_one_warning_where_it_is_a_default() -> None:
+async def test_a_setting_that_the_model_refuses_is_left_out_with_one_warning_where_it_is_a_default() -> (
+    None
+):
     model = PlayedModel(text("hi"), refuses=frozenset({"temperature", "stop"}))
     rt = open_runtime()
-    async with rt.stream(agent(model, settings=Settings(temperature=0.5, max_tokens=100)), "go") as stream:
+    async with rt.stream(
+        agent(model, settings=Settings(temperature=0.5, max_tokens=100)), "go"
+    ) as stream:
         warnings = [event.text async for event in stream if isinstance(event, events.Warned)]
     assert warnings == ["played:model does not take temperature: it was left out"]
-    assert (model.requests[0].settings.temperature, model.requests[0].settings.max_tokens) == (None, 100)
+    assert (model.requests[0].settings.temperature, model.requests[0].settings.max_tokens) == (
+        None,
+        100,
+    )
 
 
 async def test_a_model_by_name_goes_on_where_its_conversation_left_it(script: str) -> None:
     rt = open_runtime()
-    assert [(await rt.run(agent(script), "go", session="s")).text for _ in range(2)] == ["one", "two"]
+    assert [(await rt.run(agent(script), "go", session="s")).text for _ in range(2)] == [
+        "one",
+        "two",
+    ]
     assert [(await rt.run(agent(script), "go")).text for _ in range(2)] == ["one", "one"]
 
 
-async def test_an_agent_without_a_model_takes_the_large_one_of_the_configuration(script: str) -> None:
+async def test_an_agent_without_a_model_takes_the_large_one_of_the_configuration(
+    script: str,
+) -> None:
     config = load({"TREADLE_MODEL": script}, files=False)
     assert (await open_runtime(config=config).run(Agent(name="a"), "go")).text == "one"
 
 
-@pytest.mark.parametrize(("model", "kind"), [("anthropic:claude-opus-5-5", "auth"), ("nope:model", "invalid"), ("script:/no/such/file", "invalid")])
-async def test_a_model_that_cannot_be_had_is_said_before_the_run_starts(model: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("anthropic:claude-opus-5-5", "auth"),
+        ("nope:model", "invalid"),
+        ("script:/no/such/file", "invalid"),
+    ],
+)
+async def test_a_model_that_cannot_be_had_is_said_before_the_run_starts(
+    model: str, kind: str
+) -> None:
     rt = open_runtime()
     with pytest.raises(AgentError) as caught:
         await rt.run(agent(model), "go", session="s")
@@ -209,7 +259,9 @@ async def test_inputs_fill_the_instructions_and_are_checked_before_the_run_start
     assert model.requests[0].system[0].text == "You advise Ada."
 
 
-async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Path] = []
 
     async def does(ctx: treadle.ToolContext[None], arguments: object) -> str:
@@ -227,8 +279,12 @@ async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(tm
         await open_runtime().run(agent([says("hi")]), "go", cwd=tmp_path / "none")
 
 
-@pytest.mark.parametrize("options", [{"mode": "yolo"}, {"limit": 3}, {"on_approval": 3}, {"on_approvals": print}])
-async def test_an_option_that_there_is_not_is_refused_and_not_ignored(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"mode": "yolo"}, {"limit": 3}, {"on_approval": 3}, {"on_approvals": print}]
+)
+async def test_an_option_that_there_is_not_is_refused_and_not_ignored(
+    options: dict[str, Any],
+) -> None:
     with pytest.raises(AgentError, match=next(iter(options))) as caught:
         await open_runtime().run(agent([says("hi")]), "go", **options)
     assert caught.value.kind is ErrorKind.INVALID
@@ -248,7 +304,9 @@ OF_A_RUN: dict[str, Callable[[Runtime, str], Awaitable[object]]] = {
 async def test_of_a_run_that_there_is_not_the_nearest_ids_are_said(what: str) -> None:
     rt = open_runtime()
     known = (await rt.run(agent([says("hi")]), "go")).run_id
-    with pytest.raises(AgentError, match=f"no run '{known[:-1]}' here. Did you mean {known}") as caught:
+    with pytest.raises(
+        AgentError, match=f"no run '{known[:-1]}' here. Did you mean {known}"
+    ) as caught:
         await OF_A_RUN[what](rt, known[:-1])
     assert caught.value.kind is ErrorKind.INVALID
     with pytest.raises(AgentError, match="`treadle runs list` shows them"):
@@ -257,10 +315,17 @@ async def test_of_a_run_that_there_is_not_the_nearest_ids_are_said(what: str) ->
 
 async def test_the_events_of_a_run_can_be_read_again_out_of_its_journal() -> None:
     rt = open_runtime()
-    seen = await watch([asks(call("look", "a"), call("nope", "b"), text="So."), says("done")], gives("look"), runtime=rt, session="s")
+    seen = await watch(
+        [asks(call("look", "a"), call("nope", "b"), text="So."), says("done")],
+        gives("look"),
+        runtime=rt,
+        session="s",
+    )
     again = await rt.events(seen.result.run_id)
     durable = [event for event in seen.events if isinstance(event.id, str)]
-    assert [(type(event), event.id, event.session_id, event.run_id) for event in again] == [(type(event), event.id, "s", event.run_id) for event in durable]
+    assert [(type(event), event.id, event.session_id, event.run_id) for event in again] == [
+        (type(event), event.id, "s", event.run_id) for event in durable
+    ]
     for one, other in zip(again, durable, strict=True):
         changed = {"seq": 0, "at": one.at}
         assert msgspec.structs.replace(one, **changed) == msgspec.structs.replace(other, **changed)
@@ -269,12 +334,16 @@ async def test_the_events_of_a_run_can_be_read_again_out_of_its_journal() -> Non
 async def test_a_fork_can_be_watched_too() -> None:
     rt = open_runtime()
     origin = await rt.run(agent([says("hi")]), "go")
-    async with rt.fork_stream(origin.run_id, turn=1, text="And?", agent=agent([says("ho")])) as stream:
+    async with rt.fork_stream(
+        origin.run_id, turn=1, text="And?", agent=agent([says("ho")])
+    ) as stream:
         kinds = [kind_of(event) async for event in stream]
     assert (kinds[0], kinds[-1], stream.result.text) == ("run_start", "run_end", "ho")
 
 
-async def test_a_driver_that_does_not_answer_keeps_its_run_unless_it_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_driver_that_does_not_answer_keeps_its_run_unless_it_is_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Deaf(MemoryJournal):
         """The process that drives the run is paused: it is asked, and hears nothing."""
 
@@ -331,15 +400,21 @@ async def test_credentials_can_be_replaced_and_the_new_ones_are_kept_secret_too(
 async def test_a_new_key_loses_no_rule_of_a_configuration_made_in_python() -> None:
     rt = open_runtime(config=Config(permissions=Permissions(deny=("wipe",))))
     rt.set_credentials("anthropic", api_key="sk-ant-api03-CANARY-second-one")
-    result = await rt.run(agent([asks(call("wipe")), says("done")], gives("wipe", "WIPED")), "go", mode="full")
-    assert [one.text for message in result.messages for one in message.tool_results] == ["Not run: the rule 'wipe' denies wipe."]
+    result = await rt.run(
+        agent([asks(call("wipe")), says("done")], gives("wipe", "WIPED")), "go", mode="full"
+    )
+    assert [one.text for message in result.messages for one in message.tool_results] == [
+        "Not run: the rule 'wipe' denies wipe."
+    ]
 
 
 async def test_many_runs_at_once_do_not_disturb_each_other() -> None:
     rt, outputs = open_runtime(), dict[int, str]()
 
     async def drive(i: int) -> None:
-        result = await rt.run(agent([asks(call("look", at=i)), says(f"answer {i}")], gives("look")), f"question {i}")
+        result = await rt.run(
+            agent([asks(call("look", at=i)), says(f"answer {i}")], gives("look")), f"question {i}"
+        )
         outputs[i] = result.text
 
     async with anyio.create_task_group() as group:
@@ -379,7 +454,9 @@ async def test_run_sync_inside_a_loop_says_why_it_cannot() -> None:
 # ---------------------------------------------------------------- left, to be resumed
 
 
-async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
     gate, url = Gate(effect="idempotent"), f"sqlite:///{tmp_path}/journal.db"
     worker = agent([asks(call("gate")), says("done")], gate.tool)
     with anyio.fail_after(5):
@@ -406,7 +483,11 @@ async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_re
     gate, ends = Gate(), list[str]()
 
     async def drive(rt: Runtime) -> None:
-        ends.append((await rt.run(agent([asks(call("gate"))], gate.tool), "go", run_id="mine")).outcome.value)
+        ends.append(
+            (
+                await rt.run(agent([asks(call("gate"))], gate.tool), "go", run_id="mine")
+            ).outcome.value
+        )
 
     async with open_runtime() as rt:
         with anyio.fail_after(5):
@@ -434,18 +515,30 @@ async def test_who_cancelled_a_run_before_it_is_let_go_gets_its_end() -> None:
 # ---------------------------------------------------------------- runs without a runtime
 
 
-@pytest.mark.parametrize("options", [{"session": "ada"}, {"on_ask": "wait"}, {"on_unknown": "wait"}], ids=lambda options: next(iter(options)))
+@pytest.mark.parametrize(
+    "options",
+    [{"session": "ada"}, {"on_ask": "wait"}, {"on_unknown": "wait"}],
+    ids=lambda options: next(iter(options)),
+)
 def test_what_a_run_in_memory_would_forget_is_refused(options: dict[str, Any]) -> None:
     async def awaited() -> None:
         await treadle.run(agent([says("hi")]), "hi", **options)
 
-    for way in (partial(treadle.run_sync, agent([says("hi")]), "hi", **options), partial(anyio.run, awaited)):
-        with pytest.raises(AgentError, match=f"{next(iter(options))}=.* would be forgotten.*journal='sqlite:///runs.db'") as refused:
+    for way in (
+        partial(treadle.run_sync, agent([says("hi")]), "hi", **options),
+        partial(anyio.run, awaited),
+    ):
+        with pytest.raises(
+            AgentError,
+            match=f"{next(iter(options))}=.* would be forgotten.*journal='sqlite:///runs.db'",
+        ) as refused:
             way()
         assert refused.value.kind == "invalid"
 
 
-def test_a_run_from_code_without_an_event_loop_keeps_its_session_in_a_journal(tmp_path: Path) -> None:
+def test_a_run_from_code_without_an_event_loop_keeps_its_session_in_a_journal(
+    tmp_path: Path,
+) -> None:
     model, url = ScriptedModel([says("one"), says("two")]), f"sqlite:///{tmp_path}/runs.db"
     for prompt in ("first", "second"):
         treadle.run_sync(agent(model), prompt, session="ada", journal=url)
@@ -455,12 +548,23 @@ def test_a_run_from_code_without_an_event_loop_keeps_its_session_in_a_journal(tm
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"media_type": "png", "data": "QUJD"}, "media_type='png' of a MediaPart is no media type: write one like 'image/png'"),
-        ({"media_type": "image/png", "data": b"QUJD"}, "data= of a MediaPart (image/png) is base64 text, not bytes"),
-        ({"media_type": "image/png", "data": "not base64!!"}, "data= of a MediaPart (image/png) is not base64"),
+        (
+            {"media_type": "png", "data": "QUJD"},
+            "media_type='png' of a MediaPart is no media type: write one like 'image/png'",
+        ),
+        (
+            {"media_type": "image/png", "data": b"QUJD"},
+            "data= of a MediaPart (image/png) is base64 text, not bytes",
+        ),
+        (
+            {"media_type": "image/png", "data": "not base64!!"},
+            "data= of a MediaPart (image/png) is not base64",
+        ),
     ],
 )
-async def test_a_file_that_no_model_could_read_is_refused_before_the_run(fields: dict[str, Any], why: str) -> None:
+async def test_a_file_that_no_model_could_read_is_refused_before_the_run(
+    fields: dict[str, Any], why: str
+) -> None:
     async with open_runtime() as rt:
         with pytest.raises(AgentError, match=re.escape(why)):
             await rt.run(agent(ScriptedModel([{"text": "ok"}])), [MediaPart(**fields)])

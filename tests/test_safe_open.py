@@ -10,7 +10,10 @@ import pytest
 from treadle._internal.safe_open import open_in_place
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-linux = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the kernel tells where a file was found on Linux only")
+linux = pytest.mark.skipif(
+    not os.path.exists("/proc/self/fd"),
+    reason="the kernel tells where a file was found on Linux only",
+)
 
 
 def test_a_new_file_is_for_its_owner_alone_and_an_old_one_is_emptied(tmp_path: Path) -> None:

@@ -37,8 +37,10 @@ def test_a_tick_that_is_too_old_is_not_made_up_for_and_of_several_the_last_one_i
 def test_ticks_are_those_of_the_time_zone_also_where_its_clocks_change() -> None:
     berlin = table("30 2 * * *", "Europe/Berlin")
     assert berlin.after(utc("2026-06-01 12:00")) == utc("2026-06-02 00:30")
-    assert berlin.after(utc("2026-03-28 12:00")) == utc("2026-03-29 01:00")  # there is no 2:30 on that day: right after it
-    assert berlin.after(utc("2026-10-24 12:00")) == utc("2026-10-25 00:30")  # there are two: the first
+    # there is no 2:30 on that day: right after it
+    assert berlin.after(utc("2026-03-28 12:00")) == utc("2026-03-29 01:00")
+    # there are two: the first
+    assert berlin.after(utc("2026-10-24 12:00")) == utc("2026-10-25 00:30")
     assert berlin.after(utc("2026-10-25 00:30")) == utc("2026-10-26 01:30")
 
 
@@ -47,11 +49,15 @@ def test_in_an_hour_that_comes_twice_the_next_tick_is_never_one_that_was() -> No
     hourly = table("15 1-3 * * *", "Europe/Berlin")
     assert hourly.after(utc("2026-10-25 00:20")) == utc("2026-10-25 02:15")
     assert hourly.after(utc("2026-10-25 01:00")) == utc("2026-10-25 02:15")
-    assert table("30 2 * * *", "Europe/Berlin").last(utc("2026-10-25 02:10")) is None  # it was at 00:30
+    # it was at 00:30
+    assert table("30 2 * * *", "Europe/Berlin").last(utc("2026-10-25 02:10")) is None
 
 
 def test_the_run_of_a_tick_has_one_id_in_every_process() -> None:
-    assert table("0 3 * * *", "Europe/Berlin").run_id(utc("2026-11-21 02:00")) == "nightly@2026-11-21T02:00:00Z"
+    assert (
+        table("0 3 * * *", "Europe/Berlin").run_id(utc("2026-11-21 02:00"))
+        == "nightly@2026-11-21T02:00:00Z"
+    )
 
 
 @given(

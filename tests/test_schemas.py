@@ -1,4 +1,6 @@
-"""The JSON Schemas that ship with the package: they are of the events as they are, and what a run prints fits them."""
+"""The JSON Schemas that ship with the package: they are of the events as they are, and what a run
+prints fits them.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,14 @@ def test_the_files_in_the_package_are_up_to_date(name: str, tmp_path: Path) -> N
     """Where this fails: `make docs` writes them."""
     write(tmp_path)
     shipped = files("treadle.cli.stream_schema") / f"{name}.schema.json"
-    assert shipped.read_text(encoding="utf-8") == (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
+    assert shipped.read_text(encoding="utf-8") == (tmp_path / f"{name}.schema.json").read_text(
+        encoding="utf-8"
+    )
 
 
-@pytest.mark.parametrize("schema", [stream_json_schema(), json_schema()], ids=["stream-json", "json"])
+@pytest.mark.parametrize(
+    "schema", [stream_json_schema(), json_schema()], ids=["stream-json", "json"]
+)
 def test_they_are_schemas(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema_rs.meta.validate(schema)
@@ -73,13 +79,31 @@ async def leap() -> str:
 
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "words and calls": [
-        {"reasoning": "Hm.", "text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {"place": "here"}}, {"name": "look", "arguments": "{"}]},
-        {"tool_calls": [{"name": "look", "arguments": {"place": "nowhere"}}, {"name": "leap"}, {"name": "nope"}]},
+        {
+            "reasoning": "Hm.",
+            "text": "Let me see.",
+            "tool_calls": [
+                {"name": "look", "arguments": {"place": "here"}},
+                {"name": "look", "arguments": "{"},
+            ],
+        },
+        {
+            "tool_calls": [
+                {"name": "look", "arguments": {"place": "nowhere"}},
+                {"name": "leap"},
+                {"name": "nope"},
+            ]
+        },
         {"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 0}},
         {"text": "Done."},
     ],
     "hard arguments": [
-        {"tool_calls": [{"name": "look", "arguments": '{"place": [1e400, 123456789012345678901234567890]}'}, {"name": "look", "arguments": "[" * 10_000}]},
+        {
+            "tool_calls": [
+                {"name": "look", "arguments": '{"place": [1e400, 123456789012345678901234567890]}'},
+                {"name": "look", "arguments": "[" * 10_000},
+            ]
+        },
         {"text": "So."},
     ],
     "an error": [{"error": {"kind": "auth", "status": 401}}],
@@ -90,7 +114,9 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 async def test_every_event_of_a_run_fits(name: str) -> None:
-    agent = Agent(name="a", model=ScriptedModel(SCRIPTS[name]), tools=[look, leap], limits=Limits(turns=4))
+    agent = Agent(
+        name="a", model=ScriptedModel(SCRIPTS[name]), tools=[look, leap], limits=Limits(turns=4)
+    )
     async with Runtime.open() as rt, rt.stream(agent, "go") as run:
         seen = await collect(run)
     for event in seen:
@@ -101,11 +127,25 @@ async def test_every_event_of_a_run_fits(name: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"type": "surprise"}, {"seq": "1"}, {"turn": None}, {"at": "yesterday"}, {"run_id": None}, {"session_id": 5}],
+    [
+        {"type": "surprise"},
+        {"seq": "1"},
+        {"turn": None},
+        {"at": "yesterday"},
+        {"run_id": None},
+        {"session_id": 5},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_is_no_event_does_not_fit(change: dict[str, Any]) -> None:
-    event = {"type": "turn_start", "run_id": "r", "session_id": None, "seq": 1, "at": "2026-11-20T10:00:00Z", "turn": 1}
+    event = {
+        "type": "turn_start",
+        "run_id": "r",
+        "session_id": None,
+        "seq": 1,
+        "at": "2026-11-20T10:00:00Z",
+        "turn": 1,
+    }
     assert STREAM.is_valid(event)
     assert not STREAM.is_valid(event | change)
     for name in event:
@@ -114,6 +154,20 @@ def test_what_is_no_event_does_not_fit(change: dict[str, Any]) -> None:
 
 def test_what_a_later_version_adds_fits_too() -> None:
     part = {"type": "text", "text": "hi", "mood": 1}
-    message = {"id": "m", "role": "assistant", "parts": [part], "created_at": "2026-11-20T10:00:00Z", "mood": 1}
-    event = {"type": "message", "run_id": "r", "session_id": None, "seq": 1, "at": "2026-11-20T10:00:00Z", "message": message, "mood": 1}
+    message = {
+        "id": "m",
+        "role": "assistant",
+        "parts": [part],
+        "created_at": "2026-11-20T10:00:00Z",
+        "mood": 1,
+    }
+    event = {
+        "type": "message",
+        "run_id": "r",
+        "session_id": None,
+        "seq": 1,
+        "at": "2026-11-20T10:00:00Z",
+        "message": message,
+        "mood": 1,
+    }
     assert STREAM.is_valid(event)

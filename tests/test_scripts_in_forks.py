@@ -15,7 +15,16 @@ def _agent(script: Path) -> Agent[object, str]:
 
 def _script(directory: Path) -> Path:
     path = directory / "script.json"
-    path.write_text(json.dumps([{"tool_calls": [{"name": "look", "arguments": {}}]}, {"text": "second"}, {"text": "third"}, {"text": "fourth"}]))
+    path.write_text(
+        json.dumps(
+            [
+                {"tool_calls": [{"name": "look", "arguments": {}}]},
+                {"text": "second"},
+                {"text": "third"},
+                {"text": "fourth"},
+            ]
+        )
+    )
     return path
 
 

@@ -1,4 +1,6 @@
-"""What plain `pytest` leaves out is marked, is said at the end, and runs as soon as somebody names it."""
+"""What plain `pytest` leaves out is marked, is said at the end, and runs as soon as somebody names
+it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def small(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text(CONFIG)
     (tmp_path / "tests/conftest.py").write_text(CONFTEST)
     with (tmp_path / "tests/test_tests.py").open("a") as file:
-        file.write("import pytest\n@pytest.fixture\ndef postgres_url(): ...\ndef test_rows(postgres_url): ...\n")
+        file.write(
+            "import pytest\n@pytest.fixture\ndef postgres_url(): ...\ndef test_rows(postgres_url): ...\n"
+        )
     return tmp_path
 
 
@@ -45,8 +49,16 @@ def small(tmp_path: Path) -> Path:
         pytest.param(("tests",), 3, id="the folder of all"),
     ],
 )
-def test_what_costs_most_runs_where_it_is_named(small: Path, arguments: tuple[str, ...], passed: int) -> None:
-    ran = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=small, capture_output=True, text=True, timeout=50)
+def test_what_costs_most_runs_where_it_is_named(
+    small: Path, arguments: tuple[str, ...], passed: int
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=small,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"{passed} passed" in ran.stdout
     said = "2 tests that cost more were left out: 1 crash, 1 postgres" in ran.stdout
@@ -54,7 +66,11 @@ def test_what_costs_most_runs_where_it_is_named(small: Path, arguments: tuple[st
 
 
 def test_places_are_there_and_marks_are_known() -> None:
-    assert [place for places in PLACES.values() for place in places if not (ROOT / place).exists()] == []
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["markers"]
+    assert [
+        place for places in PLACES.values() for place in places if not (ROOT / place).exists()
+    ] == []
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"][
+        "markers"
+    ]
     assert sorted(line.partition(":")[0] for line in known) == sorted(LEFT_OUT)
     assert set(PLACES) < set(LEFT_OUT)

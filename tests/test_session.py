@@ -1,4 +1,6 @@
-"""Sessions: one run at a time, the history across runs, what can be changed between them, and many of them at once."""
+"""Sessions: one run at a time, the history across runs, what can be changed between them, and many
+of them at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,21 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text, wishes
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    check_history,
+    fails,
+    gives,
+    open_runtime,
+    says,
+    text,
+    wishes,
+)
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
@@ -32,7 +48,11 @@ async def test_a_session_remembers_what_was_said() -> None:
     session = open_runtime().session("s", agent=agent(model))
     first = await session.send("I am Ada.")
     second = await session.send("What is my name?")
-    assert [m.text for m in model.requests[1].messages] == ["I am Ada.", "Hello, Ada.", "What is my name?"]
+    assert [m.text for m in model.requests[1].messages] == [
+        "I am Ada.",
+        "Hello, Ada.",
+        "What is my name?",
+    ]
     assert [m.text for m in second.new_messages] == ["What is my name?", "Your name is Ada."]
     assert second.messages == [*first.messages, *second.new_messages] == await session.history()
     assert first.session_id == second.session_id == "s"
@@ -62,14 +82,26 @@ async def test_a_session_without_an_id_gets_one() -> None:
 
 async def test_reasoning_is_sent_inside_its_run_and_marked_as_settled_in_later_ones() -> None:
     thought = [ReasoningDelta("Hm."), PartEnd("anthropic", '{"signature": "s"}')]
-    model = PlayedModel([*thought, *wishes(("c1", "look", "{}"))], [*thought, *text("Done.")], text("Yes."))
+    model = PlayedModel(
+        [*thought, *wishes(("c1", "look", "{}"))], [*thought, *text("Done.")], text("Yes.")
+    )
     session = open_runtime().session("s", agent=agent(model, gives("look")))
     await session.send("go")
     await session.send("really?")
-    settled = [request.messages.settled for request in model.requests if isinstance(request.messages, History)]
+    settled = [
+        request.messages.settled
+        for request in model.requests
+        if isinstance(request.messages, History)
+    ]
     assert settled == [0, 0, 4]
-    assert len({id(request.messages) for request in model.requests[:2]}) == 1, "encoded once for the whole run"
-    assert all(m.reasoning == "Hm." for m in await session.history() if m.role == "assistant" and m.text != "Yes."), "but it is stored"
+    assert len({id(request.messages) for request in model.requests[:2]}) == 1, (
+        "encoded once for the whole run"
+    )
+    assert all(
+        m.reasoning == "Hm."
+        for m in await session.history()
+        if m.role == "assistant" and m.text != "Yes."
+    ), "but it is stored"
 
 
 async def test_the_prompt_in_flight_stands_once_in_the_request_and_is_not_yet_history() -> None:
@@ -84,7 +116,9 @@ async def test_the_prompt_in_flight_stands_once_in_the_request_and_is_not_yet_hi
 
 
 async def test_a_run_that_ends_badly_is_history_too() -> None:
-    model = ScriptedModel([asks(call("look"), text="Looking."), fails("auth", status=401), says("Better now.")])
+    model = ScriptedModel(
+        [asks(call("look"), text="Looking."), fails("auth", status=401), says("Better now.")]
+    )
     session = open_runtime().session("s", agent=agent(model, gives("look")))
     assert (await session.send("go")).outcome == "error"
     check_history(await session.history())
@@ -93,7 +127,9 @@ async def test_a_run_that_ends_badly_is_history_too() -> None:
 
 
 async def test_the_ids_of_calls_stay_unique_across_runs() -> None:
-    model = ScriptedModel([asks(call("look", "c")), says("one"), asks(call("look", "c")), says("two")])
+    model = ScriptedModel(
+        [asks(call("look", "c")), says("one"), asks(call("look", "c")), says("two")]
+    )
     session = open_runtime().session("s", agent=agent(model, gives("look")))
     await session.send("go")
     await session.send("again")
@@ -102,7 +138,9 @@ async def test_the_ids_of_calls_stay_unique_across_runs() -> None:
 
 async def test_the_agents_first_messages_are_said_once_in_a_session() -> None:
     model = script("4", "9")
-    session = open_runtime().session("s", agent=agent(model, messages=[Message.user("1+1?"), Message.assistant("2")]))
+    session = open_runtime().session(
+        "s", agent=agent(model, messages=[Message.user("1+1?"), Message.assistant("2")])
+    )
     await session.send("2+2?")
     await session.send("3*3?")
     assert [m.text for m in model.requests[1].messages] == ["1+1?", "2", "2+2?", "4", "3*3?"]
@@ -136,7 +174,9 @@ async def test_text_that_utf8_cannot_hold_is_remembered() -> None:
 
 async def test_a_session_is_named_by_its_first_prompt_once() -> None:
     rt = open_runtime()
-    session = rt.session("s", agent=agent(script("a", "b"), messages=[Message.user("An example of the agent's")]))
+    session = rt.session(
+        "s", agent=agent(script("a", "b"), messages=[Message.user("An example of the agent's")])
+    )
     assert rt.sessions.list()[0].title == "New Session"
     await session.send("  Where is it warm?\nTell me.")
     await session.send("And tomorrow?")
@@ -160,7 +200,11 @@ async def test_a_second_run_is_refused_as_busy_and_disturbs_nothing() -> None:
         async with session.stream("go") as stream:
             await gate.reached.wait()
             assert session.is_busy
-            for refused in (session.send("again"), rt.run(agent(script("x")), "again", session="s"), session.clear()):
+            for refused in (
+                session.send("again"),
+                rt.run(agent(script("x")), "again", session="s"),
+                session.clear(),
+            ):
                 with pytest.raises(AgentError) as caught:
                     await refused
                 assert caught.value.kind is ErrorKind.BUSY
@@ -177,7 +221,9 @@ async def test_a_second_run_is_refused_as_busy_and_disturbs_nothing() -> None:
 
 
 async def test_a_session_is_free_again_after_every_end_and_after_what_could_not_start() -> None:
-    session = open_runtime().session("s", agent=agent(ScriptedModel([fails("auth"), says("hi")]), instructions="${who}"))
+    session = open_runtime().session(
+        "s", agent=agent(ScriptedModel([fails("auth"), says("hi")]), instructions="${who}")
+    )
     nothing: list[Part] = []
     for wrong in ("", "   ", nothing):
         with pytest.raises(AgentError, match="empty"):
@@ -219,8 +265,12 @@ async def test_sessions_run_beside_each_other() -> None:
     rt, one, other = open_runtime(), Gate(), Gate()
     with anyio.fail_after(5):
         async with (
-            rt.stream(agent([asks(call("gate")), says("one")], one.tool), "a", session="s1") as first,
-            rt.stream(agent([asks(call("gate")), says("two")], other.tool), "b", session="s2") as second,
+            rt.stream(
+                agent([asks(call("gate")), says("one")], one.tool), "a", session="s1"
+            ) as first,
+            rt.stream(
+                agent([asks(call("gate")), says("two")], other.tool), "b", session="s2"
+            ) as second,
         ):
             await one.reached.wait()
             await other.reached.wait()
@@ -293,7 +343,11 @@ async def _abandoned(rt: Runtime) -> Any:
         Left.active = rt._runs._active["s"]  # pyright: ignore[reportPrivateUsage]  as above
         return "ok"
 
-    Left.result = await rt.run(agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)), "go", session="s")
+    Left.result = await rt.run(
+        agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)),
+        "go",
+        session="s",
+    )
     return Left
 
 
@@ -353,7 +407,9 @@ async def test_a_prompt_may_hold_parts_but_none_that_only_a_model_or_a_tool_can_
 
 async def test_a_session_that_was_deleted_in_the_middle_of_a_run_stays_deleted() -> None:
     rt, gate = open_runtime(), Gate()
-    async with rt.stream(agent(PlayedModel([TextDelta("hi"), gate.stop, *text("")])), "go", session="s") as stream:
+    async with rt.stream(
+        agent(PlayedModel([TextDelta("hi"), gate.stop, *text("")])), "go", session="s"
+    ) as stream:
         await gate.reached.wait()
         rt.sessions.delete("s")
         gate.opened.set()

@@ -53,12 +53,17 @@ def test_an_id_is_taken_once(store: SessionStore) -> None:
     assert [(one.id, one.title) for one in store.list()] == [("ada", "first")]
 
 
-@pytest.mark.parametrize("session_id", ["a", "ada", "Ada Lovelace", "é", "2026-11-20", "a.b", "..a", "x" * 128])
+@pytest.mark.parametrize(
+    "session_id", ["a", "ada", "Ada Lovelace", "é", "2026-11-20", "a.b", "..a", "x" * 128]
+)
 def test_what_can_be_an_id(store: SessionStore, session_id: str) -> None:
     assert store.create(session_id=session_id).id == session_id
 
 
-@pytest.mark.parametrize("session_id", ["", ".", "..", "a/b", "/", "a\\b", "a\0", "a\nb", "\x1b[31m", "a\ud800", "\u202e", "x" * 129])
+@pytest.mark.parametrize(
+    "session_id",
+    ["", ".", "..", "a/b", "/", "a\\b", "a\0", "a\nb", "\x1b[31m", "a\ud800", "\u202e", "x" * 129],
+)
 def test_what_cannot_be_an_id(store: SessionStore, session_id: str) -> None:
     with pytest.raises(AgentError, match="is no session id") as caught:
         store.create(session_id=session_id)
@@ -123,7 +128,9 @@ def test_the_current_session_can_be_switched(store: SessionStore) -> None:
     assert store.current().id == "a"
 
 
-def test_when_the_current_session_is_deleted_the_next_use_makes_another(store: SessionStore) -> None:
+def test_when_the_current_session_is_deleted_the_next_use_makes_another(
+    store: SessionStore,
+) -> None:
     store.create(session_id="a")
     store.create(session_id="b")
     store.delete("b")
@@ -218,7 +225,15 @@ def title(store: SessionStore, session_id: str = "a") -> str:
 
 def test_the_first_words_of_a_person_name_a_session(store: SessionStore) -> None:
     store.create(session_id="a")
-    store.add_messages("a", [Message.system("You are kind."), Message.assistant("Hello!"), Message.user("  \n "), Message.user("\n Where is it warm?\nNow.")])
+    store.add_messages(
+        "a",
+        [
+            Message.system("You are kind."),
+            Message.assistant("Hello!"),
+            Message.user("  \n "),
+            Message.user("\n Where is it warm?\nNow."),
+        ],
+    )
     assert title(store) == "Where is it warm?"
     store.add_message("a", Message.user("And tomorrow?"))
     assert title(store) == "Where is it warm?"
@@ -280,7 +295,15 @@ def test_threads_lose_nothing_of_each_other(store: SessionStore) -> None:
         ready.wait(5)
         for turn in range(rounds):
             name = names[(number + turn) % len(names)]
-            store.add_messages(name, [Message.user(f"{number} {turn} a"), Message.assistant([ToolCall(id="c", name="f"), TextPart(text=f"{number} {turn} b")])])
+            store.add_messages(
+                name,
+                [
+                    Message.user(f"{number} {turn} a"),
+                    Message.assistant(
+                        [ToolCall(id="c", name="f"), TextPart(text=f"{number} {turn} b")]
+                    ),
+                ],
+            )
             store.list()
             store.get_messages(name)
             store.set_current(name)
@@ -291,9 +314,13 @@ def test_threads_lose_nothing_of_each_other(store: SessionStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     said = [texts(store, name) for name in names]
-    assert sorted(text for one in said for text in one) == sorted(f"{n} {turn} {half}" for n in range(8) for turn in range(rounds) for half in "ab")
+    assert sorted(text for one in said for text in one) == sorted(
+        f"{n} {turn} {half}" for n in range(8) for turn in range(rounds) for half in "ab"
+    )
     for one in said:
-        assert all(first[:-1] == second[:-1] for first, second in zip(one[::2], one[1::2], strict=True))
+        assert all(
+            first[:-1] == second[:-1] for first, second in zip(one[::2], one[1::2], strict=True)
+        )
     assert {one.id for one in store.list()} == set(names)
 
 
@@ -310,5 +337,8 @@ def test_threads_that_need_a_current_session_make_one(store: SessionStore) -> No
 
 
 def test_a_title_is_what_the_person_said_and_not_the_file_that_goes_along() -> None:
-    assert title_of("<file path='a.py'>\nx = 1\n</file>\n<file path='b.py'>\ny\n</file>Mend it") == "Mend it"
+    assert (
+        title_of("<file path='a.py'>\nx = 1\n</file>\n<file path='b.py'>\ny\n</file>Mend it")
+        == "Mend it"
+    )
     assert title_of("<file path='a.py'>\nx = 1\n</file>") == "<file path='a.py'>"

@@ -1,4 +1,7 @@
-"""The shape of the code holds its line: what may be longer or wider is named here, with its reason. What is usual stands in docs/quality.md."""
+"""The shape of the code holds its line: what may be longer or wider is named here, with its reason.
+
+What is usual stands in docs/quality.md.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ WIDE = {
     "tools/function/decorator.py:__init__": 10,  # what it hands on
     "runtime/assembly.py:_plan": 8,
     "context/compaction.py:__init__": 8,  # what one run's compactor is given, by name
-    "journal/tables/beginning.py:make_run": 8,  # the columns that not every beginning fills alike, by name
+    # the columns that not every beginning fills alike, by name
+    "journal/tables/beginning.py:make_run": 8,
     "runtime/toolbox_factory.py:__init__": 8,
     "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in
@@ -62,26 +66,47 @@ def over(measured: Iterator[tuple[str, int]], most: int, named: dict[str, int]) 
 
 
 def test_files_are_no_longer_than_they_need_to_be() -> None:
-    sizes = ((path.relative_to(SOURCE).as_posix(), len(path.read_text().splitlines())) for path in sorted(SOURCE.rglob("*.py")))
+    sizes = (
+        (path.relative_to(SOURCE).as_posix(), len(path.read_text().splitlines()))
+        for path in sorted(SOURCE.rglob("*.py"))
+    )
     assert over(sizes, LINES_MOST, LONG_FILES) == []
 
 
 def test_functions_fit_a_screen() -> None:
-    assert over(((name, (node.end_lineno or node.lineno) - node.lineno + 1) for name, node in functions()), FUNCTION_LINES_MOST, LONG_FUNCTIONS) == []
+    assert (
+        over(
+            (
+                (name, (node.end_lineno or node.lineno) - node.lineno + 1)
+                for name, node in functions()
+            ),
+            FUNCTION_LINES_MOST,
+            LONG_FUNCTIONS,
+        )
+        == []
+    )
 
 
 def test_signatures_are_narrow() -> None:
     def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         given = node.args
-        return sum(one.arg not in ("self", "cls") for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        return sum(
+            one.arg not in ("self", "cls")
+            for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+        )
 
-    assert over(((name, parameters(node)) for name, node in functions()), PARAMETERS_MOST, WIDE) == []
+    assert (
+        over(((name, parameters(node)) for name, node in functions()), PARAMETERS_MOST, WIDE) == []
+    )
 
 
 def test_no_check_is_switched_off_as_a_whole() -> None:
     """`# noqa: CODE  reason`; of several lines alike the first has the reason."""
     bare = re.compile(r"# noqa(?!: [A-Z]+\d+)|# type: ignore|pyright: ignore(?!\[)")
     found = [
-        f"{path.name}:{number}" for path in sorted(SOURCE.rglob("*.py")) for number, line in enumerate(path.read_text().splitlines(), 1) if bare.search(line)
+        f"{path.name}:{number}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if bare.search(line)
     ]
     assert found == []

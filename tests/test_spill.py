@@ -70,7 +70,9 @@ def test_closing_takes_everything_away_once_and_for_all(spill: Spill, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_after_closing_nothing_is_left_behind_by_a_late_thread(spill: Spill, tmp_path: Path) -> None:
+def test_after_closing_nothing_is_left_behind_by_a_late_thread(
+    spill: Spill, tmp_path: Path
+) -> None:
     """A sync tool's thread cannot be stopped, and may still write when nobody is there to clean up."""
     spill.close()
     with pytest.raises(OSError, match="closed"):
@@ -94,13 +96,27 @@ def told(result: RunResult[Any]) -> str:
     return [one.text for message in result.messages for one in message.tool_results][-1]
 
 
-@pytest.mark.parametrize("saying", [MUCH, PlainTool(name="ask", does=has_a_child_say_much, effect="pure")], ids=["itself", "its child"])
-async def test_the_long_outputs_of_a_session_are_read_by_it_and_by_nobody_else(tmp_path: Path, saying: PlainTool) -> None:
+@pytest.mark.parametrize(
+    "saying",
+    [MUCH, PlainTool(name="ask", does=has_a_child_say_much, effect="pure")],
+    ids=["itself", "its child"],
+)
+async def test_the_long_outputs_of_a_session_are_read_by_it_and_by_nobody_else(
+    tmp_path: Path, saying: PlainTool
+) -> None:
     """One runtime for many users, of whom one tells another the path."""
     async with Runtime.open() as runtime:
 
         async def run(session: str, asked: dict[str, Any], tool: Any) -> str:
-            return told(await runtime.run(agent([asks(asked), says("done")], tool), "go", session=session, mode="ask", cwd=tmp_path))
+            return told(
+                await runtime.run(
+                    agent([asks(asked), says("done")], tool),
+                    "go",
+                    session=session,
+                    mode="ask",
+                    cwd=tmp_path,
+                )
+            )
 
         (path,) = set(OUTPUT.findall(await run("ada", call(saying.name, "c1"), saying)))
         assert "a word of mine" in await run("ada", call("read", "c2", path=path), Read())

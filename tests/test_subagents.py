@@ -1,4 +1,6 @@
-"""An agent among the tools of another: a history and limits of its own, no more rights than who called it, and an end that is told whatever it is."""
+"""An agent among the tools of another: a history and limits of its own, no more rights than who
+called it, and an end that is told whatever it is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,20 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlainTool, PlayedModel, asks, call, check_history, fails, gives, kind_of, open_runtime, says, text
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    asks,
+    call,
+    check_history,
+    fails,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    text,
+)
 from treadle import Agent, AgentError, Approve, ModelRequest, ToolContext, Usage
 from treadle.config import Config
 from treadle.journal.entries import ModelRequested
@@ -30,7 +45,9 @@ def make(name: str, script: Any, *tools: Any, **more: Any) -> Agent[Any, Any]:
     return Agent(
         name=name,
         description=f"Does {name}.",
-        model=ScriptedModel(cast("list[dict[str, Any]]", script)) if isinstance(script, list) else script,
+        model=ScriptedModel(cast("list[dict[str, Any]]", script))
+        if isinstance(script, list)
+        else script,
         tools=tools,
         **more,
     )
@@ -40,7 +57,9 @@ def told(result: RunResult[Any]) -> list[str]:
     return [one.text for message in result.messages for one in message.tool_results]
 
 
-async def seen_of(rt: Runtime, one: Agent[Any, Any], **options: Any) -> tuple[RunResult[Any], list[Event]]:
+async def seen_of(
+    rt: Runtime, one: Agent[Any, Any], **options: Any
+) -> tuple[RunResult[Any], list[Event]]:
     seen: list[Event] = []
     with anyio.fail_after(10):
         async with rt.stream(one, "go", **options) as stream:
@@ -66,7 +85,9 @@ def children_of(seen: list[Event]) -> dict[str, list[str]]:
 async def test_an_agent_among_tools_has_a_history_of_its_own_and_its_answer_is_the_result() -> None:
     model = ScriptedModel([says("Forty-two.")])
     helper = make("helper", model, instructions="You count.")
-    result = await open_runtime().run(make("boss", [asks(call("helper", "h", prompt="How many?")), says("done")], helper), "go")
+    result = await open_runtime().run(
+        make("boss", [asks(call("helper", "h", prompt="How many?")), says("done")], helper), "go"
+    )
     assert (result.text, told(result)) == ("done", ["Forty-two."])
     (request,) = model.requests
     assert [message.text for message in request.messages] == ["How many?"]
@@ -80,14 +101,26 @@ async def test_a_typed_answer_arrives_as_json() -> None:
         people: int
 
     helper = make("helper", [says('{"city": "Oslo", "people": 700000}')], output=Found)
-    result = await open_runtime().run(make("boss", [asks(call("helper", prompt="Where?")), says("done")], helper), "go")
+    result = await open_runtime().run(
+        make("boss", [asks(call("helper", prompt="Where?")), says("done")], helper), "go"
+    )
     assert [json.loads(one) for one in told(result)] == [{"city": "Oslo", "people": 700000}]
 
 
 async def test_arguments_that_are_no_prompt_are_explained() -> None:
     helper = make("helper", [says("never")])
     result = await open_runtime().run(
-        make("boss", [asks(call("helper"), call("helper", prompt=" "), call("helper", prompt="x", more=1)), says("done")], helper), "go"
+        make(
+            "boss",
+            [
+                asks(
+                    call("helper"), call("helper", prompt=" "), call("helper", prompt="x", more=1)
+                ),
+                says("done"),
+            ],
+            helper,
+        ),
+        "go",
     )
     assert all('{"prompt": "…"}' in one for one in told(result))
     assert len(told(result)) == 3
@@ -103,43 +136,69 @@ async def test_an_agent_whose_inputs_a_call_cannot_give_is_refused_where_it_is_d
 
 async def test_a_child_of_a_sessions_run_has_no_session() -> None:
     rt = open_runtime()
-    session = rt.session("s", agent=make("boss", [asks(call("helper", prompt="x")), says("done")], make("helper", [says("among us")])))
+    session = rt.session(
+        "s",
+        agent=make(
+            "boss",
+            [asks(call("helper", prompt="x")), says("done")],
+            make("helper", [says("among us")]),
+        ),
+    )
     await session.send("go")
     (child,) = [info for info in await rt.journal.runs() if info.parent_run_id]
     assert (child.session_id, child.agent) == (None, "helper")
-    assert "among us" not in [message.text for message in await session.history() if message.role == "assistant"]
+    assert "among us" not in [
+        message.text for message in await session.history() if message.role == "assistant"
+    ]
 
 
 # ---------------------------------------------------------------- its end
 
 
-async def test_events_of_children_carry_the_run_of_their_parent_and_every_start_has_its_end() -> None:
+async def test_events_of_children_carry_the_run_of_their_parent_and_every_start_has_its_end() -> (
+    None
+):
     rt = open_runtime()
     low = make("low", [says("lowest")])
     middle = make("middle", [asks(call("low", prompt="x")), says("mid")], low)
-    result, seen = await seen_of(rt, make("boss", [asks(call("middle", prompt="x")), says("done")], middle))
+    result, seen = await seen_of(
+        rt, make("boss", [asks(call("middle", prompt="x")), says("done")], middle)
+    )
     by_agent = {event.agent: event.run_id for event in seen if isinstance(event, events.RunStart)}
-    parents = {event.run_id: event.parent_run_id for event in seen if isinstance(event, events.RunStart)}
+    parents = {
+        event.run_id: event.parent_run_id for event in seen if isinstance(event, events.RunStart)
+    }
     assert parents[by_agent["low"]] == by_agent["middle"]
     assert parents[by_agent["middle"]] == result.run_id
     for event in seen:
         if event.run_id != result.run_id:
             assert event.parent_run_id == parents[event.run_id]
-    assert children_of(seen) == {by_agent["middle"]: ["start", "completed"], by_agent["low"]: ["start", "completed"]}
+    assert children_of(seen) == {
+        by_agent["middle"]: ["start", "completed"],
+        by_agent["low"]: ["start", "completed"],
+    }
 
 
 @pytest.mark.parametrize(
     ("script", "limits", "words"),
     [
         ([fails("auth", status=401)], None, "error"),
-        ([asks(call("look", at=1)), asks(call("look", at=2)), asks(call("look", at=3))], Limits(turns=2), "turn_limit"),
+        (
+            [asks(call("look", at=1)), asks(call("look", at=2)), asks(call("look", at=3))],
+            Limits(turns=2),
+            "turn_limit",
+        ),
         ([{"text": "cut", "stop": "max_tokens"}], None, "truncated"),
         ([{"text": "no", "stop": "refusal"}], None, "refused"),
     ],
 )
-async def test_a_child_that_comes_to_no_answer_is_a_tool_error_in_words(script: list[Any], limits: Limits | None, words: str) -> None:
+async def test_a_child_that_comes_to_no_answer_is_a_tool_error_in_words(
+    script: list[Any], limits: Limits | None, words: str
+) -> None:
     helper = make("helper", script, gives("look"), limits=limits)
-    result, seen = await seen_of(open_runtime(), make("boss", [asks(call("helper", prompt="x")), says("so be it")], helper))
+    result, seen = await seen_of(
+        open_runtime(), make("boss", [asks(call("helper", prompt="x")), says("so be it")], helper)
+    )
     (one,) = [r for m in result.messages for r in m.tool_results]
     assert one.is_error
     assert not one.unknown
@@ -150,7 +209,9 @@ async def test_a_child_that_comes_to_no_answer_is_a_tool_error_in_words(script: 
 
 async def test_a_child_that_cannot_begin_is_a_tool_error_that_says_why() -> None:
     helper = Agent(name="helper", model="nobody:knows")
-    result, seen = await seen_of(open_runtime(), make("boss", [asks(call("helper", prompt="x")), says("so be it")], helper))
+    result, seen = await seen_of(
+        open_runtime(), make("boss", [asks(call("helper", prompt="x")), says("so be it")], helper)
+    )
     (one,) = told(result)
     assert one.startswith("The agent helper could not begin: ")
     assert "nobody" in one
@@ -160,7 +221,11 @@ async def test_a_child_that_cannot_begin_is_a_tool_error_that_says_why() -> None
 async def test_agents_start_agents_only_so_deep() -> None:
     one = make("a9", [says("the deepest")])
     for depth in range(8, -1, -1):
-        one = make(f"a{depth}", [asks(call(f"a{depth + 1}", prompt="deeper")), says(f"a{depth} is done")], one)
+        one = make(
+            f"a{depth}",
+            [asks(call(f"a{depth + 1}", prompt="deeper")), says(f"a{depth} is done")],
+            one,
+        )
     rt = open_runtime()
     result = await rt.run(one, "go")
     runs = await rt.journal.runs()
@@ -174,10 +239,16 @@ async def test_a_parent_that_is_cancelled_or_out_of_time_closes_its_children() -
     for outcome in ("cancelled", "timeout"):
         gate, rt = Gate(), open_runtime()
         low = make("low", PlayedModel([gate.stop, *text("never")]))
-        boss = make("boss", [asks(call("middle", prompt="x"))], make("middle", [asks(call("low", prompt="x"))], low))
+        boss = make(
+            "boss",
+            [asks(call("middle", prompt="x"))],
+            make("middle", [asks(call("low", prompt="x"))], low),
+        )
         seen: list[Event] = []
         with anyio.fail_after(10):
-            async with rt.stream(boss, "go", limits=Limits(seconds=0.05 if outcome == "timeout" else None)) as stream:
+            async with rt.stream(
+                boss, "go", limits=Limits(seconds=0.05 if outcome == "timeout" else None)
+            ) as stream:
                 if outcome == "cancelled":
                     await gate.reached.wait()
                     stream.cancel()
@@ -185,7 +256,10 @@ async def test_a_parent_that_is_cancelled_or_out_of_time_closes_its_children() -
                     seen.append(event)
         assert stream.result.outcome == outcome
         for info in await rt.journal.runs():
-            assert (info.status, info.outcome) == ("finished", outcome if info.parent_run_id is None else "cancelled")
+            assert (info.status, info.outcome) == (
+                "finished",
+                outcome if info.parent_run_id is None else "cancelled",
+            )
             check_history((await rt.replay(info.run_id)).messages)
         ends = children_of(seen)
         assert [end for end in ends.values()] == [["start", "cancelled"]] * len(ends)
@@ -194,7 +268,11 @@ async def test_a_parent_that_is_cancelled_or_out_of_time_closes_its_children() -
 
 async def test_a_child_that_is_killed_by_itself_is_a_tool_error() -> None:
     gate, rt = Gate(), open_runtime()
-    boss = make("boss", [asks(call("helper", prompt="x")), says("so be it")], make("helper", PlayedModel([gate.stop, *text("never")])))
+    boss = make(
+        "boss",
+        [asks(call("helper", prompt="x")), says("so be it")],
+        make("helper", PlayedModel([gate.stop, *text("never")])),
+    )
     with anyio.fail_after(10):
         async with rt.stream(boss, "go") as stream:
             await gate.reached.wait()
@@ -220,7 +298,12 @@ async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
     for options, words in (({"mode": "plan"}, "plan"), ({"mode": "ask"}, "approv")):
         helper = make("helper", [*helper_script], PlainTool(name="send", does=does))
         rt = open_runtime()
-        await rt.run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", cwd=tmp_path, **options)  # pyright: ignore[reportArgumentType]
+        await rt.run(
+            make("boss", [asks(call("helper", prompt="x")), says("done")], helper),
+            "go",
+            cwd=tmp_path,
+            **options,
+        )  # pyright: ignore[reportArgumentType]
         (child,) = [info for info in await rt.journal.runs() if info.parent_run_id]
         assert child.mode == options["mode"]
         assert not done
@@ -229,14 +312,24 @@ async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
 
 async def test_a_child_of_a_run_that_waits_for_nobody_waits_for_nobody() -> None:
     for on_ask in ("deny", "wait"):
-        helper = make("helper", [asks(call("send")), says("tried")], gives("send", needs_approval=True))
-        result = await open_runtime().run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", on_ask=on_ask)
-        assert (result.outcome, result.waiting) == (("completed", False) if on_ask == "deny" else ("approval_needed", True))
+        helper = make(
+            "helper", [asks(call("send")), says("tried")], gives("send", needs_approval=True)
+        )
+        result = await open_runtime().run(
+            make("boss", [asks(call("helper", prompt="x")), says("done")], helper),
+            "go",
+            on_ask=on_ask,
+        )
+        assert (result.outcome, result.waiting) == (
+            ("completed", False) if on_ask == "deny" else ("approval_needed", True)
+        )
 
 
 async def test_an_agent_may_be_started_in_every_mode() -> None:
     for mode in ("plan", "ask", "accept-edits", "full"):
-        boss = make("boss", [asks(call("helper", prompt="x")), says("done")], make("helper", [says("here")]))
+        boss = make(
+            "boss", [asks(call("helper", prompt="x")), says("done")], make("helper", [says("here")])
+        )
         assert told(await open_runtime().run(boss, "go", mode=mode)) == ["here"]
 
 
@@ -248,7 +341,9 @@ async def test_rules_of_the_user_hold_for_children_too(tmp_path: Path) -> None:
     config = Config(permissions=Permissions(deny=("read(secret.txt)",)))
     helper = make("helper", [asks(call("read", path="secret.txt")), says("tried")], Read())
     rt = open_runtime(config=config)
-    await rt.run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", cwd=tmp_path)
+    await rt.run(
+        make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", cwd=tmp_path
+    )
     (child,) = [info for info in await rt.journal.runs() if info.parent_run_id]
     assert "hush" not in told(await rt.replay(child.run_id))[0]
 
@@ -260,10 +355,18 @@ async def test_whoever_is_asked_about_the_parents_calls_is_asked_about_its_child
         asked.append(request)
         return Approve()
 
-    helper = make("helper", [asks(call("send", "s1")), says("sent it")], gives("send", needs_approval=True))
-    result = await open_runtime().run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", on_approval=approver)
+    helper = make(
+        "helper", [asks(call("send", "s1")), says("sent it")], gives("send", needs_approval=True)
+    )
+    result = await open_runtime().run(
+        make("boss", [asks(call("helper", prompt="x")), says("done")], helper),
+        "go",
+        on_approval=approver,
+    )
     assert told(result) == ["sent it"]
-    assert [(one.agent, one.call_id, one.parent_run_id) for one in asked] == [("helper", "s1", result.run_id)]
+    assert [(one.agent, one.call_id, one.parent_run_id) for one in asked] == [
+        ("helper", "s1", result.run_id)
+    ]
 
 
 async def test_while_a_child_asks_a_person_the_time_of_its_parents_stands_still() -> None:
@@ -271,8 +374,15 @@ async def test_while_a_child_asks_a_person_the_time_of_its_parents_stands_still(
         await anyio.sleep(0.4)
         return Approve()
 
-    helper = make("helper", [asks(call("send")), says("sent it")], gives("send", needs_approval=True))
-    boss = make("boss", [asks(call("helper", prompt="x")), says("done")], helper, limits=Limits(seconds=0.25))
+    helper = make(
+        "helper", [asks(call("send")), says("sent it")], gives("send", needs_approval=True)
+    )
+    boss = make(
+        "boss",
+        [asks(call("helper", prompt="x")), says("done")],
+        helper,
+        limits=Limits(seconds=0.25),
+    )
     assert (await open_runtime().run(boss, "go", on_approval=approver)).success
 
 
@@ -294,14 +404,24 @@ class Sayer:
         self.allowed.append(request.settings.max_tokens)
         await anyio.lowlevel.checkpoint()
         yield TextDelta("a word")
-        yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=20, output_tokens=min(self.used, request.settings.max_tokens)))
+        yield ResponseEnd(
+            stop_reason=StopReason.COMPLETE,
+            usage=Usage(input_tokens=20, output_tokens=min(self.used, request.settings.max_tokens)),
+        )
 
 
-async def test_thirty_two_children_at_once_have_a_share_each_and_never_pass_the_limits_of_their_parent() -> None:
+async def test_thirty_two_children_at_once_have_a_share_each_and_never_pass_the_limits_of_their_parent() -> (
+    None
+):
     model = Sayer(used=300)
     helper = make("helper", model)
     calls = [call("helper", f"h{i}", prompt=f"part {i}") for i in range(32)]
-    boss = make("boss", [asks(*calls), says("done")], helper, limits=Limits(tokens=40_000, turns=40, tool_calls=32))
+    boss = make(
+        "boss",
+        [asks(*calls), says("done")],
+        helper,
+        limits=Limits(tokens=40_000, turns=40, tool_calls=32),
+    )
     rt = open_runtime()
     result = await rt.run(boss, "go")
     assert result.success
@@ -315,41 +435,76 @@ async def test_thirty_two_children_at_once_have_a_share_each_and_never_pass_the_
 async def test_what_children_may_cost_is_never_more_than_is_left_whoever_asks_first() -> None:
     model = Sayer(used=10**6)
     calls = [call("helper", f"h{i}", prompt=f"part {i}") for i in range(32)]
-    boss = make("boss", [asks(*calls), says("done")], make("helper", model), limits=Limits(tokens=20_000))
+    boss = make(
+        "boss", [asks(*calls), says("done")], make("helper", model), limits=Limits(tokens=20_000)
+    )
     rt = open_runtime()
     result = await rt.run(boss, "go")
     assert sum(info.usage.total_tokens for info in await rt.journal.runs()) <= 20_000
     assert result.outcome in ("completed", "token_limit")
     for info in await rt.journal.runs():
-        assert all(e.reserved is not None for e in (r.entry for r in await rt.journal.read(info.run_id)) if isinstance(e, ModelRequested))
+        assert all(
+            e.reserved is not None
+            for e in (r.entry for r in await rt.journal.read(info.run_id))
+            if isinstance(e, ModelRequested)
+        )
 
 
-async def test_children_beyond_the_turns_that_are_left_are_not_begun_and_the_parent_keeps_its_last_turn() -> None:
+async def test_children_beyond_the_turns_that_are_left_are_not_begun_and_the_parent_keeps_its_last_turn() -> (
+    None
+):
     helper = make("helper", [says("one")] * 10)
     calls = [call("helper", f"h{i}", prompt=f"part {i}") for i in range(5)]
-    result, seen = await seen_of(open_runtime(), make("boss", [asks(*calls), says("done")], helper, limits=Limits(turns=4)))
+    result, seen = await seen_of(
+        open_runtime(), make("boss", [asks(*calls), says("done")], helper, limits=Limits(turns=4))
+    )
     assert result.success
     assert told(result).count("one") == 2
-    assert [one for one in told(result) if one != "one"] == ["Not started: the limit of turns leaves nothing for another agent."] * 3
+    assert [one for one in told(result) if one != "one"] == [
+        "Not started: the limit of turns leaves nothing for another agent."
+    ] * 3
     assert [ends for ends in children_of(seen).values()] == [["start", "completed"]] * 2
 
 
 async def test_calls_of_children_count_on_their_parent() -> None:
-    helper = make("helper", [asks(*[call("look", at=i) for i in range(5)]), says("looked")], gives("look"))
+    helper = make(
+        "helper", [asks(*[call("look", at=i) for i in range(5)]), says("looked")], gives("look")
+    )
     rt = open_runtime()
-    result = await rt.run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper, limits=Limits(tool_calls=3)), "go")
+    result = await rt.run(
+        make(
+            "boss",
+            [asks(call("helper", prompt="x")), says("done")],
+            helper,
+            limits=Limits(tool_calls=3),
+        ),
+        "go",
+    )
     assert result.outcome in ("completed", "call_limit")
-    assert {info.agent: info.tool_calls for info in await rt.journal.runs()} == {"boss": 1, "helper": 2}
+    assert {info.agent: info.tool_calls for info in await rt.journal.runs()} == {
+        "boss": 1,
+        "helper": 2,
+    }
 
 
-async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where_they_are_higher() -> None:
+async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where_they_are_higher() -> (
+    None
+):
     scripts = [asks(call("look", at=i)) for i in range(9)]
     own = make("own", scripts, gives("look"), limits=Limits(turns=2))
     high = make("high", scripts, gives("look"), limits=Limits(turns=1000))
     none = make("none", scripts, gives("look"))
     for child, turns in ((own, 2), (high, 4), (none, 4)):
         rt = open_runtime()
-        await rt.run(make("boss", [asks(call(child.name, prompt="x")), says("done")], child, limits=Limits(turns=6)), "go")
+        await rt.run(
+            make(
+                "boss",
+                [asks(call(child.name, prompt="x")), says("done")],
+                child,
+                limits=Limits(turns=6),
+            ),
+            "go",
+        )
         (info,) = [info for info in await rt.journal.runs() if info.parent_run_id]
         assert info.turns == turns, child.name
 
@@ -358,7 +513,9 @@ async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where
 
 
 @pytest.mark.parametrize("prompts", [("first", "second"), ("the same", "the same")])
-async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_back_after_a_restart(prompts: tuple[str, str]) -> None:
+async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_back_after_a_restart(
+    prompts: tuple[str, str],
+) -> None:
     rt, held = open_runtime(), {"yes": True}
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
@@ -369,7 +526,11 @@ async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_ba
 
     model = ScriptedModel([says("1"), says("2"), says("never")])
     helper = make("helper", model)
-    boss = make("boss", [asks(call("both")), says("done")], PlainTool(name="both", does=does, effect="idempotent"))
+    boss = make(
+        "boss",
+        [asks(call("both")), says("done")],
+        PlainTool(name="both", does=does, effect="idempotent"),
+    )
     waiting = await rt.run(boss, "go")
     assert waiting.waiting
     held["yes"] = False
@@ -392,6 +553,10 @@ async def test_a_childs_typed_answer_is_a_value_of_its_type_also_out_of_the_jour
         return "ok"
 
     helper = make("helper", [says('{"city": "Oslo"}')], output=Found)
-    boss = make("boss", [asks(call("find")), says("done")], PlainTool(name="find", does=does, effect="idempotent"))
+    boss = make(
+        "boss",
+        [asks(call("find")), says("done")],
+        PlainTool(name="find", does=does, effect="idempotent"),
+    )
     await rt.resume((await rt.run(boss, "go")).run_id, boss)
     assert got == [Found("Oslo")] * 2

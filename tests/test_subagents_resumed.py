@@ -1,4 +1,6 @@
-"""Runs that were started by calls of others, taken up again with them: what was said reaches them, what they did stands, and none is left behind."""
+"""Runs that were started by calls of others, taken up again with them: what was said reaches them,
+what they did stands, and none is left behind.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ pytestmark = pytest.mark.usefixtures("store")
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def rt(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
-    more = {"journal": SqliteJournal.open(tmp_path / "journal.db")} if request.param == "sqlite" else {}
+    more = (
+        {"journal": SqliteJournal.open(tmp_path / "journal.db")}
+        if request.param == "sqlite"
+        else {}
+    )
     async with open_runtime(**more) as opened:
         yield opened
 
@@ -43,12 +49,18 @@ class Sent:
         return "sent"
 
 
-def family(sent: Sent, *, call_id: str = "s1", depth: int = 1) -> tuple[Agent[Any, Any], ScriptedModel]:
+def family(
+    sent: Sent, *, call_id: str = "s1", depth: int = 1
+) -> tuple[Agent[Any, Any], ScriptedModel]:
     """Somebody who has somebody send something; the second is the model of whoever sends."""
     model = ScriptedModel([asks(call("send", call_id, to="Ada")), says("it is sent")])
     one = make("sender", model, sent.tool)
     for level in range(depth):
-        one = make(f"boss{level}", [asks(call(one.name, f"b{level}", prompt="send it")), says(f"boss{level} is done")], one)
+        one = make(
+            f"boss{level}",
+            [asks(call(one.name, f"b{level}", prompt="send it")), says(f"boss{level} is done")],
+            one,
+        )
     return one, model
 
 
@@ -58,13 +70,21 @@ async def test_an_answer_to_a_call_of_a_child_reaches_it_through_its_parent(rt: 
     waiting = await rt.run(boss, "go", on_ask="wait")
     assert (waiting.outcome, waiting.waiting, sent.did) == ("approval_needed", True, [])
     result = await rt.resume(waiting.run_id, boss, approve=["s1"])
-    assert (result.text, told(result), sent.did) == ("boss0 is done", ["it is sent"], [{"to": "Ada"}])
+    assert (result.text, told(result), sent.did) == (
+        "boss0 is done",
+        ["it is sent"],
+        [{"to": "Ada"}],
+    )
     assert len(model.requests) == 2, "its first turn stands"
     assert [info.status for info in await rt.journal.runs()] == ["finished"] * 2
 
 
 async def test_answers_reach_runs_below_runs(rt: Runtime) -> None:
-    cases: list[tuple[Any, str]] = [({"approve": ["s1"]}, "sent"), ({"deny": {"s1": "not today"}}, "not today"), ({"results": {"s1": "I did it"}}, "I did it")]
+    cases: list[tuple[Any, str]] = [
+        ({"approve": ["s1"]}, "sent"),
+        ({"deny": {"s1": "not today"}}, "not today"),
+        ({"results": {"s1": "I did it"}}, "I did it"),
+    ]
     for answers, words in cases:
         sent = Sent()
         boss, model = family(sent, depth=3)
@@ -86,7 +106,9 @@ async def test_without_an_answer_all_of_them_wait_on(rt: Runtime) -> None:
     assert len(sent.did) == 1
 
 
-async def test_an_answer_to_no_call_of_the_tree_is_refused_with_those_that_wait(rt: Runtime) -> None:
+async def test_an_answer_to_no_call_of_the_tree_is_refused_with_those_that_wait(
+    rt: Runtime,
+) -> None:
     boss, _ = family(Sent(), depth=2)
     waiting = await rt.run(boss, "go", on_ask="wait")
     with pytest.raises(AgentError) as refused:
@@ -98,16 +120,27 @@ async def test_an_answer_to_no_call_of_the_tree_is_refused_with_those_that_wait(
 
 async def test_a_call_that_waits_in_two_runs_is_answered_in_each(rt: Runtime) -> None:
     sent = Sent()
-    scripts = [[asks(call("send", "same", to=name)), says(f"{name} has it")] for name in ("Ada", "Bob")]
+    scripts = [
+        [asks(call("send", "same", to=name)), says(f"{name} has it")] for name in ("Ada", "Bob")
+    ]
     senders = [make(f"sender{n}", script, sent.tool) for n, script in enumerate(scripts)]
-    boss = make("boss", [asks(*[call(one.name, f"b{n}", prompt="x") for n, one in enumerate(senders)]), says("done")], *senders)
+    boss = make(
+        "boss",
+        [
+            asks(*[call(one.name, f"b{n}", prompt="x") for n, one in enumerate(senders)]),
+            says("done"),
+        ],
+        *senders,
+    )
     waiting = await rt.run(boss, "go", on_ask="wait")
     with pytest.raises(AgentError) as refused:
         await rt.resume(waiting.run_id, boss, approve=["same"])
     children = [info for info in await rt.journal.runs() if info.parent_run_id]
     assert all(info.run_id in refused.value.message for info in children)
     for info in children:
-        await rt.resume(info.run_id, next(one for one in senders if one.name == info.agent), approve=["same"])
+        await rt.resume(
+            info.run_id, next(one for one in senders if one.name == info.agent), approve=["same"]
+        )
     result = await rt.resume(waiting.run_id, boss)
     assert told(result) == ["Ada has it", "Bob has it"]
     assert len(sent.did) == 2
@@ -120,17 +153,33 @@ async def test_answers_to_calls_of_several_children_reach_each_its_own(rt: Runti
     order = PlainTool(name="order", does=later)
 
     def boss() -> Agent[Any, Any]:
-        buyers = [make(f"buyer{n}", [asks(call("order", f"o{n}")), says(f"buyer {n} has it")], order) for n in range(2)]
-        return make("boss", [asks(*[call(one.name, f"b{n}", prompt="x") for n, one in enumerate(buyers)]), says("done")], *buyers)
+        buyers = [
+            make(f"buyer{n}", [asks(call("order", f"o{n}")), says(f"buyer {n} has it")], order)
+            for n in range(2)
+        ]
+        return make(
+            "boss",
+            [
+                asks(*[call(one.name, f"b{n}", prompt="x") for n, one in enumerate(buyers)]),
+                says("done"),
+            ],
+            *buyers,
+        )
 
-    for said in ({"results": {"o0": "a hat", "o1": "a coat"}}, {"deny": {"o0": "no hat", "o1": "no coat"}}):
+    for said in (
+        {"results": {"o0": "a hat", "o1": "a coat"}},
+        {"deny": {"o0": "no hat", "o1": "no coat"}},
+    ):
         one = boss()
         waiting = await rt.run(one, "go")
         result = await rt.resume(waiting.run_id, one, **said)  # pyright: ignore[reportArgumentType]  two of its options
         assert told(result) == ["buyer 0 has it", "buyer 1 has it"]
         for info in await rt.journal.children(waiting.run_id):
             ((words,),) = [told(await rt.replay(info.run_id))]
-            assert ("hat" in words, "coat" in words) == (info.agent == "buyer0", info.agent == "buyer1")
+            assert ("hat" in words, "coat" in words) == (
+                info.agent == "buyer0",
+                info.agent == "buyer1",
+            )
 
 
 async def test_a_child_that_nobody_will_go_on_with_ends_with_its_parent(rt: Runtime) -> None:
@@ -147,7 +196,9 @@ async def test_a_child_that_nobody_will_go_on_with_ends_with_its_parent(rt: Runt
                 await rt.kill(waiting.run_id)
         for info in (await rt.journal.runs())[:3]:
             assert info.status == "finished"
-            assert info.outcome == ("completed" if info.run_id == waiting.run_id and end != "kill" else "cancelled")
+            assert info.outcome == (
+                "completed" if info.run_id == waiting.run_id and end != "kill" else "cancelled"
+            )
             check_history((await rt.replay(info.run_id)).messages)
         assert sent.did == []
 
@@ -165,12 +216,21 @@ async def test_a_parent_whose_time_is_over_closes_a_child_that_waits(rt: Runtime
     assert {info.status for info in await rt.journal.runs()} == {"finished"}
 
 
-async def test_what_children_had_spent_counts_after_a_restart_those_below_them_too(rt: Runtime) -> None:
+async def test_what_children_had_spent_counts_after_a_restart_those_below_them_too(
+    rt: Runtime,
+) -> None:
     sent = Sent()
     low = make("low", [asks(call("look")), says("seen")], gives("look"))
-    sender = make("sender", [asks(call("low", prompt="x")), asks(call("send", "s1")), says("it is sent")], low, sent.tool)
+    sender = make(
+        "sender",
+        [asks(call("low", prompt="x")), asks(call("send", "s1")), says("it is sent")],
+        low,
+        sent.tool,
+    )
     boss = make("boss", [asks(call("sender", "b", prompt="x")), says("done")], sender)
-    waiting = await rt.run(boss, "go", on_ask="wait", limits=Limits(turns=9, tool_calls=9, tokens=1_000_000))
+    waiting = await rt.run(
+        boss, "go", on_ask="wait", limits=Limits(turns=9, tool_calls=9, tokens=1_000_000)
+    )
     before = {info.agent: info for info in await rt.journal.runs()}
     assert {name: info.turns for name, info in before.items()} == {"boss": 1, "sender": 2, "low": 2}
     result = await rt.resume(waiting.run_id, boss, approve=["s1"], limits=Limits(turns=6))
@@ -198,7 +258,9 @@ async def test_a_child_is_gone_on_with_in_the_mode_that_its_parent_has_now(rt: R
 async def test_a_once_call_of_a_child_whose_driver_died_is_unknown_and_not_made_again() -> None:
     gate, journal = Gate(name="send"), new_journal()
     model = ScriptedModel([asks(call("send", "s1")), says("it may be sent")])
-    boss = make("boss", [asks(call("sender", prompt="x")), says("done")], make("sender", model, gate.tool))
+    boss = make(
+        "boss", [asks(call("sender", prompt="x")), says("done")], make("sender", model, gate.tool)
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(open_runtime(journal=journal).run, boss, "go")
         await gate.reached.wait()
@@ -211,7 +273,11 @@ async def test_a_once_call_of_a_child_whose_driver_died_is_unknown_and_not_made_
             assert (told(result), len(model.requests)) == (["it may be sent"], 2)
         assert not gate.reached.is_set()
         assert [info.run_id for info in await journal.runs()] == runs
-        ends = [record.entry for record in await journal.read(runs[0]) if isinstance(record.entry, ToolFinished)]
+        ends = [
+            record.entry
+            for record in await journal.read(runs[0])
+            if isinstance(record.entry, ToolFinished)
+        ]
         assert [(one.result.call_id, one.status) for one in ends] == [("s1", "unknown")]
         group.cancel_scope.cancel()
 
@@ -227,12 +293,18 @@ async def test_a_child_that_is_done_is_not_asked_again(rt: Runtime) -> None:
             raise ToolDeferred("once more")
         return found.text
 
-    boss = make("boss", [asks(call("ask")), says("done")], PlainTool(name="ask", does=does, effect="idempotent"))
+    boss = make(
+        "boss",
+        [asks(call("ask")), says("done")],
+        PlainTool(name="ask", does=does, effect="idempotent"),
+    )
     result = await rt.resume((await rt.run(boss, "go")).run_id, boss)
     assert (told(result), tries, len(model.requests)) == (["the answer"], [1, 2], 1)
 
 
-async def test_time_in_which_people_were_asked_in_a_child_is_no_time_of_its_parent(tmp_path: Path) -> None:
+async def test_time_in_which_people_were_asked_in_a_child_is_no_time_of_its_parent(
+    tmp_path: Path,
+) -> None:
     class Odd(Clock):
         pass
 

@@ -1,4 +1,6 @@
-"""Thirty-two agents at once over real connections: limits hold at every instant, nobody starves, and nothing is left behind."""
+"""Thirty-two agents at once over real connections: limits hold at every instant, nobody starves,
+and nothing is left behind.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ LIMITS = Limits(turns=2 + 2 * CHILDREN, tool_calls=2 * CHILDREN, tokens=120_000)
 
 
 class Claude(Server):
-    """Asked by the boss it starts all helpers; each helper looks once. What comes must fit into what is left, whatever is still open."""
+    """Asked by the boss it starts all helpers; each helper looks once.
+
+    What comes must fit into what is left, whatever is still open.
+    """
 
     def __init__(self) -> None:
         super().__init__("http")
@@ -48,7 +53,9 @@ class Claude(Server):
         async with stream:
             try:
                 while True:
-                    await self._serve(stream, json.loads((await read_request(reader, self.connections)).body))
+                    await self._serve(
+                        stream, json.loads((await read_request(reader, self.connections)).body)
+                    )
             except GONE:
                 return
 
@@ -57,14 +64,22 @@ class Claude(Server):
         self.turns, self.open = self.turns + 1, self.open + 1
         self.held[number] = asked + body["max_tokens"]
         self.allowed.append(body["max_tokens"])
-        self.most_held, self.most_open = max(self.most_held, self.spent + sum(self.held.values())), max(self.most_open, self.open)
+        self.most_held, self.most_open = (
+            max(self.most_held, self.spent + sum(self.held.values())),
+            max(self.most_open, self.open),
+        )
         answer = await self._said(body, asked)
         del self.held[number]
         self.open, self.spent = self.open - 1, self.spent + asked + SAID
         assert await self._answer(stream, answer)
 
     async def _said(self, body: Mapping[str, Any], asked: int) -> Answer:
-        results = [block for message in body["messages"] for block in message["content"] if block["type"] == "tool_result"]
+        results = [
+            block
+            for message in body["messages"]
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        ]
         prompt: str = body["messages"][0]["content"][0]["text"]
         if prompt == "go":
             calls = [("helper", {"prompt": f"part {i}"}) for i in range(CHILDREN)]
@@ -88,17 +103,38 @@ class Claude(Server):
 
 def said(asked: int, *calls: tuple[str, Mapping[str, Any]], text: str = "") -> Answer:
     events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {"id": "m", "model": "claude", "content": [], "usage": {"input_tokens": asked, "output_tokens": 1}}}
+        {
+            "type": "message_start",
+            "message": {
+                "id": "m",
+                "model": "claude",
+                "content": [],
+                "usage": {"input_tokens": asked, "output_tokens": 1},
+            },
+        }
     ]
-    blocks: list[tuple[dict[str, Any], dict[str, Any]]] = [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})] if text else []
+    blocks: list[tuple[dict[str, Any], dict[str, Any]]] = (
+        [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})] if text else []
+    )
     for number, (name, arguments) in enumerate(calls):
-        block: dict[str, Any] = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        block: dict[str, Any] = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": name,
+            "input": {},
+        }
         blocks.append((block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}))
     for index, (block, delta) in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_delta", "index": index, "delta": delta})
         events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use" if calls else "end_turn"}, "usage": {"output_tokens": SAID}})
+    events.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use" if calls else "end_turn"},
+            "usage": {"output_tokens": SAID},
+        }
+    )
     return Answer(steps=tuple(sse(event) for event in (*events, {"type": "message_stop"})))
 
 
@@ -109,13 +145,22 @@ def look(at: int) -> str:
 
 
 @pytest.mark.timeout(60)
-async def test_thirty_two_children_on_real_connections_keep_every_limit_and_leave_nothing_behind() -> None:
+async def test_thirty_two_children_on_real_connections_keep_every_limit_and_leave_nothing_behind() -> (
+    None
+):
     before = {task.id for task in anyio.get_running_tasks()}
-    server, helper = Claude(), Agent(name="helper", description="Looks.", model="loop:a-model", tools=[look])
+    server, helper = (
+        Claude(),
+        Agent(name="helper", description="Looks.", model="loop:a-model", tools=[look]),
+    )
     boss = Agent(name="boss", model="loop:a-model", tools=[helper], limits=LIMITS)
     with anyio.fail_after(40):
         async with listening(server.handle) as port:
-            provider = Provider(type="anthropic", base_url=f"http://127.0.0.1:{port}", api_key=Secret("key-of-the-test"))
+            provider = Provider(
+                type="anthropic",
+                base_url=f"http://127.0.0.1:{port}",
+                api_key=Secret("key-of-the-test"),
+            )
             async with Runtime.open(config=Config(providers={"loop": provider})) as rt:
                 result = await rt.run(boss, "go")
                 runs = await rt.journal.runs()

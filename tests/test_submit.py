@@ -79,18 +79,48 @@ def refused(match: str, kind: str = "invalid") -> Any:
 # ---------------------------------------------------------------- from one process to another
 
 
-async def test_a_submitted_run_is_driven_elsewhere_as_it_would_have_been_here(here: Runtime, there: Runtime, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"cwd": tmp_path, "mode": "plan", "user_id": "ada", "limits": Limits(turns=7), "settings": Settings(max_tokens=99)}
+async def test_a_submitted_run_is_driven_elsewhere_as_it_would_have_been_here(
+    here: Runtime, there: Runtime, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "cwd": tmp_path,
+        "mode": "plan",
+        "user_id": "ada",
+        "limits": Limits(turns=7),
+        "settings": Settings(max_tokens=99),
+    }
     run_id = await here.submit(agent([]), "Say hello.", session="talk", on_ask="wait", **options)
     info = await there.journal.info(run_id)
-    assert (info.status, info.session_id, info.queue, info.tenant, info.mode, info.cwd) == ("queued", "talk", "default", "ada", "plan", str(tmp_path.resolve()))
+    assert (info.status, info.session_id, info.queue, info.tenant, info.mode, info.cwd) == (
+        "queued",
+        "talk",
+        "default",
+        "ada",
+        "plan",
+        str(tmp_path.resolve()),
+    )
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
     result = await there.resume(run_id, agent([says("hello there")]))
-    assert (result.outcome.value, result.text, result.session_id) == ("completed", "hello there", "talk")
-    assert await labels(here, run_id) == ["run.started", "run.resumed", "model.requested", "model.responded", "run.finished"]
+    assert (result.outcome.value, result.text, result.session_id) == (
+        "completed",
+        "hello there",
+        "talk",
+    )
+    assert await labels(here, run_id) == [
+        "run.started",
+        "run.resumed",
+        "model.requested",
+        "model.responded",
+        "run.finished",
+    ]
     state = await here.journal.load(run_id)
     assert state.started is not None
-    assert (state.started.user_id, state.started.limits, state.started.settings.max_tokens, state.started.on_ask) == ("ada", Limits(turns=7), 99, "wait")
+    assert (
+        state.started.user_id,
+        state.started.limits,
+        state.started.settings.max_tokens,
+        state.started.on_ask,
+    ) == ("ada", Limits(turns=7), 99, "wait")
     assert [said.text for said in await here.messages("talk")] == ["Say hello.", "hello there"]
 
 
@@ -98,13 +128,25 @@ async def test_what_its_session_had_said_is_before_it(here: Runtime, there: Runt
     await there.run(agent([says("Ada is here.")]), "Who is here?", session="talk")
     run_id = await here.submit(agent([]), "And now?", session="talk")
     result = await there.resume(run_id, agent([says("Still Ada.")]))
-    assert [message.text for message in result.messages] == ["Who is here?", "Ada is here.", "And now?", "Still Ada."]
+    assert [message.text for message in result.messages] == [
+        "Who is here?",
+        "Ada is here.",
+        "And now?",
+        "Still Ada.",
+    ]
 
 
 async def test_what_was_said_before_it_goes_along(here: Runtime, there: Runtime) -> None:
-    run_id = await here.submit(agent([]), "And now?", messages=[Message.user("Hi."), Message.assistant("Hello.")])
+    run_id = await here.submit(
+        agent([]), "And now?", messages=[Message.user("Hi."), Message.assistant("Hello.")]
+    )
     result = await there.resume(run_id, agent([says("Now this.")]))
-    assert [message.text for message in result.messages] == ["Hi.", "Hello.", "And now?", "Now this."]
+    assert [message.text for message in result.messages] == [
+        "Hi.",
+        "Hello.",
+        "And now?",
+        "Now this.",
+    ]
 
 
 async def test_a_process_without_keys_can_submit(here: Runtime) -> None:
@@ -116,7 +158,9 @@ async def test_a_process_without_keys_can_submit(here: Runtime) -> None:
 
 
 async def test_its_agent_is_known_where_it_was_submitted(alone: Runtime) -> None:
-    run_id = await alone.submit(agent([says("hi")]), "hello", queue="nightly", priority=-7, tenant="t", user_id="ada")
+    run_id = await alone.submit(
+        agent([says("hi")]), "hello", queue="nightly", priority=-7, tenant="t", user_id="ada"
+    )
     (ticket,) = await tickets(alone, "nightly")
     assert (ticket.run_id, ticket.priority, ticket.tenant) == (run_id, -7, "t")
     assert (await alone.resume(run_id)).text == "hi"
@@ -154,8 +198,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "match"), BAD, ids=[" ".join(options) + str(n) for n, (options, _) in enumerate(BAD)])
-async def test_what_is_wrong_is_said_before_there_is_a_run(alone: Runtime, options: dict[str, Any], match: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "match"),
+    BAD,
+    ids=[" ".join(options) + str(n) for n, (options, _) in enumerate(BAD)],
+)
+async def test_what_is_wrong_is_said_before_there_is_a_run(
+    alone: Runtime, options: dict[str, Any], match: str
+) -> None:
     with refused(match):
         await alone.submit(agent([]), "hello", **options)
     assert await alone.journal.runs() == []
@@ -170,7 +220,9 @@ async def test_what_is_wrong_is_said_before_there_is_a_run(alone: Runtime, optio
         ("record:talk.tape=anthropic:claude-haiku-5-5", "recorded nowhere"),
     ],
 )
-async def test_a_model_that_nobody_could_ask_is_refused(alone: Runtime, model: str, match: str) -> None:
+async def test_a_model_that_nobody_could_ask_is_refused(
+    alone: Runtime, model: str, match: str
+) -> None:
     with refused(match):
         await alone.submit(agent(model), "hello")
     assert await alone.journal.runs() == []
@@ -203,7 +255,10 @@ async def test_a_session_has_one_run_at_a_time(here: Runtime, there: Runtime) ->
 
 
 async def test_one_id_is_one_run(here: Runtime, there: Runtime) -> None:
-    assert await here.submit(agent([]), "one", run_id="tick@2026-11-21T03:00:00Z") == "tick@2026-11-21T03:00:00Z"
+    assert (
+        await here.submit(agent([]), "one", run_id="tick@2026-11-21T03:00:00Z")
+        == "tick@2026-11-21T03:00:00Z"
+    )
     with refused("tick@", "busy"):
         await there.submit(agent([]), "two", run_id="tick@2026-11-21T03:00:00Z")
 
@@ -214,7 +269,12 @@ async def test_one_id_is_one_run(here: Runtime, there: Runtime) -> None:
 def submit_and_die(url: str, number: int) -> int:
     """The exit code of a process that dies at its boundary of that number."""
     environment = {**os.environ, "TREADLE_CRASH_AT": str(number), "HOME": "/nonexistent"}
-    return subprocess.run([sys.executable, "-m", "tests.submitter", url, f"run_{number}", f"talk_{number}"], cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "tests.submitter", url, f"run_{number}", f"talk_{number}"],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+    ).returncode
 
 
 async def test_a_submission_that_is_killed_is_there_whole_or_not_at_all(url: str) -> None:
@@ -226,7 +286,13 @@ async def test_a_submission_that_is_killed_is_there_whole_or_not_at_all(url: str
         there.append(f"run_{number}" in known)
         if there[-1]:
             info = await journal.info(f"run_{number}")
-            assert (info.status, info.queue, info.tenant, info.session_id, info.entries) == ("queued", "default", "t", f"talk_{number}", 1)
+            assert (info.status, info.queue, info.tenant, info.session_id, info.entries) == (
+                "queued",
+                "default",
+                "t",
+                f"talk_{number}",
+                1,
+            )
         else:
             assert journal.sessions.get(f"talk_{number}") is None
         if code == 0:
@@ -234,7 +300,9 @@ async def test_a_submission_that_is_killed_is_there_whole_or_not_at_all(url: str
         assert code == -signal.SIGKILL
     assert there[0] is False
     assert there[-2:] == [True, True], "the last one that was killed had done it"
-    claimed = [ticket.run_id for ticket in await journal.queue.claim(["default"], engine="local", most=20)]
+    claimed = [
+        ticket.run_id for ticket in await journal.queue.claim(["default"], engine="local", most=20)
+    ]
     assert claimed == [f"run_{number}" for number, is_there in enumerate(there, 1) if is_there]
     await journal.aclose()
 
@@ -244,7 +312,9 @@ async def test_a_submission_that_is_killed_is_there_whole_or_not_at_all(url: str
 
 @dataclass
 class Done:
-    calls: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list[tuple[str, int, dict[str, Any]]])
+    calls: list[tuple[str, int, dict[str, Any]]] = field(
+        default_factory=list[tuple[str, int, dict[str, Any]]]
+    )
 
 
 def asking(done: Done) -> Any:
@@ -271,24 +341,39 @@ async def waiting(runtime: Runtime, other: Runtime, done: Done) -> str:
     return run_id
 
 
-async def test_a_persons_answers_are_in_the_journal_and_whoever_takes_the_run_goes_by_them(here: Runtime, there: Runtime) -> None:
+async def test_a_persons_answers_are_in_the_journal_and_whoever_takes_the_run_goes_by_them(
+    here: Runtime, there: Runtime
+) -> None:
     done = Done()
     run_id = await waiting(here, there, done)
     info = await here.wake(run_id, approve=["call_1"], deny={"call_2": "never main"})
     assert info.status == "queued"
-    assert [entry.partition(":")[0] for entry in await labels(here, run_id)][-4:] == ["run.resumed", "approval.answered", "approval.answered", "tool.finished"]
+    assert [entry.partition(":")[0] for entry in await labels(here, run_id)][-4:] == [
+        "run.resumed",
+        "approval.answered",
+        "approval.answered",
+        "tool.finished",
+    ]
     assert done.calls == []
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
     result = await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))
     assert (result.outcome.value, result.text) == ("completed", "Done.")
     assert done.calls == [("call_1", 1, {"branch": "old"})]
-    assert [one.text for one in result.messages[2].tool_results] == ["old is gone", "Not run: a person said no: never main"]
+    assert [one.text for one in result.messages[2].tool_results] == [
+        "old is gone",
+        "Not run: a person said no: never main",
+    ]
 
 
 async def test_an_answer_may_be_other_arguments_or_a_result(here: Runtime, there: Runtime) -> None:
     done = Done()
     run_id = await waiting(here, there, done)
-    await here.wake(run_id, approve=["call_1"], arguments={"call_1": {"branch": "older"}}, results={"call_2": "I did it."})
+    await here.wake(
+        run_id,
+        approve=["call_1"],
+        arguments={"call_1": {"branch": "older"}},
+        results={"call_2": "I did it."},
+    )
     await tickets(there)
     result = await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))
     assert [args for _, _, args in done.calls] == [{"branch": "older"}]
@@ -304,7 +389,9 @@ async def test_what_nobody_answered_goes_on_waiting(here: Runtime, there: Runtim
     assert result.waiting
     assert [call_id for call_id, _, _ in done.calls] == ["call_1"]
     assert list((await here.journal.load(run_id)).asked) == ["call_2"]
-    assert (await here.wake(run_id, deny={"call_2": "no"}, at=now() + timedelta(hours=1))).status == "queued"
+    assert (
+        await here.wake(run_id, deny={"call_2": "no"}, at=now() + timedelta(hours=1))
+    ).status == "queued"
     assert await tickets(there) == []
     await here.wake(run_id)
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
@@ -326,13 +413,18 @@ anyio.run(wake, *sys.argv[1:])
 """
 
 
-async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_time_too(tmp_path: Path) -> None:
+async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_time_too(
+    tmp_path: Path,
+) -> None:
     url, at = f"sqlite:///{tmp_path / 'journal.db'}", now() + timedelta(hours=1)
-    environment = {**os.environ, "TREADLE_CRASH_AT": "2", "HOME": "/nonexistent"}  # 2: the answers are committed
+    # 2: the answers are committed
+    environment = {**os.environ, "TREADLE_CRASH_AT": "2", "HOME": "/nonexistent"}
     async with Runtime.open(url, config=Config()) as runtime:
         run_id = await waiting(runtime, runtime, Done())
         command = [sys.executable, "-c", WAKES, url, run_id, at.isoformat()]
-        assert (await anyio.run_process(command, env=environment, check=False)).returncode == -signal.SIGKILL
+        assert (
+            await anyio.run_process(command, env=environment, check=False)
+        ).returncode == -signal.SIGKILL
         assert (await labels(runtime, run_id))[-1].startswith("approval.answered")
         assert await tickets(runtime) == []
         assert await runtime.journal.queue.place(run_id) == QueuePlace(ready_at=at)
@@ -350,7 +442,9 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
         ({"place": QueuePlace(queue="nowhere")}, "no queue 'nowhere'"),
     ],
 )
-async def test_a_wrong_answer_is_refused_and_nothing_is_kept(alone: Runtime, said: dict[str, Any], match: str) -> None:
+async def test_a_wrong_answer_is_refused_and_nothing_is_kept(
+    alone: Runtime, said: dict[str, Any], match: str
+) -> None:
     run_id = await waiting(alone, alone, Done())
     before = await labels(alone, run_id)
     with refused(match):
@@ -363,7 +457,9 @@ async def test_answers_reach_the_calls_of_runs_below(here: Runtime, there: Runti
     done = Done()
 
     def parent(below: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> Agent[Any]:
-        child = Agent(name="cleaner", description="Cleans.", model=ScriptedModel(below), tools=[asking(done)])
+        child = Agent(
+            name="cleaner", description="Cleans.", model=ScriptedModel(below), tools=[asking(done)]
+        )
         return Agent(name="tester", model=ScriptedModel(own), tools=[child])
 
     first = asks(call("cleaner", "call_0", prompt="Clean up."))
@@ -433,7 +529,9 @@ async def test_a_run_that_was_killed_is_over_whatever_its_engine_says(alone: Run
     assert (await alone.kill(await alone.submit(agent([]), "hello"))).status == "finished"
 
 
-async def test_killing_a_queued_run_ends_it_and_tells_the_engine(here: Runtime, there: Runtime) -> None:
+async def test_killing_a_queued_run_ends_it_and_tells_the_engine(
+    here: Runtime, there: Runtime
+) -> None:
     there.engine = engine = Told()
     run_id = await here.submit(agent([]), "hello", session="talk")
     info = await there.kill(run_id)

@@ -28,7 +28,12 @@ def test_a_folder_is_private_and_goes_when_it_is_closed(tmp_path: Path):
 
 
 def test_the_folder_of_a_living_process_stays_and_that_of_a_killed_one_goes(tmp_path: Path):
-    with subprocess.Popen([sys.executable, "-c", HOLDS_ONE, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_ONE, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
         assert other.stdout is not None
         theirs = Path(other.stdout.readline().strip())
         beside = TemporaryFolder(tmp_path)
@@ -55,7 +60,10 @@ def test_what_is_not_ours_stays(tmp_path: Path):
     assert outside.is_dir()
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make the folder of somebody else")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="only root can make the folder of somebody else",
+)
 def test_that_of_another_user_stays(tmp_path: Path):
     other = tmp_path / "treadle-theirs"
     other.mkdir()

@@ -25,7 +25,19 @@ from treadle.messages.metrics import RunMetrics
 from treadle.models.model import ModelRequest, ModelResponse, ToolDefinition
 from treadle.types import Limits, Settings, StopReason, SystemBlock, Usage, Value, new_id, now
 
-PLAIN: list[type[Value]] = [Usage, Settings, Limits, SystemBlock, RunMetrics, ToolDefinition, ErrorInfo, ModelResponse, ModelRequest, Message, Record]
+PLAIN: list[type[Value]] = [
+    Usage,
+    Settings,
+    Limits,
+    SystemBlock,
+    RunMetrics,
+    ToolDefinition,
+    ErrorInfo,
+    ModelResponse,
+    ModelRequest,
+    Message,
+    Record,
+]
 KINDS: list[type[Value]] = [*PLAIN, *get_args(Part), *get_args(Event), *get_args(Entry)]
 
 
@@ -69,7 +81,9 @@ def test_a_value_survives_json(kind: type[Value]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-@pytest.mark.parametrize("data", [b"", b"[]", b"5", b'{"', b"\xff", b"[" * 10_000, "\ud800", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"5", b'{"', b"\xff", b"[" * 10_000, "\ud800", '"\\ud800"']
+)
 def test_what_is_no_such_value_is_refused_as_invalid(kind: type[Value], data: bytes | str) -> None:
     with pytest.raises(AgentError) as caught:
         kind.from_json(data)
@@ -78,7 +92,9 @@ def test_what_is_no_such_value_is_refused_as_invalid(kind: type[Value], data: by
 
 def test_values_with_equal_fields_are_equal_and_hash_alike() -> None:
     at = datetime(2026, 11, 20, tzinfo=UTC)
-    one, other = (Message(id="m", role="user", parts=(TextPart(text="x"),), created_at=at) for _ in range(2))
+    one, other = (
+        Message(id="m", role="user", parts=(TextPart(text="x"),), created_at=at) for _ in range(2)
+    )
     assert one == other
     assert len({one, other}) == 1
     assert len({Usage(), Usage(), Usage(input_tokens=1)}) == 2
@@ -95,7 +111,10 @@ def test_a_value_can_be_a_field_of_a_pydantic_model(kind: type[Value]) -> None:
     from_instance = model(value=value)
     assert from_instance.value is value
     plain = json.loads(value.to_json())
-    for held in (model(value=plain), model.model_validate_json(json.dumps({"value": plain, "more": [plain]}))):
+    for held in (
+        model(value=plain),
+        model.model_validate_json(json.dumps({"value": plain, "more": [plain]})),
+    ):
         assert held.value == value
         assert held.model_dump(mode="json")["value"] == plain
         assert json.loads(held.model_dump_json())["value"] == plain
@@ -124,7 +143,14 @@ def test_pydantic_says_where_a_value_does_not_fit(wrong: object) -> None:
 def test_pydantic_takes_python_values_in_the_place_of_their_json() -> None:
     model = pydantic.create_model("Holder", message=(Message, ...))
     at = datetime(2026, 11, 20, tzinfo=UTC)
-    held = model(message={"id": "m", "role": "user", "parts": ({"type": "text", "text": "x"},), "created_at": at})
+    held = model(
+        message={
+            "id": "m",
+            "role": "user",
+            "parts": ({"type": "text", "text": "x"},),
+            "created_at": at,
+        }
+    )
     assert held.message == Message(id="m", role="user", parts=(TextPart(text="x"),), created_at=at)
 
 
@@ -143,7 +169,13 @@ def test_usages_add_up_in_any_order(a: Usage, b: Usage, c: Usage) -> None:
 
 
 def test_all_that_was_read_counts_as_input_and_reasoning_counts_once() -> None:
-    usage = Usage(input_tokens=1, output_tokens=20, cache_read_tokens=300, cache_write_tokens=4_000, reasoning_tokens=15)
+    usage = Usage(
+        input_tokens=1,
+        output_tokens=20,
+        cache_read_tokens=300,
+        cache_write_tokens=4_000,
+        reasoning_tokens=15,
+    )
     assert usage.total_input_tokens == 4_301
     assert usage.total_tokens == 4_321
 
@@ -199,7 +231,9 @@ def test_one_stop_sequence_is_still_a_tuple() -> None:
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "5", [], Fraction(1, 2), Decimal(1)], ids=repr)
+@pytest.mark.parametrize(
+    "value", [0, -1, math.nan, math.inf, True, "5", [], Fraction(1, 2), Decimal(1)], ids=repr
+)
 def test_a_limit_is_a_number_greater_than_zero(name: str, value: Any) -> None:
     with pytest.raises(AgentError, match=re.escape(f"Limits({name}={value!r})")) as caught:
         Limits(**{name: value})

@@ -65,7 +65,9 @@ def test_content_that_is_not_what_it_was_is_none(undo: Undo) -> None:
     assert [*undo.changes("run_1")] == ["c"]
 
 
-def test_old_runs_go_first_and_one_run_is_bounded(undo: Undo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_old_runs_go_first_and_one_run_is_bounded(
+    undo: Undo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(undo_module, "MAX_BYTES", 30_000)
     monkeypatch.setattr(undo_module, "MAX_RUN_BYTES", 10_000)
     for i in range(4):
@@ -93,7 +95,9 @@ def test_what_is_forgotten_is_gone(undo: Undo) -> None:
     assert undo.changes("run_1") == {}
 
 
-def test_what_cannot_be_kept_is_said_and_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_kept_is_said_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     Undo(tmp_path / "file" / "undo").keep("run_1", "c", before())
     assert "what '/w/a' was before call c of run run_1 could not be kept" in caplog.text

@@ -1,4 +1,6 @@
-"""What several runs of a session changed goes back as one, with what they had started; what cannot go back is said, file by file."""
+"""What several runs of a session changed goes back as one, with what they had started; what cannot
+go back is said, file by file.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,18 @@ class Desk:
     async def ran(self, *calls: dict[str, Any], tools: Any = TOOLS) -> RunInfo:
         script = [*(asks(each) for each in calls), says("Done.")]
         agent = Agent[Any, Any](name="tester", model=ScriptedModel(script), tools=tools)
-        result = await self.runtime.run(agent, "go", session="talk", cwd=str(self.root), mode="full")
+        result = await self.runtime.run(
+            agent, "go", session="talk", cwd=str(self.root), mode="full"
+        )
         assert result.outcome == "completed"
         return await self.journal.info(result.run_id)
 
     def lying(self) -> dict[str, str]:
-        return {str(path.relative_to(self.root)): path.read_text() for path in sorted(self.root.rglob("*")) if path.is_file()}
+        return {
+            str(path.relative_to(self.root)): path.read_text()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file()
+        }
 
 
 @pytest.fixture
@@ -71,24 +79,36 @@ async def three_runs(desk: Desk) -> list[RunInfo]:
     return [
         await desk.ran(read("a"), edit("a", "one", "two")),
         await desk.ran(write("new/b", "made\n"), read("a"), edit("a", "two", "three")),
-        await desk.ran(read("new/b"), write("new/b", "made again\n"), read("a"), edit("a", "three", "four")),
+        await desk.ran(
+            read("new/b"), write("new/b", "made again\n"), read("a"), edit("a", "three", "four")
+        ),
     ]
 
 
 async def test_runs_are_undone_as_one_in_whatever_order_they_are_given(desk: Desk) -> None:
     runs = await three_runs(desk)
     rewound = await undone_since(desk.journal, [runs[2], runs[0], runs[1]], apply=True)
-    assert {Path(file.path).name: file.action for file in rewound.files} == {"a": "restored", "b": "removed"}
+    assert {Path(file.path).name: file.action for file in rewound.files} == {
+        "a": "restored",
+        "b": "removed",
+    }
     assert rewound.runs == tuple(run.run_id for run in runs)
     assert (desk.lying(), (desk.root / "new").exists()) == ({"a": "one\n"}, False)
-    assert {file.action for file in (await undone_since(desk.journal, runs, apply=True)).files} == {"unchanged"}
+    assert {file.action for file in (await undone_since(desk.journal, runs, apply=True)).files} == {
+        "unchanged"
+    }
 
 
 async def test_the_newest_runs_are_undone_up_to_a_point(desk: Desk) -> None:
     runs = await three_runs(desk)
     rewound = await undone_since(desk.journal, runs[1:], apply=True)
     assert desk.lying() == {"a": "two\n"}
-    assert [name.split("/")[0] for file in rewound.files for name in file.calls if Path(file.path).name == "a"] == [run.run_id for run in runs[1:]]
+    assert [
+        name.split("/")[0]
+        for file in rewound.files
+        for name in file.calls
+        if Path(file.path).name == "a"
+    ] == [run.run_id for run in runs[1:]]
 
 
 async def test_a_dry_run_says_the_same_and_does_nothing(desk: Desk) -> None:
@@ -103,7 +123,10 @@ async def test_what_somebody_changed_since_is_refused_alone(desk: Desk) -> None:
     runs = await three_runs(desk)
     (desk.root / "a").write_text("mine\n")
     rewound = await undone_since(desk.journal, runs, apply=True)
-    assert {Path(file.path).name: (file.action, file.why) for file in rewound.files} == {"a": ("refused", "it was changed since"), "b": ("removed", "")}
+    assert {Path(file.path).name: (file.action, file.why) for file in rewound.files} == {
+        "a": ("refused", "it was changed since"),
+        "b": ("removed", ""),
+    }
     assert desk.lying() == {"a": "mine\n"}
 
 
@@ -112,7 +135,9 @@ async def test_what_a_command_changed_between_two_runs_is_refused(desk: Desk) ->
     second = await desk.ran(call("bash", "call_1", command="echo more >> a"))
     third = await desk.ran(read("a"), edit("a", "one", "two"))
     rewound = await undone_since(desk.journal, [first, second, third], apply=True)
-    assert [(file.action, file.why) for file in rewound.files] == [("refused", "something else changed it between two of these calls")]
+    assert [(file.action, file.why) for file in rewound.files] == [
+        ("refused", "something else changed it between two of these calls")
+    ]
     assert [(left.run_id, left.name) for left in rewound.not_undoable] == [(second.run_id, "bash")]
     assert desk.lying() == {"a": "two\nmore\n"}
 
@@ -120,24 +145,47 @@ async def test_what_a_command_changed_between_two_runs_is_refused(desk: Desk) ->
 async def test_what_their_agents_changed_goes_back_with_them(desk: Desk) -> None:
     (desk.root / "a").write_text("one\n")
     helper = Agent[Any, Any](
-        name="helper", description="Helps.", model=ScriptedModel([asks(read("a")), asks(edit("a", "two", "three")), says("ok")]), tools=TOOLS
+        name="helper",
+        description="Helps.",
+        model=ScriptedModel([asks(read("a")), asks(edit("a", "two", "three")), says("ok")]),
+        tools=TOOLS,
     )
-    calls = (read("a"), edit("a", "one", "two"), call("helper", "h", prompt="Go on."), write("b", "x\n"), read("a"), edit("a", "three", "four"))
+    calls = (
+        read("a"),
+        edit("a", "one", "two"),
+        call("helper", "h", prompt="Go on."),
+        write("b", "x\n"),
+        read("a"),
+        edit("a", "three", "four"),
+    )
     run = await desk.ran(*calls, tools=(*TOOLS, helper))
     (child,) = await desk.journal.children(run.run_id)
     assert desk.lying() == {"a": "four\n", "b": "x\n"}
     alone = await undone(desk.journal, run, apply=False)
-    assert ([file.action for file in alone.files], alone.other_runs) == (["refused", "removed"], (child.run_id,))
+    assert ([file.action for file in alone.files], alone.other_runs) == (
+        ["refused", "removed"],
+        (child.run_id,),
+    )
     rewound = await undone_since(desk.journal, [run], apply=True)
-    assert ({file.action for file in rewound.files}, rewound.runs) == ({"restored", "removed"}, (run.run_id, child.run_id))
+    assert ({file.action for file in rewound.files}, rewound.runs) == (
+        {"restored", "removed"},
+        (run.run_id, child.run_id),
+    )
     assert desk.lying() == {"a": "one\n"}
 
 
 async def test_a_run_under_way_is_not_undone(desk: Desk) -> None:
-    agent = Agent[Any, Any](name="tester", model=ScriptedModel([asks(call("bash", command="sleep 60")), says("no")]), tools=TOOLS)
+    agent = Agent[Any, Any](
+        name="tester",
+        model=ScriptedModel([asks(call("bash", command="sleep 60")), says("no")]),
+        tools=TOOLS,
+    )
     async with desk.runtime.stream(agent, "go", cwd=str(desk.root), mode="full") as stream:
         info = await desk.journal.info(await _begun(stream))
-        for undoing in (undone(desk.journal, info, apply=True), undone_since(desk.journal, [info], apply=True)):
+        for undoing in (
+            undone(desk.journal, info, apply=True),
+            undone_since(desk.journal, [info], apply=True),
+        ):
             with pytest.raises(AgentError, match=f"run {info.run_id} is under way") as caught:
                 await undoing
             assert caught.value.kind == "busy"
@@ -163,11 +211,18 @@ async def test_a_turn_that_there_is_not_is_told(desk: Desk) -> None:
 async def test_what_runs_changed_is_what_was_before_the_first_and_what_is_now(desk: Desk) -> None:
     runs = await three_runs(desk)
     a, b = str(desk.root / "a"), str(desk.root / "new/b")
-    assert [(file.path, file.before, file.now) for file in await changed_files(desk.journal, runs)] == [(a, b"one\n", b"four\n"), (b, None, b"made again\n")]
-    assert [(file.before, file.now) for file in await changed_files(desk.journal, runs[2:])] == [(b"three\n", b"four\n"), (b"made\n", b"made again\n")]
+    assert [
+        (file.path, file.before, file.now) for file in await changed_files(desk.journal, runs)
+    ] == [(a, b"one\n", b"four\n"), (b, None, b"made again\n")]
+    assert [(file.before, file.now) for file in await changed_files(desk.journal, runs[2:])] == [
+        (b"three\n", b"four\n"),
+        (b"made\n", b"made again\n"),
+    ]
     (desk.root / "a").write_bytes(b"mine")
     (desk.root / "new/b").unlink()
-    assert [(file.path, file.before, file.now) for file in await changed_files(desk.journal, runs)] == [(a, b"one\n", b"mine")]
+    assert [
+        (file.path, file.before, file.now) for file in await changed_files(desk.journal, runs)
+    ] == [(a, b"one\n", b"mine")]
 
 
 async def test_what_was_before_and_is_not_kept_any_more_is_said(desk: Desk) -> None:
@@ -175,7 +230,9 @@ async def test_what_was_before_and_is_not_kept_any_more_is_said(desk: Desk) -> N
     for kept in (desk.root.parent / "home" / UNDO_FOLDER).rglob("*"):
         if kept.is_file() and kept.suffix != ".json":
             kept.unlink()
-    assert [(file.before, file.now, file.why) for file in await changed_files(desk.journal, runs)] == [
+    assert [
+        (file.before, file.now, file.why) for file in await changed_files(desk.journal, runs)
+    ] == [
         (None, None, "what it was before is no longer kept"),
         (None, b"made again\n", ""),
     ]

@@ -1,4 +1,6 @@
-"""The view of a long conversation: shrunk between runs, in whole exchanges, rarely, and with a receipt from which it is the same again."""
+"""The view of a long conversation: shrunk between runs, in whole exchanges, rarely, and with a
+receipt from which it is the same again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,19 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import treadle
-from tests.doubles import PlayedModel, agent, asks, call, check_history, gives, kind_of, label, open_runtime, says, text
+from tests.doubles import (
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    check_history,
+    gives,
+    kind_of,
+    label,
+    open_runtime,
+    says,
+    text,
+)
 from treadle.journal.window import MAX_SESSION_MESSAGES, WindowReceipt, window
 from treadle.messages import events
 from treadle.messages.message import Message, Part, TextPart, ToolCall, ToolResult
@@ -20,11 +34,18 @@ AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
 def said(role: Any, number: int, *parts: Part) -> Message:
-    return Message(id=f"m{number}", role=role, parts=parts or (TextPart(text=f"words {number}"),), created_at=AT)
+    return Message(
+        id=f"m{number}",
+        role=role,
+        parts=parts or (TextPart(text=f"words {number}"),),
+        created_at=AT,
+    )
 
 
 def conversation(shapes: list[list[int]]) -> list[Message]:
-    """For each exchange: words of a person, then turns with so many calls each, the last of which is an answer."""
+    """For each exchange: words of a person, then turns with so many calls each, the last of which
+    is an answer.
+    """
     messages: list[Message] = []
 
     def add(role: str, *parts: Part) -> None:
@@ -34,9 +55,16 @@ def conversation(shapes: list[list[int]]) -> list[Message]:
         add("user")
         for calls in turns:
             ids = [f"c{len(messages)}_{i}" for i in range(calls)]
-            add("assistant", TextPart(text="So."), *[ToolCall(id=call_id, name="look") for call_id in ids])
+            add(
+                "assistant",
+                TextPart(text="So."),
+                *[ToolCall(id=call_id, name="look") for call_id in ids],
+            )
             if ids:
-                add("tool", *[ToolResult(call_id=call_id, name="look", content="ok") for call_id in ids])
+                add(
+                    "tool",
+                    *[ToolResult(call_id=call_id, name="look", content="ok") for call_id in ids],
+                )
     return messages
 
 
@@ -44,7 +72,9 @@ conversations = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=30).m
 
 
 @given(conversations, st.integers(4, 40))
-def test_what_stays_is_the_first_message_and_the_newest_whole_exchanges(messages: list[Message], most: int) -> None:
+def test_what_stays_is_the_first_message_and_the_newest_whole_exchanges(
+    messages: list[Message], most: int
+) -> None:
     cut = window(messages, most)
     assert treadle.check_history(messages) == []
     if cut is None:
@@ -59,12 +89,16 @@ def test_what_stays_is_the_first_message_and_the_newest_whole_exchanges(messages
     assert (cut.pinned, cut.kept_from, cut.kind) == (messages[0].id, kept[1].id, "window")
     check_history(kept)
     begins = [i for i, message in enumerate(kept) if message.role == "user"]
-    assert len(kept) <= most // 2 or begins[-1] == 1 or (begins == [0, 1]), "more than half only where one exchange is as long"
+    assert len(kept) <= most // 2 or begins[-1] == 1 or (begins == [0, 1]), (
+        "more than half only where one exchange is as long"
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(conversations, st.integers(4, 40))
-def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(messages: list[Message], most: int) -> None:
+def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(
+    messages: list[Message], most: int
+) -> None:
     cut = window(messages, most)
     assume(cut is not None)
     assert cut is not None
@@ -81,8 +115,13 @@ def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(messages: 
 
 
 @given(conversations, conversations)
-def test_a_receipt_that_was_made_for_other_messages_drops_nothing(messages: list[Message], others: list[Message]) -> None:
-    strangers = [Message(id=f"x{message.id}", role=message.role, parts=message.parts, created_at=AT) for message in others]
+def test_a_receipt_that_was_made_for_other_messages_drops_nothing(
+    messages: list[Message], others: list[Message]
+) -> None:
+    strangers = [
+        Message(id=f"x{message.id}", role=message.role, parts=message.parts, created_at=AT)
+        for message in others
+    ]
     cut = window(messages, 10)
     assume(cut is not None)
     assert cut is not None
@@ -95,7 +134,10 @@ def test_a_hundred_messages_stay_and_of_more_the_newest_fifty() -> None:
     assert window(messages[:MAX_SESSION_MESSAGES]) is None
     cut = window(messages)
     assert cut is not None
-    assert [message.id for message in cut.of(messages)] == ["m0", *(f"m{i}" for i in range(54, 102))]
+    assert [message.id for message in cut.of(messages)] == [
+        "m0",
+        *(f"m{i}" for i in range(54, 102)),
+    ]
 
 
 def test_an_exchange_that_is_longer_than_the_view_stays_whole() -> None:
@@ -107,7 +149,10 @@ def test_an_exchange_that_is_longer_than_the_view_stays_whole() -> None:
 
 
 def test_a_call_at_the_very_beginning_does_not_lose_its_result() -> None:
-    pair = [said("assistant", 900, ToolCall(id="c", name="look")), said("tool", 901, ToolResult(call_id="c", name="look", content="ok"))]
+    pair = [
+        said("assistant", 900, ToolCall(id="c", name="look")),
+        said("tool", 901, ToolResult(call_id="c", name="look", content="ok")),
+    ]
     messages = [*pair, *conversation([[0]] * 60)]
     cut = window(messages)
     assert cut is not None
@@ -135,7 +180,10 @@ async def test_a_session_is_shrunk_when_the_next_run_begins_and_says_so() -> Non
     assert len(await session.history()) == 102
     async with session.stream("and now?") as stream:
         seen = [event async for event in stream]
-    kept = ["question 0", *(word for i in range(27, 51) for word in (f"question {i}", f"answer {i}"))]
+    kept = [
+        "question 0",
+        *(word for i in range(27, 51) for word in (f"question {i}", f"answer {i}")),
+    ]
     assert [message.text for message in model.requests[-1].messages] == [*kept, "and now?"]
     (compacted,) = [event for event in seen if isinstance(event, events.Compacted)]
     assert [kind_of(event) for event in seen][:3] == ["run_start", "compaction", "turn_start"]
@@ -144,7 +192,10 @@ async def test_a_session_is_shrunk_when_the_next_run_begins_and_says_so() -> Non
     assert [message.text for message in stream.result.new_messages] == ["and now?", "answer 51"]
     assert await session.history() == stream.result.messages
     assert len(stream.result.messages) == 51
-    assert [label(record.entry) for record in await rt.journal.read(stream.run_id)][:2] == ["run.started", "compaction"]
+    assert [label(record.entry) for record in await rt.journal.read(stream.run_id)][:2] == [
+        "run.started",
+        "compaction",
+    ]
 
 
 async def test_the_view_then_stays_for_many_runs_and_is_the_same_when_it_is_read_again() -> None:
@@ -175,7 +226,9 @@ async def test_a_run_in_flight_is_never_shrunk() -> None:
     script = [*(asks(call("look", at=i)) for i in range(70)), says("done")]
     result = await rt.run(agent(script, gives("look")), "go", session="s")
     assert len(result.messages) == 142
-    assert "compaction" not in [label(record.entry) for record in await rt.journal.read(result.run_id)]
+    assert "compaction" not in [
+        label(record.entry) for record in await rt.journal.read(result.run_id)
+    ]
 
 
 @pytest.mark.parametrize("name", ["cancelled", "limited"])
@@ -189,6 +242,9 @@ async def test_a_run_that_ends_early_has_shrunk_its_session_all_the_same(name: s
         result = stream.result
     else:
         result = await session.send("and now?", limits=treadle.Limits(tokens=1))
-    assert (result.outcome, len(result.messages)) == ("cancelled" if name == "cancelled" else "token_limit", 50)
+    assert (result.outcome, len(result.messages)) == (
+        "cancelled" if name == "cancelled" else "token_limit",
+        50,
+    )
     assert await session.history() == result.messages
     assert (await rt.replay(result.run_id)).messages == result.messages

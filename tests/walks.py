@@ -9,15 +9,26 @@ from functools import lru_cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "treadle"
-_ROW = re.compile(r"^\| (?P<words>.*?) ?\| `(?P<file>[\w/]+\.py)` \| (?P<names>`.*`) \| \d+ \|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (?P<words>.*?) ?\| `(?P<file>[\w/]+\.py)` \| (?P<names>`.*`) \| \d+ \|$", re.MULTILINE
+)
 _WALK = re.compile(r"^## (.*)\n(?s:(.*?))(?=^## |\Z)", re.MULTILINE)
 _SUM = re.compile(r"(\|---\|---\|---\|---\|\n)(?:\|.*\n)*\Z")
 
 
 def counted(page: str) -> str:
     """The page with the numbers of today. Raises KeyError for a function that is not there."""
-    page = _ROW.sub(lambda m: f"| {m['words'] + ' ' if m['words'] else ''}| `{m['file']}` | {m['names']} | {_lines(m['file'], m['names'])} |", page)
-    rows = "".join(_row(heading, list(_ROW.finditer(text))) for heading, text in _WALK.findall(page) if _ROW.search(text))
+    page = _ROW.sub(
+        lambda m: (
+            f"| {m['words'] + ' ' if m['words'] else ''}| `{m['file']}` | {m['names']} | {_lines(m['file'], m['names'])} |"
+        ),
+        page,
+    )
+    rows = "".join(
+        _row(heading, list(_ROW.finditer(text)))
+        for heading, text in _WALK.findall(page)
+        if _ROW.search(text)
+    )
     return _SUM.sub(lambda m: m[1] + rows, page)
 
 
@@ -34,7 +45,9 @@ def _lines(file: str, names: str) -> int:
 
 @lru_cache
 def _functions(file: str) -> dict[str, int]:
-    """`Class.method` and `function` -> lines; of those of one name the longest, which is not the overload."""
+    """`Class.method` and `function` -> lines; of those of one name the longest, which is not the
+    overload.
+    """
     found: dict[str, int] = {}
     for name, lines in _defined(ast.parse((SOURCE / file).read_text(encoding="utf-8")), ""):
         found[name] = max(lines, found.get(name, 0))

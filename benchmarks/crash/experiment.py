@@ -1,9 +1,11 @@
-"""Kills an agent that charges orders, at every named point in turn, resumes it in a new process, and counts what the world saw.
+"""Kills an agent that charges orders, at every named point in turn, resumes it in a new process,
+and counts what the world saw.
 
     python benchmarks/crash/experiment.py [--install] [--only NAME] [--boundaries] [--folder DIR] [--jobs N] [--json FILE]
 
-The agent is the same on every framework (shop.py); each has a worker beside this file, and a virtual environment of its own. What is counted comes
-from a witness file that no framework knows of, and, for the log, from what the framework's own records say. Entry: `main`.
+The agent is the same on every framework (shop.py); each has a worker beside this file, and a
+virtual environment of its own. What is counted comes from a witness file that no framework knows
+of, and, for the log, from what the framework's own records say. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -51,13 +53,22 @@ class Peer:
 _STEPS = ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim==2.62.0")
 PEERS = (
     Peer("treadle", "Treadle", "treadle_worker.py", ("once",)),
-    Peer("treadle-idempotent", "Treadle, `charge` declared idempotent", "treadle_worker.py", ("idempotent",)),
+    Peer(
+        "treadle-idempotent",
+        "Treadle, `charge` declared idempotent",
+        "treadle_worker.py",
+        ("idempotent",),
+    ),
     Peer(
         "langgraph",
         "LangGraph",
         "langgraph_worker.py",
         environment="langgraph",
-        requirements=("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", "langchain==1.4.7"),
+        requirements=(
+            "langgraph==1.2.22",
+            "langgraph-checkpoint-sqlite==3.1.2",
+            "langchain==1.4.7",
+        ),
     ),
     Peer(
         "pydantic-ai-dbos",
@@ -67,8 +78,22 @@ PEERS = (
         environment="pydantic-ai-dbos",
         requirements=("pydantic-ai-slim[dbos]==2.68.0", "dbos==3.4.0"),
     ),
-    Peer("pydantic-ai-steps", "Pydantic AI, StepPersistence", "pydantic_ai_worker.py", ("steps",), "pydantic-ai-steps", _STEPS),
-    Peer("pydantic-ai-ledger", "Pydantic AI, its ledger read by the application", "pydantic_ai_worker.py", ("ledger",), "pydantic-ai-steps", _STEPS),
+    Peer(
+        "pydantic-ai-steps",
+        "Pydantic AI, StepPersistence",
+        "pydantic_ai_worker.py",
+        ("steps",),
+        "pydantic-ai-steps",
+        _STEPS,
+    ),
+    Peer(
+        "pydantic-ai-ledger",
+        "Pydantic AI, its ledger read by the application",
+        "pydantic_ai_worker.py",
+        ("ledger",),
+        "pydantic-ai-steps",
+        _STEPS,
+    ),
 )
 
 
@@ -80,7 +105,9 @@ class Missing(Exception):
 
 
 class Lab:
-    """Where the experiment happens: a folder with the environments, and one for every trial of this time."""
+    """Where the experiment happens: a folder with the environments, and one for every trial of this
+    time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,9 +121,17 @@ class Lab:
     def python(self, peer: Peer) -> Path:
         if not peer.environment:
             return Path(sys.executable)
-        found = self.folder / "environments" / peer.environment / ("Scripts" if os.name == "nt" else "bin") / "python"
+        found = (
+            self.folder
+            / "environments"
+            / peer.environment
+            / ("Scripts" if os.name == "nt" else "bin")
+            / "python"
+        )
         if not (found.parent.parent / "complete").exists():
-            raise Missing(f"not installed: python {os.path.relpath(HERE / 'experiment.py')} --install")
+            raise Missing(
+                f"not installed: python {os.path.relpath(HERE / 'experiment.py')} --install"
+            )
         return found
 
     def install(self, peer: Peer) -> None:
@@ -105,21 +140,41 @@ class Lab:
             return
         print(f"installing {' '.join(peer.requirements)}", file=sys.stderr, flush=True)
         venv.create(where, with_pip=True, clear=True)
-        subprocess.run([where / "bin" / "python", "-m", "pip", "install", "-qq", *peer.requirements], check=True)
+        subprocess.run(
+            [where / "bin" / "python", "-m", "pip", "install", "-qq", *peer.requirements],
+            check=True,
+        )
         (where / "complete").touch()
 
     def versions(self, peer: Peer) -> str:
-        names = [requirement.partition("==")[0].partition("[")[0] for requirement in peer.requirements] or ["treadle"]
+        names = [
+            requirement.partition("==")[0].partition("[")[0] for requirement in peer.requirements
+        ] or ["treadle"]
         code = f"import importlib.metadata as m; print(', '.join(f'{{n}} {{m.version(n)}}' for n in {names!r}))"
-        return subprocess.run([self.python(peer), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [self.python(peer), "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
-    def run(self, peer: Peer, trial: Path, how: str, variables: Mapping[str, str]) -> tuple[int | None, str]:
+    def run(
+        self, peer: Peer, trial: Path, how: str, variables: Mapping[str, str]
+    ) -> tuple[int | None, str]:
         """The exit code, None where it did not end, and the last line that it complained with."""
         command = [self.python(peer), HERE / peer.worker, trial, how, *peer.options]
-        inherited = {name: value for name, value in os.environ.items() if name not in (CRASH_POINT, "TREADLE_CRASH_AT")}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in (CRASH_POINT, "TREADLE_CRASH_AT")
+        }
         with (trial / f"{how}.txt").open("w+", encoding="utf-8") as output:
             try:
-                code = subprocess.run(command, env={**inherited, **variables}, stdout=output, stderr=output, timeout=TIMEOUT_S, check=False).returncode
+                code = subprocess.run(
+                    command,
+                    env={**inherited, **variables},
+                    stdout=output,
+                    stderr=output,
+                    timeout=TIMEOUT_S,
+                    check=False,
+                ).returncode
             except subprocess.TimeoutExpired:
                 code = None
             output.seek(0)
@@ -145,7 +200,9 @@ class Trial:
     again: int = 0
     """Answers of the model that were paid for more than once."""
     more: int = 0
-    """Answers that a quiet run has not: the model looks up what it is not sure of, and may call again."""
+    """Answers that a quiet run has not: the model looks up what it is not sure of, and may call
+    again.
+    """
     in_flight: tuple[str, ...] = ()
     """Charges that had begun and not returned when the process died."""
     told: tuple[str, ...] = ()
@@ -155,7 +212,9 @@ class Trial:
 
     @property
     def words(self) -> str:
-        found = [f"{order} charged twice" for order in self.twice] + [f"{order} never charged" for order in self.lost]
+        found = [f"{order} charged twice" for order in self.twice] + [
+            f"{order} never charged" for order in self.lost
+        ]
         found += [f"{_counted(self.again, 'answer')} paid again"] * bool(self.again)
         found += ["begun anew"] * self.begun_anew
         if self.told:
@@ -175,11 +234,23 @@ def attempt(lab: Lab, peer: Peer, point: str, variables: Mapping[str, str]) -> T
     before = _witness(trial)
     (trial / "end.json").unlink(missing_ok=True)
     code, complaint = lab.run(peer, trial, "resume", {})
-    trouble = "" if code == 0 else "it did not end" if code is None else f"it could not be resumed: {complaint}"
+    trouble = (
+        ""
+        if code == 0
+        else "it did not end"
+        if code is None
+        else f"it could not be resumed: {complaint}"
+    )
     return _counted_trial(point, trouble, before, _witness(trial), trial)
 
 
-def _counted_trial(point: str, trouble: str, before: Sequence[Mapping[str, str]], witness: Sequence[Mapping[str, str]], trial: Path) -> Trial:
+def _counted_trial(
+    point: str,
+    trouble: str,
+    before: Sequence[Mapping[str, str]],
+    witness: Sequence[Mapping[str, str]],
+    trial: Path,
+) -> Trial:
     charges = Counter(seen["of"] for seen in witness if seen["what"] == "charge")
     answers = Counter(seen["of"] for seen in witness if seen["what"] == "answer")
     doubts = {seen["of"] for seen in witness if seen["what"] == "doubt"}
@@ -202,13 +273,21 @@ def _counted_trial(point: str, trouble: str, before: Sequence[Mapping[str, str]]
 
 def _witness(trial: Path) -> list[dict[str, str]]:
     path = trial / "witness.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 def _in_flight(witness: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """By what the tools said: a charge says so when it is called, and right before it returns."""
-    entered, returned = ({seen["of"] for seen in witness if seen["what"] == what} for what in ("entered", "returned"))
-    return tuple(f"charge-{order}-1" for order in _ORDERS if f"charge {order}" in entered - returned)
+    entered, returned = (
+        {seen["of"] for seen in witness if seen["what"] == what} for what in ("entered", "returned")
+    )
+    return tuple(
+        f"charge-{order}-1" for order in _ORDERS if f"charge {order}" in entered - returned
+    )
 
 
 # ---------------------------------------------------------------- all trials
@@ -234,7 +313,9 @@ def named_points(lab: Lab, peer: Peer, jobs: int) -> list[Trial]:
 
 
 def boundaries(lab: Lab, peer: Peer) -> Iterator[Trial]:
-    """Treadle's own points: before and after every commit and every execution, until the run survives."""
+    """Treadle's own points: before and after every commit and every execution, until the run
+    survives.
+    """
     for number in range(1, _BOUNDARIES_MAX):
         trial = attempt(lab, peer, f"boundary {number}", {"TREADLE_CRASH_AT": str(number)})
         if trial is None:
@@ -262,7 +343,11 @@ MEASURES: tuple[tuple[str, Callable[[Trial], int]], ...] = (
 def summary(done: Mapping[str, Sequence[Trial]]) -> str:
     lines = ["| | " + " | ".join(done) + " |", "|---" * (len(done) + 1) + "|"]
     for name, measure in MEASURES:
-        lines.append(f"| {name} | " + " | ".join(str(sum(map(measure, trials))) for trials in done.values()) + " |")
+        lines.append(
+            f"| {name} | "
+            + " | ".join(str(sum(map(measure, trials))) for trials in done.values())
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -271,7 +356,13 @@ def details(done: Mapping[str, Sequence[Trial]]) -> str:
     points = list(dict.fromkeys(point for trials in tried.values() for point in trials))
     lines = ["| killed at | " + " | ".join(tried) + " |", "|---" * (len(tried) + 1) + "|"]
     for point in points:
-        lines.append(f"| {point} | " + " | ".join(trials[point].words if point in trials else "" for trials in tried.values()) + " |")
+        lines.append(
+            f"| {point} | "
+            + " | ".join(
+                trials[point].words if point in trials else "" for trials in tried.values()
+            )
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -283,11 +374,31 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _options() -> argparse.Namespace:
-    options = argparse.ArgumentParser(description="Kills the same agent on several frameworks, resumes it, and prints what was done twice, lost or told.")
-    options.add_argument("--install", action="store_true", help="make the virtual environments of the frameworks first")
-    options.add_argument("--only", action="append", choices=[peer.name for peer in PEERS], help="this one; repeatable")
-    options.add_argument("--boundaries", action="store_true", help="kill Treadle at each of its own durable boundaries too")
-    options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "treadle-crash", help="where environments and trials go (%(default)s)")
+    options = argparse.ArgumentParser(
+        description="Kills the same agent on several frameworks, resumes it, and prints what was done twice, lost or told."
+    )
+    options.add_argument(
+        "--install",
+        action="store_true",
+        help="make the virtual environments of the frameworks first",
+    )
+    options.add_argument(
+        "--only",
+        action="append",
+        choices=[peer.name for peer in PEERS],
+        help="this one; repeatable",
+    )
+    options.add_argument(
+        "--boundaries",
+        action="store_true",
+        help="kill Treadle at each of its own durable boundaries too",
+    )
+    options.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "treadle-crash",
+        help="where environments and trials go (%(default)s)",
+    )
     options.add_argument("--jobs", type=int, default=2, help="trials at a time (%(default)s)")
     options.add_argument("--json", type=Path, help="write every trial to this file")
     return options.parse_args()
@@ -314,11 +425,15 @@ def main() -> None:
         except (Missing, subprocess.CalledProcessError) as why:
             troubles.append(f"{peer.title}: {why}")
     if options.json:
-        found = {title: [asdict(trial) for trial in trials] for title, trials in (done | swept).items()}
+        found = {
+            title: [asdict(trial) for trial in trials] for title, trials in (done | swept).items()
+        }
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if done:
         print(summary(done | swept))
-        print(f"\n{date.today()}, Python {platform.python_version()}; {'; '.join(dict.fromkeys(versions))}.\n")
+        print(
+            f"\n{date.today()}, Python {platform.python_version()}; {'; '.join(dict.fromkeys(versions))}.\n"
+        )
         print(details(done))
     print(*(f"\n{trouble}" for trouble in troubles), sep="")
 

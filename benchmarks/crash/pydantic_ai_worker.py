@@ -1,9 +1,10 @@
-"""The experiment's agent on Pydantic AI: `pydantic_ai_worker.py FOLDER start|resume dbos|steps|ledger`.
+"""The experiment's agent on Pydantic AI: `pydantic_ai_worker.py FOLDER start|resume
+dbos|steps|ledger`.
 
-dbos: durable execution with DBOS on SQLite, the tools being DBOS steps; resuming is launching DBOS in a new process.
-steps: StepPersistence of its harness on SQLite, as its quick start has it; resuming is `continue_run`, or the prompt once more where
-nothing can be continued.
-ledger: the same with `capture_frontier`, and an application that reads the ledger of tool effects before it goes on.
+dbos: durable execution with DBOS on SQLite, the tools being DBOS steps; resuming is launching DBOS
+in a new process. steps: StepPersistence of its harness on SQLite, as its quick start has it;
+resuming is `continue_run`, or the prompt once more where nothing can be continued. ledger: the same
+with `capture_frontier`, and an application that reads the ledger of tool effects before it goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart, repair_messages
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    repair_messages,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from shop import DONE, PROMPT, Call, Shop
 
@@ -24,7 +33,9 @@ GO_ON = "The process stopped and was started again. Go on."
 def model(shop: Shop) -> FunctionModel:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         wanted = shop.answer(_calls(messages))
-        parts = [ToolCallPart(call.name, {"order": call.order}, tool_call_id=call.id) for call in wanted]
+        parts = [
+            ToolCallPart(call.name, {"order": call.order}, tool_call_id=call.id) for call in wanted
+        ]
         return ModelResponse(parts=parts or [TextPart(DONE)])
 
     return FunctionModel(answer)
@@ -32,13 +43,31 @@ def model(shop: Shop) -> FunctionModel:
 
 def _calls(messages: list[ModelMessage]) -> list[Call]:
     parts = [part for message in messages for part in message.parts]
-    results = {part.tool_call_id: part for part in parts if isinstance(part, (ToolReturnPart, RetryPromptPart))}
+    results = {
+        part.tool_call_id: part
+        for part in parts
+        if isinstance(part, (ToolReturnPart, RetryPromptPart))
+    }
     asked = [part for part in parts if isinstance(part, ToolCallPart)]
-    return [Call(part.tool_call_id, part.tool_name, part.args_as_dict()["order"], _text(results.get(part.tool_call_id))) for part in asked]
+    return [
+        Call(
+            part.tool_call_id,
+            part.tool_name,
+            part.args_as_dict()["order"],
+            _text(results.get(part.tool_call_id)),
+        )
+        for part in asked
+    ]
 
 
 def _text(result: ToolReturnPart | RetryPromptPart | None) -> str:
-    return "" if result is None else result.model_response_str() if isinstance(result, ToolReturnPart) else result.model_response()
+    return (
+        ""
+        if result is None
+        else result.model_response_str()
+        if isinstance(result, ToolReturnPart)
+        else result.model_response()
+    )
 
 
 # ---------------------------------------------------------------- DBOS
@@ -48,7 +77,13 @@ async def with_dbos(shop: Shop, folder: Path, *, start: bool) -> None:
     from dbos import DBOS, SetWorkflowID
     from pydantic_ai.durable_exec.dbos import DBOSDurability
 
-    DBOS(config={"name": "shop", "system_database_url": f"sqlite:///{folder / 'dbos.sqlite'}", "log_level": "ERROR"})
+    DBOS(
+        config={
+            "name": "shop",
+            "system_database_url": f"sqlite:///{folder / 'dbos.sqlite'}",
+            "log_level": "ERROR",
+        }
+    )
 
     @DBOS.step()
     async def charge(order: str) -> str:
@@ -62,7 +97,9 @@ async def with_dbos(shop: Shop, folder: Path, *, start: bool) -> None:
     async def look_up(order: str) -> str:
         return await shop.look_up(order)
 
-    agent = Agent(model(shop), name="shop", tools=[charge, notify, look_up], capabilities=[DBOSDurability()])
+    agent = Agent(
+        model(shop), name="shop", tools=[charge, notify, look_up], capabilities=[DBOSDurability()]
+    )
 
     @DBOS.workflow()
     async def sell(prompt: str) -> str:
@@ -88,14 +125,21 @@ async def with_steps(shop: Shop, folder: Path, *, start: bool, ledger: bool) -> 
 
     store: Any = SqliteStepStore(database=folder / "steps.db")
     steps: Any = StepPersistence(store=store, agent_name="shop", capture_frontier=ledger)
-    agent = Agent(model(shop), name="shop", tools=[shop.charge, shop.notify, shop.look_up], capabilities=[steps])
+    agent = Agent(
+        model(shop),
+        name="shop",
+        tools=[shop.charge, shop.notify, shop.look_up],
+        capabilities=[steps],
+    )
     if start:
         text = (await agent.run(PROMPT, conversation_id="shop")).output
         shop.point("run ended")
         shop.end(text)
         return
     run_id = (await store.list_runs(conversation_id="shop"))[-1].run_id
-    unresolved = [effect.tool_call_id for effect in await store.list_unresolved_tool_effects(run_id=run_id)]
+    unresolved = [
+        effect.tool_call_id for effect in await store.list_unresolved_tool_effects(run_id=run_id)
+    ]
     text = await _went_on(agent, store, run_id, ledger=ledger)
     begun_anew = text is None
     if text is None:
@@ -116,11 +160,17 @@ async def _went_on(agent: Agent[None, str], store: Any, run_id: str, *, ledger: 
     if not ledger:
         return (await agent.run(GO_ON, message_history=history, conversation_id="shop")).output
     pending = [call.id for call in _calls(history) if not call.result]
-    begun = [call for call in pending if await store.get_tool_effect(run_id=run_id, tool_call_id=call) is not None]
+    begun = [
+        call
+        for call in pending
+        if await store.get_tool_effect(run_id=run_id, tool_call_id=call) is not None
+    ]
     if not begun:  # without a prompt the framework runs what is pending
         return (await agent.run(message_history=history, conversation_id="shop")).output
     prompt = f"{GO_ON} These calls had begun, and may or may not have happened: {', '.join(begun)}."
-    return (await agent.run(prompt, message_history=repair_messages(history), conversation_id="shop")).output
+    return (
+        await agent.run(prompt, message_history=repair_messages(history), conversation_id="shop")
+    ).output
 
 
 async def main(folder: Path, how: str, kind: str) -> None:

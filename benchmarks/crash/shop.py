@@ -1,7 +1,9 @@
-"""The shop of the experiment, the same for every framework: what its tools do to the world, what its model says, and where a process dies.
+"""The shop of the experiment, the same for every framework: what its tools do to the world, what
+its model says, and where a process dies.
 
-Nothing here knows a framework, and nothing but Python is needed. The witness is a file outside every journal: one JSON object a line, appended
-before anything else happens, so that it holds what the world saw. Entry: `Shop`, `Call`.
+Nothing here knows a framework, and nothing but Python is needed. The witness is a file outside
+every journal: one JSON object a line, appended before anything else happens, so that it holds what
+the world saw. Entry: `Shop`, `Call`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ CRASH_POINT = "CRASH_POINT"
 _ORDERS = ("A", "B", "C", "D")
 _PLAN = ((("charge", "A"),), (("charge", "B"), ("notify", "B")), (("charge", "C"), ("charge", "D")))
 _TOGETHER_S = 1.0
-"""How long a tool waits for the one beside it; a framework that runs them one after the other only loses this time."""
+"""How long a tool waits for the one beside it; a framework that runs them one after the other only
+loses this time.
+"""
 _SETTLE_S = 0.5
 """How long `notify B` gives the framework to store what `charge B` has returned."""
 
@@ -55,24 +59,31 @@ class Shop:
 
     def _record(self, what: str, of: str, **more: str) -> None:
         line = json.dumps({"what": what, "of": of, **more}) + "\n"
-        with self._witness.open("ab", buffering=0) as file:  # one write: it survives the process, and needs no flush
+        # one write: it survives the process, and needs no flush
+        with self._witness.open("ab", buffering=0) as file:
             file.write(line.encode())
 
     def _happened(self, what: str, of: str) -> bool:
         return any(seen["what"] == what and seen["of"] == of for seen in self.saw())
 
     def point(self, name: str) -> None:
-        """A place where the experiment kills: here this process dies at once, with nothing cleaned up, if it was told to."""
+        """A place where the experiment kills: here this process dies at once, with nothing cleaned
+        up, if it was told to.
+        """
         self._record("point", name)
         if name == self._dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def end(self, text: str, *, unknown: Sequence[str] = (), begun_anew: bool = False) -> None:
-        """What the worker says at its end. `unknown`: ids of the calls of which the framework's records say that they may have happened.
+        """What the worker says at its end. `unknown`: ids of the calls of which the framework's
+        records say that they may have happened.
 
         `begun_anew`: the framework had nothing to go on with, and the prompt was given once more.
         """
-        self._end.write_text(json.dumps({"text": text, "unknown_in_log": list(unknown), "begun_anew": begun_anew}), encoding="utf-8")
+        self._end.write_text(
+            json.dumps({"text": text, "unknown_in_log": list(unknown), "begun_anew": begun_anew}),
+            encoding="utf-8",
+        )
 
     # ---------------------------------------------------------------- the tools
 
@@ -102,12 +113,18 @@ class Shop:
 
     async def look_up(self, order: str) -> str:
         """Says whether an order was charged; changes nothing."""
-        return f"{order} was charged" if self._happened("charge", order) else f"{order} was not charged"
+        return (
+            f"{order} was charged"
+            if self._happened("charge", order)
+            else f"{order} was not charged"
+        )
 
     # ---------------------------------------------------------------- the model
 
     def answer(self, calls: Sequence[Call]) -> tuple[Call, ...]:
-        """The calls that the model wants next, given those of the conversation so far; none: it says `DONE`."""
+        """The calls that the model wants next, given those of the conversation so far; none: it
+        says `DONE`.
+        """
         for call in calls:
             if call.name == "charge" and call.result != _charged(call.order):
                 self._record("doubt", call.id, text=call.result)
@@ -128,11 +145,26 @@ def _notified(order: str) -> str:
 
 
 def _next(calls: Sequence[Call]) -> tuple[tuple[str, str], ...]:
-    """Doubts come first: what a result leaves open is looked up before anything else, and charged again only if it did not happen."""
-    last = {order: [call for call in calls if call.order == order and call.name != "notify"] for order in _ORDERS}
-    if open_ones := [order for order in _ORDERS if last[order] and last[order][-1].name == "charge" and last[order][-1].result != _charged(order)]:
+    """Doubts come first: what a result leaves open is looked up before anything else, and charged
+    again only if it did not happen.
+    """
+    last = {
+        order: [call for call in calls if call.order == order and call.name != "notify"]
+        for order in _ORDERS
+    }
+    if open_ones := [
+        order
+        for order in _ORDERS
+        if last[order]
+        and last[order][-1].name == "charge"
+        and last[order][-1].result != _charged(order)
+    ]:
         return tuple(("look_up", order) for order in open_ones)
-    if missing := [order for order in _ORDERS if last[order] and last[order][-1].result == f"{order} was not charged"]:
+    if missing := [
+        order
+        for order in _ORDERS
+        if last[order] and last[order][-1].result == f"{order} was not charged"
+    ]:
         return tuple(("charge", order) for order in missing)
     told = [call for call in calls if call.name == "notify"]
     if told and told[-1].result != _notified(told[-1].order):
@@ -147,7 +179,9 @@ def _with_id(name: str, order: str, calls: Sequence[Call]) -> Call:
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    """Also returns when it never becomes true: some frameworks run the tools of a turn one after the other."""
+    """Also returns when it never becomes true: some frameworks run the tools of a turn one after
+    the other.
+    """
     deadline = asyncio.get_running_loop().time() + _TOGETHER_S
     while not true() and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.01)

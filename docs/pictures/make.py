@@ -1,4 +1,5 @@
-"""The pictures of the chat: the real one in tmux, with a model that says what this script says, in a project with two bugs.
+"""The pictures of the chat: the real one in tmux, with a model that says what this script says, in
+a project with two bugs.
 
     python docs/pictures/make.py            # writes chat-*.svg beside itself; needs tmux
     python docs/pictures/make.py --into DIR
@@ -28,7 +29,7 @@ from rich.terminal_theme import TerminalTheme
 
 HERE = Path(__file__).resolve().parent
 PROMPT = "Some totals of the cart are wrong. Find out why, and fix it."
-THOUGHT = "The tests will say which totals are wrong, and what is expected of them: quantities and the discount are where I look first."
+THOUGHT = "The tests will say which totals are wrong, and what is expected of them: quantities and the discount are where I look first."  # noqa: E501
 TESTS = "pytest"
 ANSWER = """\
 ## Fixed: two bugs in `total_cents`
@@ -56,17 +57,32 @@ DEAF_S = 0.8
 def todos(done: int) -> dict[str, Any]:
     steps = ("See the tests fail", "Mend the total", "Prove it")
     states = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-    return {"name": "todo_write", "arguments": {"todos": [{"content": step, "status": state} for step, state in zip(steps, states, strict=False)]}}
+    return {
+        "name": "todo_write",
+        "arguments": {
+            "todos": [
+                {"content": step, "status": state}
+                for step, state in zip(steps, states, strict=False)
+            ]
+        },
+    }
 
 
 def script() -> list[dict[str, Any]]:
     tests = {"name": "bash", "arguments": {"command": TESTS}}
     edits = [
-        {"old": "total = sum(price for _, price, _ in self.lines)", "new": "total = sum(price * quantity for _, price, quantity in self.lines)"},
+        {
+            "old": "total = sum(price for _, price, _ in self.lines)",
+            "new": "total = sum(price * quantity for _, price, quantity in self.lines)",
+        },
         {"old": "if total > DISCOUNT_FROM_CENTS:", "new": "if total >= DISCOUNT_FROM_CENTS:"},
     ]
     entries: list[dict[str, Any]] = [
-        {"reasoning": THOUGHT, "tool_calls": [todos(0), {"name": "read", "arguments": {"path": "cart.py"}}], "delay_ms": 90},
+        {
+            "reasoning": THOUGHT,
+            "tool_calls": [todos(0), {"name": "read", "arguments": {"path": "cart.py"}}],
+            "delay_ms": 90,
+        },
         {"text": "I run the tests first, to see what is wrong.", "tool_calls": [tests]},
         {
             "text": "Two fail: the quantity is left out, and the discount begins too late.",
@@ -76,7 +92,10 @@ def script() -> list[dict[str, Any]]:
         {"tool_calls": [todos(3)]},
         {"text": ANSWER},
     ]
-    return [{**entry, "usage": {"input_tokens": 9_000 + 700 * n, "output_tokens": 180}} for n, entry in enumerate(entries)]
+    return [
+        {**entry, "usage": {"input_tokens": 9_000 + 700 * n, "output_tokens": 180}}
+        for n, entry in enumerate(entries)
+    ]
 
 
 class Chat:
@@ -93,12 +112,30 @@ class Chat:
         with as_file(files("treadle.cli").joinpath("demo_project")) as project:
             shutil.copytree(project, work, ignore=shutil.ignore_patterns("__pycache__"))
         (work / "demo").write_text(json.dumps(script()))
-        (work / "pytest.ini").write_text("[pytest]\naddopts = -q --tb=no -r N -p no:inline_snapshot -p no:cacheprovider\n")
+        (work / "pytest.ini").write_text(
+            "[pytest]\naddopts = -q --tb=no -r N -p no:inline_snapshot -p no:cacheprovider\n"
+        )
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "tmux-256color", "COLORTERM": "truecolor"}
+        env = {
+            "PATH": path,
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "TERM": "tmux-256color",
+            "COLORTERM": "truecolor",
+        }
         command = [sys.executable, "-m", "treadle", "chat", "--model", "script:demo"]
         size = ["-x", str(self._columns), "-y", str(self._rows)]
-        self._tmux("new-session", "-d", *size, "-c", str(work), "env", "-i", *[f"{name}={value}" for name, value in env.items()], *command)
+        self._tmux(
+            "new-session",
+            "-d",
+            *size,
+            "-c",
+            str(work),
+            "env",
+            "-i",
+            *[f"{name}={value}" for name, value in env.items()],
+            *command,
+        )
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -109,7 +146,9 @@ class Chat:
         return ["tmux", "-u", "-S", str(self._folder / "socket"), "-f", os.devnull, *arguments]
 
     def _tmux(self, *arguments: str) -> str:
-        return subprocess.run(self._command(*arguments), capture_output=True, encoding="utf-8", check=True).stdout
+        return subprocess.run(
+            self._command(*arguments), capture_output=True, encoding="utf-8", check=True
+        ).stdout
 
     def type(self, text: str) -> None:
         self._tmux("send-keys", "-l", "--", text)
@@ -139,7 +178,12 @@ def _theme(background: str, foreground: str, *colours: str) -> TerminalTheme:
     def parts(colour: str) -> tuple[int, int, int]:
         return int(colour[:2], 16), int(colour[2:4], 16), int(colour[4:], 16)
 
-    return TerminalTheme(parts(background), parts(foreground), [parts(c) for c in colours[:8]], [parts(c) for c in colours[8:]])
+    return TerminalTheme(
+        parts(background),
+        parts(foreground),
+        [parts(c) for c in colours[:8]],
+        [parts(c) for c in colours[8:]],
+    )
 
 
 DARK = _theme(
@@ -156,18 +200,36 @@ LIGHT = _theme(
 
 def drawn(screen: str, theme: TerminalTheme, columns: int) -> str:
     """As SVG, with whatever fonts are there: nothing is fetched."""
-    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
-    for line in AnsiDecoder().decode("\n" + screen.strip("\n") + "\n"):  # with a margin above and below
+    console = Console(
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
+    # with a margin above and below
+    for line in AnsiDecoder().decode("\n" + screen.strip("\n") + "\n"):
         console.print(line, no_wrap=True, overflow="crop", highlight=False)
-    begin, end = CONSOLE_SVG_FORMAT.index("@font-face"), CONSOLE_SVG_FORMAT.index(".{unique_id}-matrix")
+    begin, end = (
+        CONSOLE_SVG_FORMAT.index("@font-face"),
+        CONSOLE_SVG_FORMAT.index(".{unique_id}-matrix"),
+    )
     style = (CONSOLE_SVG_FORMAT[:begin] + CONSOLE_SVG_FORMAT[end:]).replace(
         "Fira Code, monospace", "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
     )
-    return console.export_svg(title="treadle chat", theme=theme, code_format=style.replace("arial", "system-ui, sans-serif"), unique_id="chat")
+    return console.export_svg(
+        title="treadle chat",
+        theme=theme,
+        code_format=style.replace("arial", "system-ui, sans-serif"),
+        unique_id="chat",
+    )
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--into", type=Path, default=HERE)
     asked.add_argument("--only", help="one of dark (with approval), light, 80")
     said = asked.parse_args()
@@ -176,7 +238,11 @@ def main() -> None:
     def keep(name: str, screen: str, theme: TerminalTheme, columns: int) -> None:
         (said.into / f"chat-{name}.svg").write_text(drawn(screen, theme, columns), encoding="utf-8")
 
-    for name, setting, theme, columns, rows in (("dark", "dark", DARK, 100, 54), ("light", "light", LIGHT, 100, 54), ("80", "dark", DARK, 80, 24)):
+    for name, setting, theme, columns, rows in (
+        ("dark", "dark", DARK, 100, 54),
+        ("light", "light", LIGHT, 100, 54),
+        ("80", "dark", DARK, 80, 24),
+    ):
         if said.only not in (None, name):
             continue
         with Chat(setting, columns, rows) as chat:

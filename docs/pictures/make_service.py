@@ -1,6 +1,8 @@
-"""The pictures of the web page: a real `treadle serve` with the embedded model, looked at with chromium.
+"""The pictures of the web page: a real `treadle serve` with the embedded model, looked at with
+chromium.
 
-    python -m docs.pictures.make_service            # writes service-*.png beside itself; needs chromium
+    python -m docs.pictures.make_service            # writes service-*.png beside itself; needs
+                                                    chromium
     python -m docs.pictures.make_service --into DIR
 
 Entry: `main`.
@@ -17,7 +19,12 @@ from playwright.sync_api import Browser, expect
 from tests.service.browser.visiting import CHROMIUM, Person, browsing, served
 
 HERE = Path(__file__).resolve().parent
-SAID = ("Remind me to call the dentist tomorrow", "add pay the rent next friday with high priority, and buy milk", "I bought milk", "delete call the dentist")
+SAID = (
+    "Remind me to call the dentist tomorrow",
+    "add pay the rent next friday with high priority, and buy milk",
+    "I bought milk",
+    "delete call the dentist",
+)
 
 
 def talked(browser: Browser, url: str, *, name: str = "ann", **looks: int | bool) -> Person:
@@ -37,13 +44,19 @@ def keep(person: Person, into: Path, name: str) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--into", type=Path, default=HERE)
     into: Path = asked.parse_args().into
     if CHROMIUM is None:
         sys.exit("no chromium on this machine: install it to make these pictures")
     into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as url, browsing() as browser:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder)) as url,
+        browsing() as browser,
+    ):
         keep(talked(browser, url, name="ann", width=1180, height=720), into, "light")
         keep(talked(browser, url, name="bea", width=1180, height=720, dark=True), into, "dark")
         keep(talked(browser, url, name="cleo", width=390, height=720), into, "phone")

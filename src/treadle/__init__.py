@@ -1,4 +1,5 @@
-"""Treadle: the agent runtime for Python. The loop between a language model and tools, typed, crash-proof, observable, fast.
+"""Treadle: the agent runtime for Python. The loop between a language model and tools, typed,
+crash-proof, observable, fast.
 
     agent = Agent(name="guide", model="anthropic:claude-opus-5-5", tools=[weather])
     async with Runtime.open() as rt:
@@ -80,7 +81,16 @@ _HOME = {
     "journal.sessions": ("SessionStore",),
     "journal.window": ("MAX_SESSION_MESSAGES",),
     "messages.events": ("Event",),
-    "messages.message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
+    "messages.message": (
+        "MediaPart",
+        "Message",
+        "ProviderPart",
+        "ReasoningPart",
+        "TextPart",
+        "ToolCall",
+        "ToolResult",
+        "UnknownPart",
+    ),
     "messages.metrics": ("RunMetrics", "RunTotals"),
     "messages.result": ("RunResult",),
     "messages.validate": ("check_history", "repair_history"),
@@ -92,7 +102,15 @@ _HOME = {
     "runtime.single": ("run", "run_sync"),
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
-    "tools.tool": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolDeferred", "ToolFailed", "ToolRegistry"),
+    "tools.tool": (
+        "DidNotHappen",
+        "Happened",
+        "Tool",
+        "ToolContext",
+        "ToolDeferred",
+        "ToolFailed",
+        "ToolRegistry",
+    ),
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -102,7 +120,9 @@ __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'treadle' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(
+            f"module 'treadle' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     value = getattr(importlib.import_module(f"treadle.{module}"), name)
     globals()[name] = value
     return value

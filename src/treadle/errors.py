@@ -1,4 +1,5 @@
-"""The one error family a caller meets, and nothing else: limits and refusals are outcomes, a tool's failure is a result.
+"""The one error family a caller meets, and nothing else: limits and refusals are outcomes, a tool's
+failure is a result.
 
 Entry: `AgentError`; decide by `.kind` alone.
 
@@ -41,9 +42,9 @@ RETRYABLE = frozenset({ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOU
 class AgentError(Exception):
     """What went wrong, to what, and what to do next; never a secret in the text.
 
-    `status`, `request_id` and `retry_after_s` are the provider's own words where it said them, else None.
-    `should_retry` is its word on another attempt, None where it said none.
-    `sent` is False where the provider surely never had the request, so that it costs nothing.
+    `status`, `request_id` and `retry_after_s` are the provider's own words where it said them, else
+    None. `should_retry` is its word on another attempt, None where it said none. `sent` is False
+    where the provider surely never had the request, so that it costs nothing.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class AgentError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """True where asking again may help: rate_limit, network, timeout, unless the provider says otherwise."""
+        """True where asking again may help: rate_limit, network, timeout, unless the provider says
+        otherwise.
+        """
         return self.kind in RETRYABLE if self.should_retry is None else self.should_retry
 
     def __str__(self) -> str:

@@ -1,4 +1,7 @@
-"""The public import path of hooks: user code at named points of a run. The implementation is events/hooks/."""
+"""The public import path of hooks: user code at named points of a run.
+
+The implementation is events/hooks/.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The public import path of telemetry: OpenTelemetry spans and structured event logs. The implementation is events/telemetry/."""
+"""The public import path of telemetry: OpenTelemetry spans and structured event logs.
+
+The implementation is events/telemetry/.
+"""
 
 from __future__ import annotations
 

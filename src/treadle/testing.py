@@ -1,4 +1,7 @@
-"""Doubles for tests of code that uses Treadle: real ones, small and in memory. Entry: `ScriptedModel`, `FakeClock`, `collect`."""
+"""Doubles for tests of code that uses Treadle: real ones, small and in memory. Entry:
+
+`ScriptedModel`, `FakeClock`, `collect`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ T = TypeVar("T")
 class ScriptedModel(scripted.ScriptedModel):
     """Answers with a script, entry by entry, and remembers what it was asked.
 
-    Entries are dictionaries as in a script file: `{"text": …}`, `{"tool_calls": [{"name": …, "arguments": …}]}`, `{"error": …}`.
+    Entries are dictionaries as in a script file: `{"text": …}`, `{"tool_calls": [{"name": …,
+    "arguments": …}]}`, `{"error": …}`.
     """
 
     @override

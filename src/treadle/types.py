@@ -28,7 +28,7 @@ Time: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": 
 
 
 def new_id(prefix: str) -> str:
-    """`prefix_` and 26 hex digits that sort by time: 48 bits of milliseconds, then 56 random bits."""
+    """`prefix_` and 26 hex digits that sort by time: 48 bits of milliseconds, then 56 random bits."""  # noqa: E501
     return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(7).hex()}"
 
 
@@ -39,7 +39,8 @@ def now() -> Time:
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of every value: frozen, keyword-only, usable as a field of a pydantic model.
 
-    Values are trees that were whole when they were made, so they hold no cycles, and the cyclic collector need not look at them.
+    Values are trees that were whole when they were made, so they hold no cycles, and the cyclic
+    collector need not look at them.
     """
 
     @classmethod
@@ -54,7 +55,9 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return encode_json(self)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         import json  # noqa: PLC0415  only where pydantic asks
 
         from pydantic_core import core_schema  # noqa: PLC0415  it is imported already when it asks
@@ -69,13 +72,19 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             except TypeError as e:  # something that JSON has no word for
                 raise ValueError(f"this is no {cls.__name__}: {e}") from e
 
-        serialize = core_schema.plain_serializer_function_ser_schema(lambda v: json.loads(v.to_json()))
+        serialize = core_schema.plain_serializer_function_ser_schema(
+            lambda v: json.loads(v.to_json())
+        )
         return core_schema.no_info_plain_validator_function(validate, serialization=serialize)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """In one piece: where pydantic puts it, names of other schemas would lead nowhere."""
-        (own,), named = msgspec.json.schema_components([cls], schema_hook=any_json, ref_template="{name}")
+        (own,), named = msgspec.json.schema_components(
+            [cls], schema_hook=any_json, ref_template="{name}"
+        )
         return _in_one_piece(own, named)
 
 
@@ -92,7 +101,11 @@ def _in_one_piece(schema: Any, named: dict[str, Any]) -> Any:
     fields = cast("dict[str, Any]", schema)
     if "$ref" in fields:
         return _in_one_piece(named[fields["$ref"]], named)
-    return {name: _in_one_piece(inner, named) for name, inner in fields.items() if name != "discriminator"}
+    return {
+        name: _in_one_piece(inner, named)
+        for name, inner in fields.items()
+        if name != "discriminator"
+    }
 
 
 class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -117,7 +130,12 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def total_tokens(self) -> int:
         """What `Limits.tokens` counts: all input plus output."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+        return (
+            self.input_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+            + self.output_tokens
+        )
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -163,7 +181,10 @@ class Reserved(Value, frozen=True, kw_only=True):
 
 
 def usd(*amounts: float | None) -> float | None:
-    """Their sum, without those that are not known; None where none is. To a millionth of a millionth of a dollar, so that sums stay readable."""
+    """Their sum, without those that are not known; None where none is.
+
+    To a millionth of a millionth of a dollar, so that sums stay readable.
+    """
     known = [amount for amount in amounts if amount is not None]
     return round(sum(known), 12) if known else None
 
@@ -190,7 +211,8 @@ class Outcome(StrEnum):
     COST_LIMIT = "cost_limit"
     TIMEOUT = "timeout"
     TRUNCATED = "truncated"
-    """The model's own answer was cut by its max_tokens (`token_limit`: the run's budget is spent)."""
+    """The model's own answer was cut by its max_tokens (`token_limit`: the run's budget is spent).
+    """
     LOOPING = "looping"
     REFUSED = "refused"
     INVALID_OUTPUT = "invalid_output"
@@ -201,7 +223,9 @@ class Outcome(StrEnum):
 
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
-"""pure: may be repeated freely; idempotent: safe to repeat with the same key; once: must never silently happen twice."""
+"""pure: may be repeated freely; idempotent: safe to repeat with the same key; once: must never
+silently happen twice.
+"""
 
 Mode: TypeAlias = Literal["ask", "accept-edits", "plan", "full"]
 
@@ -210,7 +234,9 @@ OnAsk: TypeAlias = Literal["deny", "wait"]
 """What a call meets that needs a person where none is: a no, or the run waits."""
 
 OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
-"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a person is asked, or the run fails."""
+"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a
+person is asked, or the run fails.
+"""
 
 
 # ---------------------------------------------------------------- settings and limits
@@ -219,7 +245,9 @@ Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 HostedTool: TypeAlias = Literal["web_search", "web_fetch", "code_execution"]
 """A tool that the provider runs on its own servers."""
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
-"""False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools": only there."""
+"""False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools":
+only there.
+"""
 CacheLife: TypeAlias = Literal["5m", "1h"]
 ServiceTier: TypeAlias = Literal["standard", "flex", "fast"]
 """flex: slower and cheaper; fast: faster and dearer; which models have it is the provider's."""
@@ -230,10 +258,17 @@ DEFAULT_MAX_TOKENS = 8192
 
 
 class Settings(Value, frozen=True, kw_only=True):
-    """How a model is asked. None means: what the next layer says (call, agent, configuration, then the default)."""
+    """How a model is asked.
+
+    None means: what the next layer says (call, agent, configuration, then the default).
+    """
 
     max_tokens: int | None = None
-    """Of one response. If unset: 32,000 where the model gives as many, 8,192 if its limit is not known; raised once when a response is cut."""
+    """Of one response.
+
+    If unset: 32,000 where the model gives as many, 8,192 if its limit is not known; raised once
+    when a response is cut.
+    """
     temperature: float | None = None
     """From 0 to 2."""
     stop: tuple[str, ...] | None = None
@@ -242,11 +277,17 @@ class Settings(Value, frozen=True, kw_only=True):
     show_thinking: bool | None = None
     """Ask for a readable summary of the thinking; on where nobody says otherwise."""
     compact_at_tokens: int | None = None
-    """Tokens of the conversation above which room is made, also where the model takes more. If unset: 200,000 in windows of 800,000 and more."""
+    """Tokens of the conversation above which room is made, also where the model takes more.
+
+    If unset: 200,000 in windows of 800,000 and more.
+    """
     tool_choice: str | None = None
     """"auto", "any", "none", or a tool's name."""
     strict_tools: bool | None = None
-    """Hold calls to their tools' schemas where the provider can. None: only where that costs nothing (OpenAI's Responses API)."""
+    """Hold calls to their tools' schemas where the provider can.
+
+    None: only where that costs nothing (OpenAI's Responses API).
+    """
     hosted_tools: tuple[HostedTool, ...] | None = None
     """Tools that the provider may run on its own servers, without asking anyone here."""
     output_schema: dict[str, object] | None = None
@@ -277,13 +318,17 @@ class Settings(Value, frozen=True, kw_only=True):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive number.
+    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive
+    number.
 
-    All but `seconds` and `repeats` count what the runs that it starts take too: each spends from the limits of all above it.
+    All but `seconds` and `repeats` count what the runs that it starts take too: each spends from
+    the limits of all above it.
     """
 
     turns: int | None = None
-    """At most this many model responses; the last one is asked for without tools (not where turns=1)."""
+    """At most this many model responses; the last one is asked for without tools (not where
+    turns=1).
+    """
     tool_calls: int | None = None
     seconds: float | None = None
     tokens: int | None = None
@@ -291,17 +336,30 @@ class Limits(Value, frozen=True, kw_only=True):
     cost_usd: float | None = None
     """US dollars; needs a model whose price is known."""
     repeats: int | None = None
-    """Equal calls with equal results, nothing changed between them, after which a run ends as `looping`; 10 if unset. The model is warned at half."""
+    """Equal calls with equal results, nothing changed between them, after which a run ends as
+    `looping`; 10 if unset. The model is warned at half.
+    """
 
     def __post_init__(self) -> None:
         for name in ("turns", "tool_calls", "tokens", "repeats"):
             value: object = getattr(self, name)
             if value is not None and not _is_count(value):
-                raise AgentError("invalid", f"Limits({name}={value!r}): give a whole number of at least 1, or None for no limit")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"Limits({name}={value!r}): give a whole number of at least 1, or None for "
+                        "no limit"
+                    ),
+                )
         for name in ("seconds", "cost_usd"):
             value = getattr(self, name)
-            if value is not None and not (_is_count(value) or (isinstance(value, float) and 0 < value < math.inf)):
-                raise AgentError("invalid", f"Limits({name}={value!r}): give a number greater than 0, or None for no limit")
+            if value is not None and not (
+                _is_count(value) or (isinstance(value, float) and 0 < value < math.inf)
+            ):
+                raise AgentError(
+                    "invalid",
+                    f"Limits({name}={value!r}): give a number greater than 0, or None for no limit",
+                )
 
 
 def _is_count(value: object) -> bool:
@@ -313,18 +371,25 @@ def is_temperature(value: object) -> bool:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(text, str) for text in cast("tuple[object, ...]", value))
+    return isinstance(value, tuple) and all(
+        isinstance(text, str) for text in cast("tuple[object, ...]", value)
+    )
 
 
 def _are_hosted(value: object) -> bool:
-    return isinstance(value, tuple) and all(name in _HOSTED for name in cast("tuple[object, ...]", value))
+    return isinstance(value, tuple) and all(
+        name in _HOSTED for name in cast("tuple[object, ...]", value)
+    )
 
 
 _EFFORTS = get_args(Effort)
 _HOSTED = get_args(HostedTool)
 _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_tokens": (_is_count, "a whole number of at least 1"),
-    "temperature": (is_temperature, "a number from 0 to 2, like 0.7, or leave it out for the model's own default"),
+    "temperature": (
+        is_temperature,
+        "a number from 0 to 2, like 0.7, or leave it out for the model's own default",
+    ),
     "stop": (_is_texts, "a tuple of texts, like stop=('END',)"),
     "thinking": (
         lambda value: isinstance(value, int) or value in ("adaptive", "between_tools"),
@@ -333,13 +398,25 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "effort": (lambda value: value in _EFFORTS, f"one of {', '.join(map(repr, _EFFORTS))}"),
     "show_thinking": (lambda value: isinstance(value, bool), "True or False"),
     "compact_at_tokens": (_is_count, "a whole number of at least 1"),
-    "tool_choice": (lambda value: isinstance(value, str), "'auto', 'any', 'none', or a tool's name"),
+    "tool_choice": (
+        lambda value: isinstance(value, str),
+        "'auto', 'any', 'none', or a tool's name",
+    ),
     "strict_tools": (lambda value: isinstance(value, bool), "True or False"),
     "hosted_tools": (_are_hosted, f"a tuple of {', '.join(map(repr, _HOSTED))}"),
-    "output_schema": (lambda value: isinstance(value, dict), "a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}"),
-    "cache": (lambda value: isinstance(value, bool) or value in get_args(CacheLife), "True, False, '5m' or '1h'"),
+    "output_schema": (
+        lambda value: isinstance(value, dict),
+        "a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}",
+    ),
+    "cache": (
+        lambda value: isinstance(value, bool) or value in get_args(CacheLife),
+        "True, False, '5m' or '1h'",
+    ),
     "service_tier": (lambda value: value in get_args(ServiceTier), "'standard', 'flex' or 'fast'"),
-    "extra": (lambda value: isinstance(value, dict), "a dict of what is added to the request's body"),
+    "extra": (
+        lambda value: isinstance(value, dict),
+        "a dict of what is added to the request's body",
+    ),
 }
 """The values that each field accepts besides None, and how a message states them."""
 
@@ -353,4 +430,8 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     cache: bool = False
     """End a cached prefix here."""
     passing: bool = False
-    """It tells of this day and this place. A tape does not compare it; a session keeps it as it began, and tells the model what has changed since."""
+    """It tells of this day and this place.
+
+    A tape does not compare it; a session keeps it as it began, and tells the model what has changed
+    since.
+    """

@@ -1,6 +1,8 @@
-"""Attacks that are generated, not listed: each module makes hostile input of one kind from a seed, and its tests fire it at the product.
+"""Attacks that are generated, not listed: each module makes hostile input of one kind from a seed,
+and its tests fire it at the product.
 
-`TREADLE_ATTACKS` is the number of seeds for each test; without it there are few, so that the whole package takes two minutes at most.
+`TREADLE_ATTACKS` is the number of seeds for each test; without it there are few, so that the whole
+package takes two minutes at most.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ Schema = dict[str, Any]
 
 
 def _chain(chance: Random, levels: int) -> Schema:
-    """Each level refers twice or more to the next: by alternatives, references, or properties of the same name."""
+    """Each level refers twice or more to the next: by alternatives, references, or properties of
+    the same name.
+    """
     word, width = chance.choice(["allOf", "anyOf", "oneOf"]), chance.randint(2, 60)
     where = chance.choice(["$defs", "definitions", "x-parts"])
     named = {f"a{n}": {word: [{"$ref": f"#/{where}/a{n + 1}"}] * width} for n in range(levels)}
@@ -32,9 +34,19 @@ def doubling_below(chance: Random) -> Schema:
 
 def doubling_in_values(chance: Random) -> Schema:
     """Recursive: each level of a value is checked twice as often as the one above."""
-    step = chance.choice([{"properties": {"a": {"$ref": "#/$defs/n"}}}, {"items": {"$ref": "#/$defs/n"}}, {"additionalProperties": {"$ref": "#/$defs/n"}}])
+    step = chance.choice(
+        [
+            {"properties": {"a": {"$ref": "#/$defs/n"}}},
+            {"items": {"$ref": "#/$defs/n"}},
+            {"additionalProperties": {"$ref": "#/$defs/n"}},
+        ]
+    )
     word = chance.choice(["allOf", "anyOf", "oneOf"])
-    return {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {word: [step, step, {"not": step}]}}}
+    return {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/n"}},
+        "$defs": {"n": {word: [step, step, {"not": step}]}},
+    }
 
 
 def unevaluated(chance: Random) -> Schema:
@@ -45,11 +57,22 @@ def unevaluated(chance: Random) -> Schema:
 
 
 def repetitions(chance: Random) -> Schema:
-    pattern = chance.choice(["(a{0,1000}){0,50}N", r"\p{L}{1,900}", "((x{1,99}){1,99}){1,99}", "(?i)[^q]{1,900}", "a{0,100000}"])
+    pattern = chance.choice(
+        [
+            "(a{0,1000}){0,50}N",
+            r"\p{L}{1,900}",
+            "((x{1,99}){1,99}){1,99}",
+            "(?i)[^q]{1,900}",
+            "a{0,100000}",
+        ]
+    )
     number = chance.randint(30, 900)
     where = chance.choice(["properties", "patternProperties"])
     if where == "properties":
-        return {"type": "object", "properties": {f"p{n}": {"pattern": pattern} for n in range(number)}}
+        return {
+            "type": "object",
+            "properties": {f"p{n}": {"pattern": pattern} for n in range(number)},
+        }
     return {"type": "object", "patternProperties": {f"{pattern}{n}": {} for n in range(number)}}
 
 
@@ -67,13 +90,27 @@ def deep(chance: Random) -> Schema:
 def around(chance: Random) -> Schema:
     """References that come back at the same place."""
     size = chance.randint(1, 5)
-    return {"type": "object", "$ref": "#/$defs/a0", "$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{(n + 1) % size}"}]} for n in range(size)}}
+    return {
+        "type": "object",
+        "$ref": "#/$defs/a0",
+        "$defs": {
+            f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{(n + 1) % size}"}]} for n in range(size)
+        },
+    }
 
 
 def wide(chance: Random) -> Schema:
     """Eight levels of `anyOf`, each with 60 references to the next."""
-    levels = {f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"} for _ in range(60)]} for n in range(chance.randint(6, 9))}
-    return {"type": "object", "required": ["q"], "properties": {"q": {"$ref": "#/$defs/w0"}}, "$defs": {**levels, f"w{len(levels)}": {"type": "string"}}}
+    levels = {
+        f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"} for _ in range(60)]}
+        for n in range(chance.randint(6, 9))
+    }
+    return {
+        "type": "object",
+        "required": ["q"],
+        "properties": {"q": {"$ref": "#/$defs/w0"}},
+        "$defs": {**levels, f"w{len(levels)}": {"type": "string"}},
+    }
 
 
 def anchored(chance: Random) -> Schema:
@@ -90,7 +127,19 @@ def anchored(chance: Random) -> Schema:
 
 
 KINDS: Final[Mapping[str, Callable[[Random], Schema]]] = {
-    kind.__name__: kind for kind in (doubling, doubling_below, doubling_in_values, unevaluated, repetitions, long_pattern, deep, around, wide, anchored)
+    kind.__name__: kind
+    for kind in (
+        doubling,
+        doubling_below,
+        doubling_in_values,
+        unevaluated,
+        repetitions,
+        long_pattern,
+        deep,
+        around,
+        wide,
+        anchored,
+    )
 }
 
 

@@ -1,4 +1,6 @@
-"""A schema of someone else never stops or eats the process: it is refused, or each check by it is bounded."""
+"""A schema of someone else never stops or eats the process: it is refused, or each check by it is
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +68,34 @@ def _limited() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hostile_schema_takes_neither_time_nor_memory(kind: str) -> None:
-    """In a process with 2 GiB and 20 seconds of a processor for all seeds: what has no end is killed there."""
-    lines = [json.dumps([hostile(c := chance(seed, kind), kind), [{}, value(c), {"q": "x" * 20_000, "p0": "a" * 20_000}]]) for seed in SEEDS]
-    done = subprocess.run([sys.executable, "-c", PROGRAM], input="\n".join(lines), capture_output=True, text=True, preexec_fn=_limited, check=False)
+    """In a process with 2 GiB and 20 seconds of a processor for all seeds: what has no end is
+    killed there.
+    """
+    lines = [
+        json.dumps(
+            [
+                hostile(c := chance(seed, kind), kind),
+                [{}, value(c), {"q": "x" * 20_000, "p0": "a" * 20_000}],
+            ]
+        )
+        for seed in SEEDS
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        preexec_fn=_limited,
+        check=False,
+    )
     assert done.stdout.split() == ["ok"] * len(lines), (done.returncode, done.stderr[-500:])
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"doubling_in_values"}))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_schema_that_unfolds_to_too_much_is_refused_before_it_is_compiled(kind: str, seed: int) -> None:
+def test_a_schema_that_unfolds_to_too_much_is_refused_before_it_is_compiled(
+    kind: str, seed: int
+) -> None:
     with pytest.raises(TooMuch):
         Bounds(hostile(chance(seed, kind), kind))
 
@@ -95,20 +116,44 @@ def test_of_a_recursive_schema_only_a_value_that_takes_too_long_is_refused(seed:
 
 def test_a_check_that_takes_too_long_is_refused_before_it_begins() -> None:
     step = {"properties": {"a": {"$ref": "#/$defs/n"}}}
-    checked = CheckedSchema({"type": "object", "$ref": "#/$defs/n", "$defs": {"n": {"allOf": [step, step]}}}, "this is", "schema")
+    checked = CheckedSchema(
+        {"type": "object", "$ref": "#/$defs/n", "$defs": {"n": {"allOf": [step, step]}}},
+        "this is",
+        "schema",
+    )
     text = '{"a":' * 24 + "1" + "}" * 24
     with pytest.raises(TooMuch, match="takes too long"):
         checked.fits(json.loads(text), len(text))
 
 
 def test_a_usual_recursive_schema_takes_deep_and_long_values() -> None:
-    tree = {"type": "object", "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}}}
+    tree = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "children": {"type": "array", "items": {"$ref": "#"}},
+        },
+    }
     anything = {
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/j"}}, {"type": "object", "additionalProperties": {"$ref": "#/$defs/j"}}]
+        "anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"$ref": "#/$defs/j"}},
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/j"}},
+        ]
     }
     deep = json.loads('{"name":"n","children":[' * 60 + "]}" * 60)
-    wide: dict[str, Any] = {"name": "n", "children": [{"name": str(n), "children": []} for n in range(3_000)]}
-    for schema in (tree, {"type": "object", "properties": {"children": {"$ref": "#/$defs/j"}}, "$defs": {"j": anything}}):
+    wide: dict[str, Any] = {
+        "name": "n",
+        "children": [{"name": str(n), "children": []} for n in range(3_000)],
+    }
+    for schema in (
+        tree,
+        {
+            "type": "object",
+            "properties": {"children": {"$ref": "#/$defs/j"}},
+            "$defs": {"j": anything},
+        },
+    ):
         made = GivenArguments("t", "d", schema)
         for given in (deep, wide):
             assert made.parse(json.dumps(given)) == given
@@ -126,7 +171,9 @@ def test_a_hostile_definition_of_a_project_leaves_the_others_alone(cli: Cli) -> 
     agents = cli.home / ".treadle" / "agents"
     agents.mkdir(parents=True)
     patterns = {f"p{n}": {"pattern": "(a{0,1000}){0,50}N"} for n in range(1_400)}
-    (agents / "bad.md").write_text(f"---\ndescription: bad\noutput: {json.dumps({'type': 'object', 'properties': patterns})}\n---\nHello.\n")
+    (agents / "bad.md").write_text(
+        f"---\ndescription: bad\noutput: {json.dumps({'type': 'object', 'properties': patterns})}\n---\nHello.\n"
+    )
     (agents / "good.md").write_text("---\ndescription: good\n---\nHello.\n")
     assert "good" in cli("agents", "list").out
     checked = cli("agents", "check")
@@ -136,11 +183,18 @@ def test_a_hostile_definition_of_a_project_leaves_the_others_alone(cli: Cli) -> 
 
 def test_an_error_names_the_limit() -> None:
     with pytest.raises(AgentError, match=r"unfold to .* states, and at most 20,000"):
-        GivenArguments("t", "d", {"type": "object", "properties": {"a": {"pattern": "(a{0,1000}){0,50}N"}}}).parse("{}")
+        GivenArguments(
+            "t", "d", {"type": "object", "properties": {"a": {"pattern": "(a{0,1000}){0,50}N"}}}
+        ).parse("{}")
 
 
 def test_wide_alternatives_are_explained_in_bounded_work() -> None:
-    levels: dict[str, Any] = {f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"}] * 60} for n in range(8)}
-    root = {"$defs": {**levels, "w8": {"type": "string", "description": "A name."}}, "properties": {"q": {"$ref": "#/$defs/w0"}}}
+    levels: dict[str, Any] = {
+        f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"}] * 60} for n in range(8)
+    }
+    root = {
+        "$defs": {**levels, "w8": {"type": "string", "description": "A name."}},
+        "properties": {"q": {"$ref": "#/$defs/w0"}},
+    }
     with CpuLimit(10):
         assert missing(("q",), root).text == "missing; expected string: A name."

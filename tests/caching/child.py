@@ -1,6 +1,8 @@
-"""Another process that has the conversation, over each wire: begins runs that come to wait for a person, or goes on with them.
+"""Another process that has the conversation, over each wire: begins runs that come to wait for a
+person, or goes on with them.
 
-`python -m tests.caching.child JOURNAL WIRE=URL... [WIRE=URL=RUN_ID...]` prints `WIRE RUN_ID OUTCOME` for each. Entry: `main`.
+`python -m tests.caching.child JOURNAL WIRE=URL... [WIRE=URL=RUN_ID...]` prints `WIRE RUN_ID
+OUTCOME` for each. Entry: `main`.
 """
 
 from __future__ import annotations

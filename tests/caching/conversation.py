@@ -1,4 +1,5 @@
-"""A long run with everything in it that may break a prefix: its tools, and what its model says, in the words of any wire.
+"""A long run with everything in it that may break a prefix: its tools, and what its model says, in
+the words of any wire.
 
 Entry: `Conversation`.
 """
@@ -20,12 +21,19 @@ from treadle.types import StopReason
 TURNS = 50
 WIDE = 30
 """Calls of one turn: more than the blocks at which Claude looks back."""
-INSTRUCTIONS = "You look after a long list of parcels.\n" + "\n".join(f"Rule {i}: say what you do with parcel {i}, \u00fcber alles." for i in range(40))
+INSTRUCTIONS = "You look after a long list of parcels.\n" + "\n".join(
+    f"Rule {i}: say what you do with parcel {i}, \u00fcber alles." for i in range(40)
+)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 @tool
-def search(query: str, limit: int = 10, tags: list[str] | None = None, weights: dict[str, float] | None = None) -> str:
+def search(
+    query: str,
+    limit: int = 10,
+    tags: list[str] | None = None,
+    weights: dict[str, float] | None = None,
+) -> str:
     """Finds parcels.
 
     Args:
@@ -47,7 +55,10 @@ class Conversation:
         return Agent(name="clerk", instructions=INSTRUCTIONS, model=model, tools=self.tools())
 
     def tools(self) -> list[Any]:
-        picture = (TextPart(text="The label:"), MediaPart(media_type="image/png", data=PIXEL, name="label.png"))
+        picture = (
+            TextPart(text="The label:"),
+            MediaPart(media_type="image/png", data=PIXEL, name="label.png"),
+        )
         return [
             search,
             PlainTool(name="look", does=self._look),
@@ -67,7 +78,9 @@ class Conversation:
 
     def answers(self, turns: int = TURNS, *, thinking: bool = True) -> list[Answer]:
         """One for each turn, and those that fail before they are given once more."""
-        return [answer for n in range(1, turns) for answer in self._turn(n, thinking=thinking)] + [stream(self._speech, text("All done, ", "I think."))]
+        return [answer for n in range(1, turns) for answer in self._turn(n, thinking=thinking)] + [
+            stream(self._speech, text("All done, ", "I think."))
+        ]
 
     def _turn(self, n: int, *, thinking: bool) -> Sequence[Answer]:
         speech = self._speech
@@ -77,7 +90,10 @@ class Conversation:
             case 17:
                 return [document(speech.error(529, "busy"), status=529), said]
             case 18:
-                return [Answer(steps=(*speech.frames(*thought, *self._said(n), end=None), Step.CUT)), said]
+                return [
+                    Answer(steps=(*speech.frames(*thought, *self._said(n), end=None), Step.CUT)),
+                    said,
+                ]
             case 22:
                 return [stream(speech)]
             case 28:
@@ -88,20 +104,34 @@ class Conversation:
     def _said(self, n: int) -> list[Said]:
         match n:
             case 4 | 40:
-                return [text(f"I shall listen at {n}."), call("listen", f'{{"n": {n}}}', id=f"call_{n}")]
+                return [
+                    text(f"I shall listen at {n}."),
+                    call("listen", f'{{"n": {n}}}', id=f"call_{n}"),
+                ]
             case 8:
                 return [call("burn", f'{{"n": {n}}}', id=f"call_{n}")]
             case 9:
-                return [call("drop", f'{{"n": {n}}}', id=f"call_{n}"), call("vanish", f'{{"n": {n}}}', id=f"call_{n}b")]
+                return [
+                    call("drop", f'{{"n": {n}}}', id=f"call_{n}"),
+                    call("vanish", f'{{"n": {n}}}', id=f"call_{n}b"),
+                ]
             case 12 | 31:
-                return [call("look", f'{{"n": {n * 100 + k + 1}}}', id=f"call_{n}_{k}") for k in range(WIDE)]
+                return [
+                    call("look", f'{{"n": {n * 100 + k + 1}}}', id=f"call_{n}_{k}")
+                    for k in range(WIDE)
+                ]
             case 14:
                 return [call("photograph", f'{{"n": {n}}}', id=f"call_{n}")]
             case 26 if self._speech.arguments_in_pieces:
                 return [call("look", f'{{"n": {n}', id=f"call_{n}")]
             case _ if n % 7 == 0:
-                return [call("look", f'{{"n": {n * 100 + k}}}', id=f"call_{n}_{k}") for k in range(3)]
+                return [
+                    call("look", f'{{"n": {n * 100 + k}}}', id=f"call_{n}_{k}") for k in range(3)
+                ]
             case _ if n % 4 == 0:
-                return [text(f"Now {n}. ", "Let me see."), call("search", f'{{"query": "{n}"}}', id=f"call_{n}")]
+                return [
+                    text(f"Now {n}. ", "Let me see."),
+                    call("search", f'{{"query": "{n}"}}', id=f"call_{n}"),
+                ]
             case _:
                 return [call("look", f'{{"n": {n}}}', id=f"call_{n}")]

@@ -1,4 +1,5 @@
-"""A server that prices each request by what a prompt cache could read of it: its longest prefix in common with requests before.
+"""A server that prices each request by what a prompt cache could read of it: its longest prefix in
+common with requests before.
 
 What a prompt is stands in prompts.py, what the server answers is each test's. Entry: `pricing`.
 """
@@ -18,7 +19,9 @@ from tests.caching.prompts import Block, Prompt, prompt_of
 from tests.providers.loopback import Answer, Server, listening
 
 LOOKED_BACK = 20
-"""Blocks before a breakpoint at which Claude looks for what it has cached, the breakpoint's own included."""
+"""Blocks before a breakpoint at which Claude looks for what it has cached, the breakpoint's own
+included.
+"""
 BREAKPOINTS_MAX = 4
 _OF_MESSAGES = ("tool_choice", "thinking")
 _AROUND = 60
@@ -40,7 +43,10 @@ class Bill:
 
 
 class Cache:
-    """What a provider remembers of the requests that it has seen. Only what Claude writes expires, and only where a test moves the clock."""
+    """What a provider remembers of the requests that it has seen.
+
+    Only what Claude writes expires, and only where a test moves the clock.
+    """
 
     def __init__(self, wire: str) -> None:
         self.wire = wire
@@ -66,16 +72,28 @@ class Cache:
     def _through_breakpoints(self, prompt: Prompt) -> int:
         blocks = prompt.blocks
         marks = [i for i, block in enumerate(blocks) if block.breakpoint]
-        assert len(marks) <= BREAKPOINTS_MAX, f"{len(marks)} breakpoints, and Claude refuses more than {BREAKPOINTS_MAX}"
+        assert len(marks) <= BREAKPOINTS_MAX, (
+            f"{len(marks)} breakpoints, and Claude refuses more than {BREAKPOINTS_MAX}"
+        )
         prefixes = _prefixes(prompt)
         lives = [blocks[mark].lives_s for mark in marks]
-        assert lives == sorted(lives, reverse=True), "what is kept for an hour comes before what is kept for five minutes"
+        assert lives == sorted(lives, reverse=True), (
+            "what is kept for an hour comes before what is kept for five minutes"
+        )
         looked_at = {i for mark in marks for i in range(max(mark - LOOKED_BACK + 1, 0), mark + 1)}
         found = max((i + 1 for i in looked_at if self._is_fresh(prefixes[i])), default=0)
         for prefix in prefixes[:found]:
             if self._is_fresh(prefix):
-                self._written[prefix] = self.now_s + self._written[prefix][1], self._written[prefix][1]
-        self._written.update({prefixes[mark]: (self.now_s + blocks[mark].lives_s, blocks[mark].lives_s) for mark in marks})
+                self._written[prefix] = (
+                    self.now_s + self._written[prefix][1],
+                    self._written[prefix][1],
+                )
+        self._written.update(
+            {
+                prefixes[mark]: (self.now_s + blocks[mark].lives_s, blocks[mark].lives_s)
+                for mark in marks
+            }
+        )
         return _size(blocks[:found])
 
     def _is_fresh(self, prefix: bytes) -> bool:
@@ -87,7 +105,9 @@ def _size(blocks: Sequence[Block]) -> int:
 
 
 def _prefixes(prompt: Prompt) -> list[bytes]:
-    """A hash of the blocks up to each one; from the first message on also of the settings that Claude's messages are cached under."""
+    """A hash of the blocks up to each one; from the first message on also of the settings that
+    Claude's messages are cached under.
+    """
     digest, prefixes = hashlib.sha256(), list[bytes]()
     for i, block in enumerate(prompt.blocks):
         if i == prompt.messages_at:
@@ -99,10 +119,21 @@ def _prefixes(prompt: Prompt) -> list[bytes]:
 
 def _common(ours: Sequence[Block], theirs: Sequence[Block]) -> int:
     """Bytes, up to the first that differs."""
-    same = sum(1 for _ in takewhile(lambda pair: pair[0].data == pair[1].data, zip(ours, theirs, strict=False)))
+    same = sum(
+        1
+        for _ in takewhile(
+            lambda pair: pair[0].data == pair[1].data, zip(ours, theirs, strict=False)
+        )
+    )
     rest = 0
     if same < min(len(ours), len(theirs)):
-        rest = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours[same].data, theirs[same].data, strict=False)))
+        rest = sum(
+            1
+            for _ in takewhile(
+                lambda pair: pair[0] == pair[1],
+                zip(ours[same].data, theirs[same].data, strict=False),
+            )
+        )
     return _size(ours[:same]) + rest
 
 

@@ -1,6 +1,8 @@
-"""What of a request a provider's cache sees: its blocks in the order in which the model reads them, each byte for byte.
+"""What of a request a provider's cache sees: its blocks in the order in which the model reads them,
+each byte for byte.
 
-The rest of a body is settings, which are no text of the prompt. None of our code is used here. Entry: `prompt_of`.
+The rest of a body is settings, which are no text of the prompt. None of our code is used here.
+Entry: `prompt_of`.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def _before_responses(fields: Fields) -> Iterator[Block]:
 
 
 def _to_chat(fields: Fields) -> Iterator[Block]:
-    """Each message; in parts where its content comes in parts, which may bear breakpoints as Claude's do."""
+    """Each message; in parts where its content comes in parts, which may bear breakpoints as
+    Claude's do.
+    """
     for message in _listed(fields, "messages"):
         rest = _fields.decode(message)
         if bytes(rest.get("content", _NONE)).startswith(b"[{"):
@@ -101,7 +105,9 @@ def _listed(fields: Fields, name: str) -> list[msgspec.Raw]:
     return _items.decode(fields.get(name, _NONE))
 
 
-_BLOCKS: dict[str, tuple[Callable[[Fields], Iterator[Block]], Callable[[Fields], Iterator[Block]]]] = {
+_BLOCKS: dict[
+    str, tuple[Callable[[Fields], Iterator[Block]], Callable[[Fields], Iterator[Block]]]
+] = {
     "anthropic": (_before_claude, _to_claude),
     "openai": (_before_responses, partial(_whole, name="input")),
     "openai-chat": (partial(_whole, name="tools"), _to_chat),

@@ -1,6 +1,8 @@
-"""The command line as a person uses it: a process of its own, a fresh home, nothing of our environment but what it needs.
+"""The command line as a person uses it: a process of its own, a fresh home, nothing of our
+environment but what it needs.
 
-Processes are forked from one that has imported Treadle, which saves 0.5 s each; `started=True` starts a real one.
+Processes are forked from one that has imported Treadle, which saves 0.5 s each; `started=True`
+starts a real one.
 """
 
 from __future__ import annotations
@@ -53,12 +55,25 @@ class Cli:
         self.workspace.mkdir()
 
     def environment(self, **extra: str) -> dict[str, str]:
-        base = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "NO_COLOR": "1", "NO_PROXY": "*"}
+        base = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "NO_PROXY": "*",
+        }
         return {**base, **extra}
 
-    def __call__(self, *arguments: str, stdin: str | None = None, started: bool = False, **environment: str) -> Answer:
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, started: bool = False, **environment: str
+    ) -> Answer:
         run = _forked if fits(environment) and not started else _started
-        code, out, err = run(arguments, self.workspace, self.environment(**environment), None if stdin is None else stdin.encode())
+        code, out, err = run(
+            arguments,
+            self.workspace,
+            self.environment(**environment),
+            None if stdin is None else stdin.encode(),
+        )
         answer = Answer(code, _text_of(out), _text_of(err))
         assert "Traceback" not in answer.out + answer.err, answer
         assert KEY not in answer.out + answer.err, answer
@@ -74,7 +89,9 @@ def _text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _started(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes | None) -> tuple[int, bytes, bytes]:
+def _started(
+    arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes | None
+) -> tuple[int, bytes, bytes]:
     done = subprocess.run(
         [sys.executable, "-m", "treadle", *arguments],
         input=stdin,
@@ -87,8 +104,12 @@ def _started(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]
     return done.returncode, done.stdout, done.stderr
 
 
-def _forked(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes | None) -> tuple[int, bytes, bytes]:
-    return _fork_server().run(arguments, cwd=cwd, environment=environment, stdin=stdin, timeout_s=TIMEOUT_S)
+def _forked(
+    arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes | None
+) -> tuple[int, bytes, bytes]:
+    return _fork_server().run(
+        arguments, cwd=cwd, environment=environment, stdin=stdin, timeout_s=TIMEOUT_S
+    )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""`treadle agents`, `tools list` and `init`: what is defined, what is wrong with it, and how one begins."""
+"""`treadle agents`, `tools list` and `init`: what is defined, what is wrong with it, and how one
+begins.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,29 @@ def test_a_list_of_nothing_says_how_one_begins(cli: Cli):
 
 
 def test_agents_are_listed_with_where_they_are_defined(cli: Cli):
-    define(cli, "guide.md", f"{HEAD}model: small\ntools: [read]\nlimits: {{turns: 3}}\ninputs:\n  who: {{type: string}}\n---\nHello ${{who}}.\n")
+    define(
+        cli,
+        "guide.md",
+        f"{HEAD}model: small\ntools: [read]\nlimits: {{turns: 3}}\ninputs:\n  who: {{type: string}}\n---\nHello ${{who}}.\n",
+    )
     own(cli, "agents/other.yaml", "description: Another\n")
     answer = cli("agents", "list")
     assert answer.code == 0
     assert answer.out.splitlines()[0].split() == ["NAME", "MODEL", "FROM", "DESCRIPTION"]
-    assert answer.out.splitlines()[1].split() == ["guide", "small", ".treadle/agents/guide.md", "(not", "trusted)", "A", "guide"]
-    assert answer.out.splitlines()[2].split() == ["other", "~/.treadle/agents/other.yaml", "Another"]
+    assert answer.out.splitlines()[1].split() == [
+        "guide",
+        "small",
+        ".treadle/agents/guide.md",
+        "(not",
+        "trusted)",
+        "A",
+        "guide",
+    ]
+    assert answer.out.splitlines()[2].split() == [
+        "other",
+        "~/.treadle/agents/other.yaml",
+        "Another",
+    ]
     first, second = json.loads(cli("agents", "list", "--json").out)
     assert first == {
         "name": "guide",
@@ -83,7 +101,13 @@ def test_show_tells_what_an_agent_is_told(cli: Cli):
     define(cli, "guide.md", text)
     answer = cli("agents", "show", "guide")
     assert answer.code == 0
-    for said in ("A guide", "read, grep", "input who", "string, default 'Ada': Who asks", "You advise ${who}."):
+    for said in (
+        "A guide",
+        "read, grep",
+        "input who",
+        "string, default 'Ada': Who asks",
+        "You advise ${who}.",
+    ):
         assert said in answer.out
     assert cli("agents", "show", "guide", "--json").json["instructions"] == "You advise ${who}."
 
@@ -110,7 +134,11 @@ def test_check_says_every_place_and_exits_with_1(cli: Cli):
     two = define(cli, "two.yaml", "instructions: Hello\n")
     answer = cli("agents", "check")
     assert (answer.code, answer.out) == (1, "")
-    assert [line.partition(": ")[0] for line in answer.err.splitlines()[:3]] == [f"{one}:3", f"{one}:5", f"{two}:1"]
+    assert [line.partition(": ")[0] for line in answer.err.splitlines()[:3]] == [
+        f"{one}:3",
+        f"{one}:5",
+        f"{two}:1",
+    ]
     assert answer.err.splitlines()[3] == "treadle: 3 things to mend"
     assert cli("agents", "check", "two").err.count("\n") == 2
 
@@ -159,8 +187,15 @@ def test_tools_of_modules_and_of_servers_are_listed_too(cli: Cli):
     (modules / "mine.py").write_text(
         'from treadle import tool\n\n\n@tool(effect="pure")\nasync def shout(text: str) -> str:\n    """Shouts. Loudly."""\n    return text\n'
     )
-    own(cli, "config.yaml", "agents: [mine]\nmcp_servers:\n  github: {command: [gh], tools: [search]}\n  wiki: {url: 'https://x.y'}\n")
-    rows = {row["name"]: row for row in json.loads(cli("tools", "list", "--json", PYTHONPATH=str(modules)).out)}
+    own(
+        cli,
+        "config.yaml",
+        "agents: [mine]\nmcp_servers:\n  github: {command: [gh], tools: [search]}\n  wiki: {url: 'https://x.y'}\n",
+    )
+    rows = {
+        row["name"]: row
+        for row in json.loads(cli("tools", "list", "--json", PYTHONPATH=str(modules)).out)
+    }
     assert (rows["shout"]["effect"], rows["shout"]["place"]) == ("pure", "mine")
     assert rows["github_search"]["source"] == rows["wiki_*"]["source"] == "mcp"
     missing = cli("tools", "list")
@@ -174,7 +209,10 @@ def test_tools_of_modules_and_of_servers_are_listed_too(cli: Cli):
 def test_init_writes_what_works_at_once(cli: Cli):
     answer = cli("init")
     assert answer.code == 0
-    assert [line.partition(":")[0] for line in answer.out.splitlines()[:2]] == ["written", "written"]
+    assert [line.partition(":")[0] for line in answer.out.splitlines()[:2]] == [
+        "written",
+        "written",
+    ]
     assert 'treadle run --agent reviewer "' in answer.out
     assert cli("agents", "check").out == "ok: reviewer\n"
     assert cli("config", "check").code == 0
@@ -202,7 +240,13 @@ def test_what_init_comments_out_is_right_when_it_counts(cli: Cli):
     cli("init")
     path = cli.workspace / ".treadle" / "config.yaml"
     lines = path.read_text().splitlines()
-    said = [line.removeprefix("# ") for line in lines if line.startswith("# ") and (":" in line.partition("#")[2].partition("  #")[0]) and "`" not in line]
+    said = [
+        line.removeprefix("# ")
+        for line in lines
+        if line.startswith("# ")
+        and (":" in line.partition("#")[2].partition("  #")[0])
+        and "`" not in line
+    ]
     path.write_text("\n".join(line for line in said if not line.startswith("These")) + "\n")
     checked = cli("config", "check")
     assert checked.code == 0, checked.err

@@ -1,7 +1,8 @@
-"""Canaries that nothing may carry: each sink there is, at its most talkative, is searched for them, in every form in which they travel.
+"""Canaries that nothing may carry: each sink there is, at its most talkative, is searched for them,
+in every form in which they travel.
 
-What tools and servers say is clean on the disk too. What a person or a model says themselves stands in the journal, and is masked wherever
-it is shown (docs/decisions/005-redaction.md).
+What tools and servers say is clean on the disk too. What a person or a model says themselves stands
+in the journal, and is masked wherever it is shown (docs/decisions/005-redaction.md).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from tests.providers import loopback
 from tests.providers.loopback import document, serving, stream
 
 FROM_ENVIRONMENT = "canary of a key: 0815/4711+x"
-"""Looks like no key: nothing but its value gives it away. It changes its look in JSON, URLs and base64."""
+"""Looks like no key: nothing but its value gives it away.
+
+It changes its look in JSON, URLs and base64.
+"""
 FROM_TOKEN = "canary-token-31415926"
 FROM_FILE = "canary-in-the-file-2718"
 FROM_SERVER = "canary-of-a-server-1618"
@@ -56,7 +60,12 @@ def assert_clean(answer: Answer) -> Answer:
 
 
 def dirty_files(*folders: Path, but: tuple[str, ...] = ()) -> list[str]:
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name not in but]
+    files = [
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in but
+    ]
     return [f"{path}: {found}" for path in files if (found := found_in(path.read_bytes()))]
 
 
@@ -69,8 +78,12 @@ class Watched(Cli):
         self.temporary.mkdir()
         self.knows = True
         self.configure("http://127.0.0.1:9")
-        leak = "\n".join((*CANARIES, *(json.dumps(c) for c in CANARIES), *(quote(c, safe="") for c in CANARIES)))
-        (self.workspace / "leak.txt").write_text(f"{leak}\n{base64.b64encode(leak.encode()).decode()}\n")
+        leak = "\n".join(
+            (*CANARIES, *(json.dumps(c) for c in CANARIES), *(quote(c, safe="") for c in CANARIES))
+        )
+        (self.workspace / "leak.txt").write_text(
+            f"{leak}\n{base64.b64encode(leak.encode()).decode()}\n"
+        )
 
     def configure(self, url: str) -> None:
         folder = self.home / ".treadle"
@@ -80,7 +93,9 @@ class Watched(Cli):
 
     def environment(self, **extra: str) -> dict[str, str]:
         known: Mapping[str, str] = KNOWN if self.knows else {}
-        return super().environment(TMPDIR=str(self.temporary), PYTHONASYNCIODEBUG="1", **known, **extra)
+        return super().environment(
+            TMPDIR=str(self.temporary), PYTHONASYNCIODEBUG="1", **known, **extra
+        )
 
     def __call__(self, *arguments: str, stdin: str | None = None, **environment: str) -> Answer:
         return assert_clean(super().__call__(*arguments, stdin=stdin, **environment))
@@ -97,9 +112,22 @@ def bash(command: str, **more: object) -> dict[str, object]:
 
 FULL = ("--mode", "full", "--no-sandbox")
 SHOWS = (
-    *("runs list", "runs list --json", "runs show last", "runs show last --json", "runs replay last", "runs replay last --output stream-json"),
+    *(
+        "runs list",
+        "runs list --json",
+        "runs show last",
+        "runs show last --json",
+        "runs replay last",
+        "runs replay last --output stream-json",
+    ),
     *("runs cost --json", "runs undo last --json"),
-    *("sessions list", "sessions list --json", "sessions show last", "sessions show last --json", "sessions search canary --json"),
+    *(
+        "sessions list",
+        "sessions list --json",
+        "sessions show last",
+        "sessions show last --json",
+        "sessions search canary --json",
+    ),
 )
 EXPORTS = ("runs export last", "sessions export last")
 """As it is stored: what a person or a model said is in it."""
@@ -122,10 +150,30 @@ def test_what_tools_bring_is_clean_in_every_output_and_on_the_disk(cli: Watched)
         {"name": "grep", "arguments": {"pattern": "canary"}},
         {"name": "read", "arguments": {"path": "nowhere.txt"}},
     ]
-    script = cli.script({"text": "I look.", "tool_calls": leaks}, {"text": "Again.", "tool_calls": [bash("false; cat leak.txt")]}, {"text": "Done."})
+    script = cli.script(
+        {"text": "I look.", "tool_calls": leaks},
+        {"text": "Again.", "tool_calls": [bash("false; cat leak.txt")]},
+        {"text": "Done."},
+    )
     for output in ("text", "json", "stream-json"):
-        assert cli("run", "look", "-v", *FULL, "--output", output, "-o", str(cli.home / output), "--model", script).code == 0
-    assert cli("run", "look", *FULL, "--model", f"record:{cli.home / 'talk.tape'}={script}").code == 0
+        assert (
+            cli(
+                "run",
+                "look",
+                "-v",
+                *FULL,
+                "--output",
+                output,
+                "-o",
+                str(cli.home / output),
+                "--model",
+                script,
+            ).code
+            == 0
+        )
+    assert (
+        cli("run", "look", *FULL, "--model", f"record:{cli.home / 'talk.tape'}={script}").code == 0
+    )
     show(cli, *SHOWS, *EXPORTS)
     cli.knows = False
     show(cli, "runs show last --json", *EXPORTS)
@@ -133,11 +181,21 @@ def test_what_tools_bring_is_clean_in_every_output_and_on_the_disk(cli: Watched)
 
 
 @pytest.mark.timeout(180)
-def test_what_is_too_long_for_the_model_is_clean_in_the_file_that_is_left_when_the_process_dies(cli: Watched) -> None:
-    script = cli.script({"tool_calls": [bash("for i in $(seq 400); do cat leak.txt; done")]}, {"text": "a"}, {"text": "b"})
+def test_what_is_too_long_for_the_model_is_clean_in_the_file_that_is_left_when_the_process_dies(
+    cli: Watched,
+) -> None:
+    script = cli.script(
+        {"tool_calls": [bash("for i in $(seq 400); do cat leak.txt; done")]},
+        {"text": "a"},
+        {"text": "b"},
+    )
     for boundary in range(6, 30):
         killed = cli("run", "look", *FULL, "--model", script, TREADLE_CRASH_AT=str(boundary))
-        if files := [path for path in cli.temporary.rglob("*") if path.is_file() and path.stat().st_size > 30_000]:
+        if files := [
+            path
+            for path in cli.temporary.rglob("*")
+            if path.is_file() and path.stat().st_size > 30_000
+        ]:
             break
     assert killed.code == -signal.SIGKILL
     assert files
@@ -148,7 +206,11 @@ def test_what_is_too_long_for_the_model_is_clean_in_the_file_that_is_left_when_t
 async def test_what_a_server_echoes_is_clean(cli: Watched) -> None:
     def echo(status: int) -> loopback.Answer:
         words = f"key {FROM_FILE} at /v1?key={quote(FROM_ENVIRONMENT, safe='')} with Bearer {FROM_TOKEN} and {FROM_SERVER}"
-        return document({"error": {"message": words, "type": words, "code": words}}, status=status, headers={"retry-after": "0"})
+        return document(
+            {"error": {"message": words, "type": words, "code": words}},
+            status=status,
+            headers={"retry-after": "0"},
+        )
 
     async def call(*arguments: str) -> Answer:
         return await to_thread.run_sync(partial(cli, *arguments))
@@ -157,13 +219,19 @@ async def test_what_a_server_echoes_is_clean(cli: Watched) -> None:
         async with serving(*[echo(status)] * 4) as server:
             cli.configure(server.url)
             for output in ("text", "stream-json"):
-                assert (await call("run", "hi", "-v", "--output", output, "--model", "local:x")).code == code
+                assert (
+                    await call("run", "hi", "-v", "--output", output, "--model", "local:x")
+                ).code == code
             await call("models", "--provider", "local")
             await call("models", "--provider", "local", "--json")
     async with serving(*[echo(529)] * 5) as server:
         cli.configure(server.url)
-        assert (await call("run", "hi", "-v", "--output", "stream-json", "--model", "local:x")).code == 75
-    await to_thread.run_sync(partial(show, cli, "runs list --json", "runs show last --json", *EXPORTS))
+        assert (
+            await call("run", "hi", "-v", "--output", "stream-json", "--model", "local:x")
+        ).code == 75
+    await to_thread.run_sync(
+        partial(show, cli, "runs list --json", "runs show last --json", *EXPORTS)
+    )
     assert dirty_files(cli.home, cli.temporary, but=("config.yaml",)) == []
 
 
@@ -175,16 +243,47 @@ def test_what_a_person_and_a_model_say_is_masked_wherever_it_is_shown(cli: Watch
     said = " ".join(CANARIES)
     (cli.workspace / "kept.txt").write_text("nothing\n")
     entries = (
-        {"reasoning": said, "text": said, "tool_calls": [bash(f"echo '{said}'"), {"name": "read", "arguments": {"path": "kept.txt"}}]},
-        {"text": said, "tool_calls": [{"name": "write", "arguments": {"path": "kept.txt", "content": said}}, {"name": said, "arguments": {said: said}}]},
-        {"tool_calls": [{"name": "todo_write", "arguments": {"todos": [{"content": said, "active_form": said, "status": "in_progress"}]}}]},
+        {
+            "reasoning": said,
+            "text": said,
+            "tool_calls": [
+                bash(f"echo '{said}'"),
+                {"name": "read", "arguments": {"path": "kept.txt"}},
+            ],
+        },
+        {
+            "text": said,
+            "tool_calls": [
+                {"name": "write", "arguments": {"path": "kept.txt", "content": said}},
+                {"name": said, "arguments": {said: said}},
+            ],
+        },
+        {
+            "tool_calls": [
+                {
+                    "name": "todo_write",
+                    "arguments": {
+                        "todos": [{"content": said, "active_form": said, "status": "in_progress"}]
+                    },
+                }
+            ]
+        },
         {"text": said},
     )
     for output in ("text", "json", "stream-json"):
         cli("run", said, "-v", *FULL, "--output", output, "--model", cli.script(*entries))
-    cli("run", said, "--output", "json", "--model", cli.script({"error": {"kind": "invalid", "message": said}}))
+    cli(
+        "run",
+        said,
+        "--output",
+        "json",
+        "--model",
+        cli.script({"error": {"kind": "invalid", "message": said}}),
+    )
     show(cli, *SHOWS)
-    cli("runs", "fork", "last", "--turn", "1", "--text", said, "--model", cli.script({"text": said}))
+    cli(
+        "runs", "fork", "last", "--turn", "1", "--text", said, "--model", cli.script({"text": said})
+    )
     runs = json.loads(cli("runs", "list", "--json").out)
     cli("runs", "diff", runs[0]["run_id"], runs[1]["run_id"])
     cli("runs", "undo", runs[2]["run_id"], "--json")
@@ -196,8 +295,30 @@ def test_a_report_on_many_prompts_holds_none(cli: Watched) -> None:
     script = cli.script({"text": said})
     for output in ("text", "json", "markdown"):
         report = cli.home / f"report.{output}"
-        cli("work", said, "--gate", "cat leak.txt; cat leak.txt >&2; false", *FULL, "--model", script, "--output", output)
-        cli("work", said, "--gate", f"echo '{said}'; false", *FULL, "--model", script, "--output", output, "-o", str(report))
+        cli(
+            "work",
+            said,
+            "--gate",
+            "cat leak.txt; cat leak.txt >&2; false",
+            *FULL,
+            "--model",
+            script,
+            "--output",
+            output,
+        )
+        cli(
+            "work",
+            said,
+            "--gate",
+            f"echo '{said}'; false",
+            *FULL,
+            "--model",
+            script,
+            "--output",
+            output,
+            "-o",
+            str(report),
+        )
         assert found_in(report.read_bytes()) == []
     cli("work", "--resume", "last", "--output", "json")
 
@@ -210,7 +331,12 @@ def test_a_report_on_many_prompts_holds_none(cli: Watched) -> None:
         ("config", "show"),
         ("config", "show", "--json"),
         ("config", "check"),
-        ("policy", "check", "--", f"curl -H 'x: {FROM_TOKEN}' {FROM_FILE}; echo '{FROM_ENVIRONMENT}' > {FROM_SERVER}"),
+        (
+            "policy",
+            "check",
+            "--",
+            f"curl -H 'x: {FROM_TOKEN}' {FROM_FILE}; echo '{FROM_ENVIRONMENT}' > {FROM_SERVER}",
+        ),
         ("policy", "check", "--allow", f"echo {FROM_TOKEN}", "--", f"echo {FROM_TOKEN}"),
         ("run", "x", "--model", f"nobody:{FROM_TOKEN}"),
         ("run", "x", "--model", f"script:/nowhere/{FROM_FILE}"),
@@ -233,7 +359,9 @@ def test_what_a_project_says_is_told_without_one(cli: Watched) -> None:
     folder = cli.workspace / ".treadle" / "skills" / FROM_FILE
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: x\n---\n")
-    (cli.workspace / ".treadle" / "config.yaml").write_text(f"journal: 'sqlite:///{FROM_TOKEN}'\nmcp_servers: {{x: {{headers: {{X: {FROM_TOKEN}}}}}}}\n")
+    (cli.workspace / ".treadle" / "config.yaml").write_text(
+        f"journal: 'sqlite:///{FROM_TOKEN}'\nmcp_servers: {{x: {{headers: {{X: {FROM_TOKEN}}}}}}}\n"
+    )
     (cli.workspace / "AGENTS.md").write_text(f"The key is {FROM_TOKEN}.\n")
     for _ in range(2):
         cli("run", "x", "--model", cli.script({"text": "ok"}))
@@ -257,7 +385,13 @@ treadle.cli.main()
 @pytest.mark.parametrize("traceback", ["", "1"])
 def test_a_bug_of_ours_is_told_without_one(cli: Watched, traceback: str) -> None:
     environment = cli.environment(TREADLE_TRACEBACK=traceback)
-    done = subprocess.run([sys.executable, "-c", BUG.format(" ".join(CANARIES))], env=environment, cwd=cli.workspace, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", BUG.format(" ".join(CANARIES))],
+        env=environment,
+        cwd=cli.workspace,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert "RuntimeError" in done.stderr
     assert found_in((done.stdout + done.stderr).encode()) == []
@@ -290,13 +424,33 @@ anyio.run(main)
 
 
 async def test_logs_at_debug_level_hold_none(cli: Watched) -> None:
-    call = {"id": "c", "type": "function", "index": 0, "function": {"name": "look", "arguments": "{}"}}
-    asks = stream({"type": "x", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+    call = {
+        "id": "c",
+        "type": "function",
+        "index": 0,
+        "function": {"name": "look", "arguments": "{}"},
+    }
+    asks = stream(
+        {
+            "type": "x",
+            "choices": [
+                {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
+            ],
+        }
+    )
     fails = document({"error": {"message": " ".join(CANARIES)}}, status=400)
     async with serving(asks, fails, fails) as server:
         cli.configure(server.url)
         command = [sys.executable, "-X", "dev", "-c", LOGGING, " ".join(CANARIES)]
-        run = partial(subprocess.run, command, env=cli.environment(), cwd=cli.workspace, capture_output=True, text=True, timeout=50)
+        run = partial(
+            subprocess.run,
+            command,
+            env=cli.environment(),
+            cwd=cli.workspace,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
         done = await to_thread.run_sync(run)
     assert done.returncode == 0, done.stderr
     assert "DEBUG" in done.stdout

@@ -33,7 +33,12 @@ class Desk:
 
     def __call__(self, *args: str, code: int = 0, given: str | None = None) -> Result:
         where = [] if args[0] == "set" else ["--cwd", str(self.project)]
-        result = CliRunner().invoke(config, [*args, *where], env={"TREADLE_HOME": str(self.file.parent), **self.env}, input=given)
+        result = CliRunner().invoke(
+            config,
+            [*args, *where],
+            env={"TREADLE_HOME": str(self.file.parent), **self.env},
+            input=given,
+        )
         assert result.exit_code == code, result.output
         if code:
             assert result.stdout == ""
@@ -66,8 +71,18 @@ def test_show_as_json_is_one_object(desk: Desk) -> None:
     desk.env["ANTHROPIC_API_KEY"] = CANARY
     result = desk("show", "--json")
     table = json.loads(result.stdout)
-    assert table["limits.turns"] == {"value": 30, "source": "file", "name": str(desk.file), "line": 1}
-    assert table["providers.anthropic.api_key"] == {"value": "set (ends …7d1e)", "source": "environment", "name": "ANTHROPIC_API_KEY", "line": None}
+    assert table["limits.turns"] == {
+        "value": 30,
+        "source": "file",
+        "name": str(desk.file),
+        "line": 1,
+    }
+    assert table["providers.anthropic.api_key"] == {
+        "value": "set (ends …7d1e)",
+        "source": "environment",
+        "name": "ANTHROPIC_API_KEY",
+        "line": None,
+    }
     assert table["journal"] == {"value": None, "source": "default", "name": None, "line": None}
     assert CANARY not in result.output
 
@@ -93,7 +108,13 @@ def test_check_says_ok_or_everything_that_is_wrong(desk: Desk) -> None:
     desk.says("limits: {trns: 30}\ndefaults:\n  temprature: 1\n")
     desk.theirs.write_text("a: [1}\n")
     error = desk("check", code=2).stderr
-    for piece in (f"{desk.file}:1: ", "'turns'", f"{desk.file}:3: ", "'temperature'", f"{desk.theirs}:1: "):
+    for piece in (
+        f"{desk.file}:1: ",
+        "'turns'",
+        f"{desk.file}:3: ",
+        "'temperature'",
+        f"{desk.theirs}:1: ",
+    ):
         assert piece in error
 
 
@@ -127,7 +148,10 @@ def test_set_makes_a_private_file(desk: Desk) -> None:
 
 
 def test_set_keeps_comments_and_order_and_closes_the_file_to_others(desk: Desk) -> None:
-    desk.says("# mine\nlimits:\n  turns: 5   # few\n  seconds: 9\n\ndefaults: {mode: ask}   # careful\n", 0o644)
+    desk.says(
+        "# mine\nlimits:\n  turns: 5   # few\n  seconds: 9\n\ndefaults: {mode: ask}   # careful\n",
+        0o644,
+    )
     desk("set", "limits.turns", "7")
     desk("set", "defaults.effort", "low")
     desk("set", "permissions.deny", '["rm -rf", sudo]')
@@ -178,7 +202,9 @@ def test_set_takes_values_as_they_are_typed(desk: Desk, key: str, value: str, wr
         ("", "1", "unknown key ''"),
     ],
 )
-def test_set_refuses_what_would_be_wrong_and_writes_nothing(desk: Desk, key: str, value: str, what: str) -> None:
+def test_set_refuses_what_would_be_wrong_and_writes_nothing(
+    desk: Desk, key: str, value: str, what: str
+) -> None:
     desk.says("# mine\n")
     assert what in desk("set", key, value, code=2).stderr
     assert desk.file.read_text() == "# mine\n"
@@ -187,7 +213,10 @@ def test_set_refuses_what_would_be_wrong_and_writes_nothing(desk: Desk, key: str
 def test_set_never_shows_a_secret(desk: Desk) -> None:
     assert CANARY not in desk("set", "providers.anthropic.api_key", CANARY).output
     assert CANARY in desk.file.read_text()
-    assert CANARY not in desk("set", "providers.anthropic.api_key", f"{CANARY} {CANARY}", code=2).output
+    assert (
+        CANARY
+        not in desk("set", "providers.anthropic.api_key", f"{CANARY} {CANARY}", code=2).output
+    )
 
 
 def test_set_reads_a_dash_from_standard_input(desk: Desk) -> None:
@@ -199,7 +228,10 @@ def test_set_mends_a_wrong_value_but_does_not_build_on_a_broken_file(desk: Desk)
     desk.says("limits: {turns: soon}\n")
     desk("set", "limits.turns", "3")
     desk.says("limits: {turns: soon}\n")
-    assert f"{desk.file}:1: limits.turns must be" in desk("set", "defaults.mode", "plan", code=2).stderr
+    assert (
+        f"{desk.file}:1: limits.turns must be"
+        in desk("set", "defaults.mode", "plan", code=2).stderr
+    )
     desk.says("limits: {turns: 3\n")
     assert f"{desk.file}:" in desk("set", "defaults.mode", "plan", code=2).stderr
 
@@ -220,8 +252,12 @@ def test_set_follows_a_link_and_leaves_it_one(desk: Desk, tmp_path: Path) -> Non
     assert (tmp_path / "dotfiles.yaml").read_text() == "limits: {turns: 4}\n"
 
 
-@pytest.mark.parametrize("command", [("show",), ("path",), ("check",), ("set", "limits.turns", "30")])
-def test_a_home_that_is_a_file_is_said_by_every_command(desk: Desk, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("show",), ("path",), ("check",), ("set", "limits.turns", "30")]
+)
+def test_a_home_that_is_a_file_is_said_by_every_command(
+    desk: Desk, command: tuple[str, ...]
+) -> None:
     desk.env["TREADLE_HOME"] = str(desk.project / "notes.txt")
     (desk.project / "notes.txt").write_text("mine")
     assert "notes.txt' is no folder: name one" in desk(*command, code=2).stderr

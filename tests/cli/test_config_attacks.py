@@ -1,4 +1,6 @@
-"""Hostile workspaces of the corpus, met by the commands that a person types first in a clone: nothing runs, nothing is sent, nothing of them counts."""
+"""Hostile workspaces of the corpus, met by the commands that a person types first in a clone:
+nothing runs, nothing is sent, nothing of them counts.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,25 @@ import pytest
 
 from tests.cli.conftest import KEY, Cli
 
-COMMANDS = (("run", "x", "--mode", "plan"), ("config", "check"), ("doctor", "--offline"), ("runs", "list"), ("policy", "check", "--", "ls"))
+COMMANDS = (
+    ("run", "x", "--mode", "plan"),
+    ("config", "check"),
+    ("doctor", "--offline"),
+    ("runs", "list"),
+    ("policy", "check", "--", "ls"),
+)
 
 
 def cases(shared: Path) -> list[dict[str, Any]]:
     lines = (shared / "attacks" / "config.jsonl").read_text(encoding="utf-8").splitlines()
-    return [case for case in map(json.loads, lines) if all(not name.startswith(("/", "~")) and " " not in name for name in case["input"]["workspace_files"])]
+    return [
+        case
+        for case in map(json.loads, lines)
+        if all(
+            not name.startswith(("/", "~")) and " " not in name
+            for name in case["input"]["workspace_files"]
+        )
+    ]
 
 
 def hostile(cli: Cli, case: dict[str, Any], witness: Path) -> None:
@@ -43,10 +58,18 @@ def test_nothing_of_a_hostile_workspace_runs_or_counts(tmp_path: Path, shared: P
             model = ["--model", script] if command[0] == "run" else []
             given = case["input"]["env"]
             environment = cli.environment(
-                ANTHROPIC_API_KEY=KEY, TREADLE_MODEL=script, **{k: v for k, v in given.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
+                ANTHROPIC_API_KEY=KEY,
+                TREADLE_MODEL=script,
+                **{k: v for k, v in given.items() if k not in ("PYTHONPATH", "LD_PRELOAD")},
             )
             # -P: as the installed program, which does not look for modules in the working directory
-            done = subprocess.run([sys.executable, "-P", "-m", "treadle", *command, *model], env=environment, cwd=cli.workspace, capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "treadle", *command, *model],
+                env=environment,
+                cwd=cli.workspace,
+                capture_output=True,
+                text=True,
+            )
             assert done.returncode in (0, 1, 2), (case["id"], command, done.stderr)
             assert "Traceback" not in done.stderr, done.stderr
             assert KEY not in done.stdout + done.stderr, case["id"]

@@ -13,8 +13,14 @@ from treadle.types import Usage
 
 PRICES = 'prices: {"script:*": {input: 1000, output: 10000, cache_read: 100}}\n'
 UNUSED = dict.fromkeys(Usage.__struct_fields__, 0)
-HI: dict[str, Any] = {"text": "hi", "usage": {**UNUSED, "input_tokens": 100, "output_tokens": 10, "cache_read_tokens": 1000}}
-LOOKS: list[dict[str, Any]] = [{"tool_calls": [{"name": "glob", "arguments": {"pattern": f"{n}*"}}], "usage": HI["usage"]} for n in range(30)]
+HI: dict[str, Any] = {
+    "text": "hi",
+    "usage": {**UNUSED, "input_tokens": 100, "output_tokens": 10, "cache_read_tokens": 1000},
+}
+LOOKS: list[dict[str, Any]] = [
+    {"tool_calls": [{"name": "glob", "arguments": {"pattern": f"{n}*"}}], "usage": HI["usage"]}
+    for n in range(30)
+]
 
 
 def priced(cli: Cli) -> None:
@@ -31,7 +37,10 @@ def test_a_run_says_what_it_cost_where_that_is_known(cli: Cli) -> None:
     assert "· $0.30 ·" in cli("run", "go", "--model", cli.script(HI)).err
     assert cli("run", "go", "--model", cli.script(HI), "--output", "json").json["cost_usd"] == 0.3
     streamed = cli("run", "go", "--model", cli.script(HI), "--output", "stream-json").events
-    assert [event["cost_usd"] for event in streamed if event["type"] in ("usage", "run_end")] == [0.3, 0.3]
+    assert [event["cost_usd"] for event in streamed if event["type"] in ("usage", "run_end")] == [
+        0.3,
+        0.3,
+    ]
 
 
 def test_a_limit_on_money_needs_a_price_and_says_how_to_give_one(cli: Cli) -> None:
@@ -45,7 +54,18 @@ def test_a_limit_on_money_needs_a_price_and_says_how_to_give_one(cli: Cli) -> No
 def test_a_run_stops_where_its_money_is_spent(cli: Cli) -> None:
     priced(cli)
     dear = [{**look, "usage": {**HI["usage"], "input_tokens": 5_000}} for look in LOOKS]
-    ended = cli("run", "go", "--model", cli.script(*dear), "--max-cost", "50", "--max-output-tokens", "10", "--output", "json")
+    ended = cli(
+        "run",
+        "go",
+        "--model",
+        cli.script(*dear),
+        "--max-cost",
+        "50",
+        "--max-output-tokens",
+        "10",
+        "--output",
+        "json",
+    )
     assert (ended.code, ended.json["outcome"]) == (3, "cost_limit")
     assert 0 < ended.json["cost_usd"] <= 50
     assert "--max-cost" in cli("run", "go", "--model", cli.script(HI), "--max-cost", "0.0001").err
@@ -76,25 +96,49 @@ def test_where_nothing_was_run_nothing_was_spent(cli: Cli) -> None:
 
 def test_costs_are_added_up_by_day_model_and_session(cli: Cli) -> None:
     written = {**HI["usage"], "cache_write_tokens": 500, "cache_write_1h_tokens": 200}
-    cli("run", "free of charge?", "--model", cli.script({**HI, "usage": written}), "--session", "unpriced")
+    cli(
+        "run",
+        "free of charge?",
+        "--model",
+        cli.script({**HI, "usage": written}),
+        "--session",
+        "unpriced",
+    )
     priced(cli)
     for session in ("ada", "ada", "bob"):
-        assert cli("run", f"hello {session}", "--model", cli.script(HI), "--session", session).code == 0
+        assert (
+            cli("run", f"hello {session}", "--model", cli.script(HI), "--session", session).code
+            == 0
+        )
     by_session = cli("runs", "cost", "--by", "session", "--json").json
-    assert [(row["session_id"], row["title"], row["runs"], row["cost_usd"]) for row in by_session["rows"]] == [
+    assert [
+        (row["session_id"], row["title"], row["runs"], row["cost_usd"])
+        for row in by_session["rows"]
+    ] == [
         ("ada", "hello ada", 2, 0.6),
         ("bob", "hello bob", 1, 0.3),
         ("unpriced", "free of charge?", 1, None),
     ]
     usage = {name: 3 * count + written[name] for name, count in HI["usage"].items()}
-    assert by_session["total"] == {"runs": 4, "responses": 4, "unpriced": 1, "usage": usage, "cost_usd": 0.9}
+    assert by_session["total"] == {
+        "runs": 4,
+        "responses": 4,
+        "unpriced": 1,
+        "usage": usage,
+        "cost_usd": 0.9,
+    }
     (day,) = cli("runs", "cost", "--json").json["rows"]
     assert {name: day[name] for name in by_session["total"]} == by_session["total"]
     assert len(cli("runs", "cost", "--by", "model", "--json").json["rows"]) == 4
     assert len(cli("runs", "cost", "--by", "model", "--json", "--limit", "2").json["rows"]) == 2
     shown = cli("runs", "cost", "--by", "session")
     assert "$0.60" in shown.out
-    assert [line.split()[0] for line in shown.out.splitlines()[1:5]] == ["ada", "bob", "unpriced", "total"]
+    assert [line.split()[0] for line in shown.out.splitlines()[1:5]] == [
+        "ada",
+        "bob",
+        "unpriced",
+        "total",
+    ]
     assert "hello ada" in shown.out
     assert "500 (200 1h)" in shown.out
     assert "unknown" in shown.out
@@ -130,16 +174,30 @@ def tree(cli: Cli, *options: str, said: int = 10) -> Answer:
     own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {helper}\n---\nHelp.\n")
     calls = [{"name": "helper", "id": "h", "arguments": {"prompt": "x"}}]
     boss = cli.script({"tool_calls": calls, "usage": usage}, {"text": "done", "usage": usage})
-    own(cli, "agents/boss.md", f"---\ndescription: Decides\nmodel: {boss}\ntools: [helper]\n---\nBoss.\n")
+    own(
+        cli,
+        "agents/boss.md",
+        f"---\ndescription: Decides\nmodel: {boss}\ntools: [helper]\n---\nBoss.\n",
+    )
     return cli("run", "go", "--agent", "boss", *options)
 
 
-def test_a_run_that_started_another_shows_its_own_figures_and_the_total_everywhere(cli: Cli) -> None:
+def test_a_run_that_started_another_shows_its_own_figures_and_the_total_everywhere(
+    cli: Cli,
+) -> None:
     answer = tree(cli)
     assert answer.code == 0, answer
-    assert "2 turns · 1 tool call · 220 tokens · $0.40 · total of 2 runs: 3 turns, 1 tool call, 330 tokens, $0.60" in answer.err
+    assert (
+        "2 turns · 1 tool call · 220 tokens · $0.40 · total of 2 runs: 3 turns, 1 tool call, 330 tokens, $0.60"
+        in answer.err
+    )
     row = next(row for row in cli("runs", "list", "--json").rows if row["agent"] == "boss")
-    assert (row["cost_usd"], row["total"]["cost_usd"], row["total"]["runs"], row["total"]["usage"]["input_tokens"]) == (0.4, 0.6, 2, 300)
+    assert (
+        row["cost_usd"],
+        row["total"]["cost_usd"],
+        row["total"]["runs"],
+        row["total"]["usage"]["input_tokens"],
+    ) == (0.4, 0.6, 2, 300)
     lines = cli("runs", "list").out.splitlines()
     assert [line for line in lines if "220/330" in line and "$0.40/$0.60" in line]
     shown = cli("runs", "show", row["run_id"]).out
@@ -156,6 +214,8 @@ def test_an_end_by_a_limit_states_what_the_tree_spent(cli: Cli) -> None:
 @pytest.mark.parametrize("by", ["user", "agent"])
 def test_costs_are_listed_by_user_and_by_agent(cli: Cli, by: str) -> None:
     tree(cli)
-    rows = {row[by]: row["cost_usd"] for row in cli("runs", "cost", "--by", by, "--json").json["rows"]}
+    rows = {
+        row[by]: row["cost_usd"] for row in cli("runs", "cost", "--by", by, "--json").json["rows"]
+    }
     assert rows == ({"boss": 0.4, "helper": 0.2} if by == "agent" else {None: 0.6})
     assert ("(no user)" if by == "user" else "helper") in cli("runs", "cost", "--by", by).out

@@ -35,12 +35,27 @@ def processes_in(folder: Path) -> list[str]:
 
 def test_the_demo_finds_and_fixes_a_bug_and_survives_a_kill(cli: Cli):
     folder = temporary(cli)
-    answer = cli("demo", "--fast", TMPDIR=str(folder), TREADLE_JOURNAL="sqlite:///mine.db", TREADLE_MODEL="none:x", ANTHROPIC_API_KEY=KEY)
+    answer = cli(
+        "demo",
+        "--fast",
+        TMPDIR=str(folder),
+        TREADLE_JOURNAL="sqlite:///mine.db",
+        TREADLE_MODEL="none:x",
+        ANTHROPIC_API_KEY=KEY,
+    )
     assert answer.code == 0, answer
     first, _, second = answer.out.partition("Part two")
     assert "2 failed, 2 passed" in first
     assert "4 passed" in first
-    told = ("$ treadle run ", "kill -9 ", "$ treadle runs resume run_", "? bash: The process stopped", "completed", "$ treadle runs show run_", "UNKNOWN")
+    told = (
+        "$ treadle run ",
+        "kill -9 ",
+        "$ treadle runs resume run_",
+        "? bash: The process stopped",
+        "completed",
+        "$ treadle runs show run_",
+        "UNKNOWN",
+    )
     places = [second.index(words) for words in told]
     assert places == sorted(places)
     assert "The ledger, all of it:\n    order 17: 42.00 EUR\n" in second
@@ -62,10 +77,21 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli):
 
 
 def test_the_demo_ends_no_process_but_its_own(cli: Cli):
-    """A program in the sandbox knows itself by another process id: once that of a stranger out here was taken for it, and everything died."""
+    """A program in the sandbox knows itself by another process id: once that of a stranger out here
+    was taken for it, and everything died.
+    """
     script = f"{shlex.quote(sys.executable)} -m treadle demo --fast; echo the shell goes on"
-    done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, env=cli.environment(), start_new_session=True, check=False)
-    assert (done.returncode, done.stdout.decode().splitlines()[-1]) == (0, "the shell goes on"), done
+    done = subprocess.run(
+        ["sh", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=cli.environment(),
+        start_new_session=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.decode().splitlines()[-1]) == (0, "the shell goes on"), (
+        done
+    )
 
 
 def test_a_demo_that_is_stopped_leaves_nothing(cli: Cli):
@@ -74,7 +100,14 @@ def test_a_demo_that_is_stopped_leaves_nothing(cli: Cli):
         folder.mkdir()
         command = [sys.executable, "-m", "treadle", "demo"]
         environment = cli.environment(TMPDIR=str(folder), PYTHONUNBUFFERED="1")
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             for line in process.stdout:

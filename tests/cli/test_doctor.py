@@ -31,10 +31,16 @@ def test_a_journal_that_is_not_there_is_fine_and_is_not_made(cli: Cli):
 
 def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
     assert cli("run", "x", "--model", cli.script({"text": "hi"})).code == 0
-    assert cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+    assert (
+        cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="4").code
+        == -signal.SIGKILL
+    )
     found = journal(cli)
     assert found["state"] == "ok"
-    assert all(words in found["text"] for words in (f"journal.db: version {VERSION}, ", "kB, 2 runs, 1 stopped")), found
+    assert all(
+        words in found["text"]
+        for words in (f"journal.db: version {VERSION}, ", "kB, 2 runs, 1 stopped")
+    ), found
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,12 @@ def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
 )
 def test_a_journal_that_no_run_could_use_is_bad(cli: Cli, url: str, state: str, said: str):
     (cli.workspace / "text.db").write_text("no journal\n" * 200)
-    assert cli("run", "x", "--journal", "sqlite:///newer.db", "--model", cli.script({"text": "hi"})).code == 0
+    assert (
+        cli(
+            "run", "x", "--journal", "sqlite:///newer.db", "--model", cli.script({"text": "hi"})
+        ).code
+        == 0
+    )
     with closing(sqlite3.connect(cli.workspace / "newer.db")) as newer:
         newer.execute("pragma user_version = 9999")
     found = journal(cli, TREADLE_JOURNAL=url)
@@ -79,11 +90,17 @@ mcp_servers:
 """,
     )
     ((state, said),) = servers(cli, "--offline")
-    assert (state, said) == ("note", "good, dead, far: not asked; --full starts them and asks for their tools")
+    assert (state, said) == (
+        "note",
+        "good, dead, far: not asked; --full starts them and asks for their tools",
+    )
     assert servers(cli, "--offline", "--full") == [
         ("note", "far: not asked, because of --offline"),
         ("ok", f"good: 1 tool from {sys.executable}"),
-        ("note", "the MCP server 'good': 'fial' not offered: it has no such tool, which its tools= names"),
+        (
+            "note",
+            "the MCP server 'good': 'fial' not offered: it has no such tool, which its tools= names",
+        ),
         (
             "bad",
             "the MCP server 'dead' cannot be used: it could not be connected to: the program '/no/such/program' cannot be started: No such file or directory",
@@ -94,11 +111,26 @@ mcp_servers:
 # ---------------------------------------------------------------- the model that sums up
 
 
-@pytest.mark.parametrize(("name", "why"), [("openai:gpt-mini", "OPENAI_API_KEY"), ("script:gone.json", "there is no such file"), ("", "")])
-def test_a_small_model_that_could_not_sum_up_is_noted_where_somebody_chose_it(cli: Cli, name: str, why: str):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("openai:gpt-mini", "OPENAI_API_KEY"),
+        ("script:gone.json", "there is no such file"),
+        ("", ""),
+    ],
+)
+def test_a_small_model_that_could_not_sum_up_is_noted_where_somebody_chose_it(
+    cli: Cli, name: str, why: str
+):
     if name:
         config = cli.home / ".treadle" / "config.yaml"
         config.parent.mkdir(exist_ok=True)
         config.write_text(f'models:\n  small: "{name}"\n')
-    findings = [one for one in json.loads(cli("doctor", "--offline", "--json").out) if one["what"] == "small model"]
-    assert [(one["state"], why in one["text"], "own model instead" in one["text"]) for one in findings] == ([("note", True, True)] if name else [])
+    findings = [
+        one
+        for one in json.loads(cli("doctor", "--offline", "--json").out)
+        if one["what"] == "small model"
+    ]
+    assert [
+        (one["state"], why in one["text"], "own model instead" in one["text"]) for one in findings
+    ] == ([("note", True, True)] if name else [])

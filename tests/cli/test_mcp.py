@@ -1,4 +1,6 @@
-"""`treadle mcp` as a client starts it: a real process, whose standard output is the protocol's alone."""
+"""`treadle mcp` as a client starts it: a real process, whose standard output is the protocol's
+alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ def bash(command: str) -> dict[str, Any]:
 
 
 def parameters(cli: Cli, *arguments: str, **environment: str) -> StdioServerParameters:
-    return StdioServerParameters(command=sys.executable, args=["-m", "treadle", "mcp", *arguments], env=cli.environment(**environment), cwd=cli.workspace)
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "treadle", "mcp", *arguments],
+        env=cli.environment(**environment),
+        cwd=cli.workspace,
+    )
 
 
 def text_of(result: CallToolResult) -> str:
@@ -66,7 +73,12 @@ class Session:
         return json.loads(self._out.readline())
 
     def begin(self) -> None:
-        self.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "test", "version": "1"})
+        self.ask(
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "test", "version": "1"},
+        )
         assert self.read()["result"]["serverInfo"]["name"] == "treadle"
         self.tell("notifications/initialized")
 
@@ -78,10 +90,19 @@ class Session:
 
 
 @contextmanager
-def serving(cli: Cli, *arguments: str, handshake: bool = True, **environment: str) -> Generator[Session]:
+def serving(
+    cli: Cli, *arguments: str, handshake: bool = True, **environment: str
+) -> Generator[Session]:
     command = [sys.executable, "-m", "treadle", "mcp", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cli.workspace, env=cli.environment(**environment)) as process:
+    with subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=cli.workspace,
+        env=cli.environment(**environment),
+    ) as process:
         try:
             session = Session(process)
             if handshake:
@@ -102,7 +123,9 @@ def only_run(cli: Cli) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_coding_assistant_is_served_to_the_sdks_client_in_both_eras(cli: Cli, era: str):
-    async with Client(parameters(cli, "--model", cli.script({"text": "Hello ✓"})), mode=era) as client:
+    async with Client(
+        parameters(cli, "--model", cli.script({"text": "Hello ✓"})), mode=era
+    ) as client:
         (served,) = (await client.list_tools()).tools
         result = await client.call_tool("treadle", PROMPT)
     assert served.name == "treadle"
@@ -119,7 +142,11 @@ async def test_a_person_at_the_client_is_asked_before_a_command_runs(cli: Cli, e
         return ElicitResult(action="accept", content={"decision": "allow"})
 
     model = cli.script(bash("echo 42 > made.txt"), {"text": "done"})
-    async with Client(parameters(cli, "--model", model, "--mode", "ask", "--no-sandbox"), mode=era, elicitation_callback=answer) as client:
+    async with Client(
+        parameters(cli, "--model", model, "--mode", "ask", "--no-sandbox"),
+        mode=era,
+        elicitation_callback=answer,
+    ) as client:
         result = await client.call_tool("treadle", PROMPT)
     assert text_of(result) == "done"
     assert (cli.workspace / "made.txt").read_text() == "42\n"
@@ -135,8 +162,12 @@ async def test_where_the_client_cannot_ask_the_command_does_not_run(cli: Cli):
 
 
 def test_what_tools_print_does_not_reach_the_protocol(cli: Cli):
-    noise = bash("echo NOISE; echo NOISE >&2; echo NOISE > /dev/stderr; cat; echo NOISE > /proc/$PPID/fd/1 || true")
-    with serving(cli, "--model", cli.script(noise, {"text": "quiet"}), "--mode", "full", "--no-sandbox") as session:
+    noise = bash(
+        "echo NOISE; echo NOISE >&2; echo NOISE > /dev/stderr; cat; echo NOISE > /proc/$PPID/fd/1 || true"
+    )
+    with serving(
+        cli, "--model", cli.script(noise, {"text": "quiet"}), "--mode", "full", "--no-sandbox"
+    ) as session:
         number = session.ask("tools/call", name="treadle", arguments=PROMPT)
         reply = session.read()
         assert (reply["id"], reply["result"]["content"][0]["text"]) == (number, "quiet")
@@ -145,7 +176,9 @@ def test_what_tools_print_does_not_reach_the_protocol(cli: Cli):
 
 
 def test_what_the_process_prints_does_not_reach_the_protocol(tmp_path: Any):
-    """A server whose own code prints, with Python's print, straight to the descriptor, and from a child."""
+    """A server whose own code prints, with Python's print, straight to the descriptor, and from a
+    child.
+    """
     program = """
 import os, subprocess, sys, anyio
 from mcp.types import CallToolResult, TextContent, Tool
@@ -165,7 +198,9 @@ anyio.run(serve_stdio, ToolServer([Loud()]))
 print("after")
 """
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path
+    ) as process:
         session = Session(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"before\n"
@@ -180,7 +215,9 @@ print("after")
 def test_the_end_of_the_input_closes_what_runs(cli: Cli):
     model = cli.script(bash("echo begun > begun.txt; sleep 60"), {"text": "never"})
     with serving(cli, "--model", model, "--mode", "full", "--no-sandbox") as session:
-        session.ask("tools/call", name="treadle", arguments={**PROMPT}, _meta={"progressToken": "p"})
+        session.ask(
+            "tools/call", name="treadle", arguments={**PROMPT}, _meta={"progressToken": "p"}
+        )
         while "bash" not in session.read()["params"]["message"]:
             pass
         code, _, _ = session.end()
@@ -190,7 +227,14 @@ def test_the_end_of_the_input_closes_what_runs(cli: Cli):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_closes_what_runs_though_the_input_stays_open(cli: Cli, number: signal.Signals):
-    with serving(cli, "--model", cli.script(bash("sleep 60"), {"text": "never"}), "--mode", "full", "--no-sandbox") as session:
+    with serving(
+        cli,
+        "--model",
+        cli.script(bash("sleep 60"), {"text": "never"}),
+        "--mode",
+        "full",
+        "--no-sandbox",
+    ) as session:
         session.ask("tools/call", name="treadle", arguments=PROMPT, _meta={"progressToken": "p"})
         while "bash" not in session.read()["params"]["message"]:
             pass
@@ -200,8 +244,17 @@ def test_a_signal_closes_what_runs_though_the_input_stays_open(cli: Cli, number:
 
 
 def test_a_cancelled_request_is_not_answered_and_its_run_closed(cli: Cli):
-    with serving(cli, "--model", cli.script(bash("sleep 60"), {"text": "never"}), "--mode", "full", "--no-sandbox") as session:
-        number = session.ask("tools/call", name="treadle", arguments=PROMPT, _meta={"progressToken": "p"})
+    with serving(
+        cli,
+        "--model",
+        cli.script(bash("sleep 60"), {"text": "never"}),
+        "--mode",
+        "full",
+        "--no-sandbox",
+    ) as session:
+        number = session.ask(
+            "tools/call", name="treadle", arguments=PROMPT, _meta={"progressToken": "p"}
+        )
         while "bash" not in session.read()["params"]["message"]:
             pass
         session.tell("notifications/cancelled", requestId=number, reason="test")
@@ -217,7 +270,17 @@ def test_a_cancelled_request_is_not_answered_and_its_run_closed(cli: Cli):
 
 def test_limits_and_journal_are_those_of_a_run(cli: Cli):
     url = f"sqlite:///{cli.home / 'own.db'}"
-    with serving(cli, "--model", cli.script(bash("true"), bash("true"), {"text": "x"}), "--mode", "full", "--max-turns", "1", "--journal", url) as session:
+    with serving(
+        cli,
+        "--model",
+        cli.script(bash("true"), bash("true"), {"text": "x"}),
+        "--mode",
+        "full",
+        "--max-turns",
+        "1",
+        "--journal",
+        url,
+    ) as session:
         session.ask("tools/call", name="treadle", arguments=PROMPT)
         result = session.read()["result"]
     assert result["isError"]
@@ -227,7 +290,9 @@ def test_limits_and_journal_are_those_of_a_run(cli: Cli):
 
 
 def test_a_key_is_in_no_answer(cli: Cli):
-    with serving(cli, "--model", cli.script({"text": f"it is {KEY}"}), ANTHROPIC_API_KEY=KEY) as session:
+    with serving(
+        cli, "--model", cli.script({"text": f"it is {KEY}"}), ANTHROPIC_API_KEY=KEY
+    ) as session:
         session.ask("tools/call", name="treadle", arguments={"prompt": f"my key is {KEY}"})
         reply = json.dumps(session.read())
         _, _, err = session.end()
@@ -256,7 +321,11 @@ def test_help_brings_no_sdk(cli: Cli):
     looks = "print(sorted({'mcp', 'pydantic', 'starlette'} & set(sys.modules)))"
     probe = f"import sys; from treadle.cli.app import app; app(['mcp', '--help'], standalone_mode=False); {looks}"
     done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, env={**cli.environment(), "PYTHONPATH": os.pathsep.join(sys.path)}, timeout=50
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        env={**cli.environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=50,
     )
     assert done.stdout.splitlines()[-1] == "[]", done
 
@@ -267,7 +336,10 @@ def test_a_server_without_an_open_input_ends_at_once(cli: Cli):
 
 
 async def test_many_calls_at_once_are_each_a_run(cli: Cli):
-    async with Client(parameters(cli, "--model", cli.script({"text": "one"}))) as client, anyio.create_task_group() as group:
+    async with (
+        Client(parameters(cli, "--model", cli.script({"text": "one"}))) as client,
+        anyio.create_task_group() as group,
+    ):
         for _ in range(8):
             group.start_soon(client.call_tool, "treadle", PROMPT)
     runs = listed(cli)
@@ -281,13 +353,21 @@ def define(cli: Cli, name: str, text: str) -> None:
 
 
 async def test_agents_in_files_are_served_instead_with_their_inputs(cli: Cli):
-    define(cli, "poet", "---\ndescription: Writes poems\ninputs:\n  about:\n    type: string\n---\nWrite about ${about}.\n")
+    define(
+        cli,
+        "poet",
+        "---\ndescription: Writes poems\ninputs:\n  about:\n    type: string\n---\nWrite about ${about}.\n",
+    )
     define(cli, "broken", "---\nno: such key\n---\n")
     async with Client(parameters(cli, "--model", cli.script({"text": "A rose"}))) as client:
         (poet,) = (await client.list_tools()).tools
         result = await client.call_tool("poet", {**PROMPT, "about": "roses"})
         missing = await client.call_tool("poet", PROMPT)
-    assert (poet.name, poet.description, poet.input_schema["required"]) == ("poet", "Writes poems", ["prompt", "about"])
+    assert (poet.name, poet.description, poet.input_schema["required"]) == (
+        "poet",
+        "Writes poems",
+        ["prompt", "about"],
+    )
     assert text_of(result) == "A rose"
     assert "about" in text_of(missing)
     async with Client(parameters(cli, "--agent", "poet", "--agent", "treadle")) as client:
@@ -296,7 +376,11 @@ async def test_agents_in_files_are_served_instead_with_their_inputs(cli: Cli):
 
 
 def test_a_key_is_in_no_refusal(cli: Cli):
-    define(cli, "counter", "---\ndescription: Counts\ninputs:\n  number:\n    type: integer\n---\nCount to ${number}.\n")
+    define(
+        cli,
+        "counter",
+        "---\ndescription: Counts\ninputs:\n  number:\n    type: integer\n---\nCount to ${number}.\n",
+    )
     with serving(cli, "--model", cli.script({"text": "never"}), ANTHROPIC_API_KEY=KEY) as session:
         session.ask("tools/call", name="counter", arguments={**PROMPT, "number": KEY})
         result = session.read()["result"]

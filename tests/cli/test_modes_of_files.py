@@ -35,16 +35,45 @@ def recorded(cli: Cli) -> str:
 def test_what_a_run_writes_is_for_its_owner_alone(cli: Cli) -> None:
     assert cli("run", "hello", "--model", recorded(cli), "-o", "answer.txt").code == 0
     assert cli("runs", "export", "last", "-o", "run.jsonl").code == 0
-    assert cli("run", "hello", "--session", "s", "--model", cli.script(HI), "--output", "stream-json", "-o", "events.jsonl").code == 0
+    assert (
+        cli(
+            "run",
+            "hello",
+            "--session",
+            "s",
+            "--model",
+            cli.script(HI),
+            "--output",
+            "stream-json",
+            "-o",
+            "events.jsonl",
+        ).code
+        == 0
+    )
     assert cli("sessions", "export", "s", "-o", "session.json").code == 0
     assert cli("runs", "resume", "last", "-o", "again.txt").code == 0
     written = {path.name: mode(path) for path in cli.workspace.iterdir()}
-    assert written == dict.fromkeys(("answer.txt", "run.tape", "run.jsonl", "events.jsonl", "session.json", "again.txt"), 0o600)
+    assert written == dict.fromkeys(
+        ("answer.txt", "run.tape", "run.jsonl", "events.jsonl", "session.json", "again.txt"), 0o600
+    )
 
 
 def test_what_a_batch_writes_is_for_its_owner_alone(cli: Cli) -> None:
     repository(cli.workspace)
-    answer = cli("work", "one", "two", "--model", cli.script(HI), "--gate", "echo said", "--worktree", "-o", "report.md", "--output", "markdown")
+    answer = cli(
+        "work",
+        "one",
+        "two",
+        "--model",
+        cli.script(HI),
+        "--gate",
+        "echo said",
+        "--worktree",
+        "-o",
+        "report.md",
+        "--output",
+        "markdown",
+    )
     assert (cli.workspace / "report.md").is_file(), answer
     assert mode(cli.workspace / "report.md") == 0o600
 

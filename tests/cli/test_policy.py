@@ -79,7 +79,9 @@ def test_bad_lines_are_answered_in_their_place_and_end_nothing(cli: Cli) -> None
     good = '{"command": "ls"}'
     lines = [piece for bad in BAD.values() for piece in (bad, good)]
     code, results = piped(cli, data="\n".join(lines).encode("utf-8", "surrogateescape"))
-    assert [result["line"] for result in results if "error" in result] == list(range(1, 2 * len(BAD), 2))
+    assert [result["line"] for result in results if "error" in result] == list(
+        range(1, 2 * len(BAD), 2)
+    )
     assert [result["decision"] for result in results[1::2]] == ["allow"] * len(BAD)
     assert code == 2
 
@@ -105,13 +107,19 @@ def test_a_line_is_answered_before_the_next_one_is_there(cli: Cli) -> None:
 
 def test_options_apply_to_every_line(cli: Cli) -> None:
     (cli.workspace / "sub").mkdir()
-    (cli.workspace / "sub/lines").write_text('{"command": "npm test"}\n{"command": "cat sub/lines"}\n{"command": "npm test", "mode": "plan"}\n')
-    answer = cli("policy", "check", "--from", "sub/lines", "--mode", "full", "--deny", "read(sub/**)")
+    (cli.workspace / "sub/lines").write_text(
+        '{"command": "npm test"}\n{"command": "cat sub/lines"}\n{"command": "npm test", "mode": "plan"}\n'
+    )
+    answer = cli(
+        "policy", "check", "--from", "sub/lines", "--mode", "full", "--deny", "read(sub/**)"
+    )
     assert [event["decision"] for event in answer.events] == ["contained", "deny", "deny"]
 
 
 @pytest.mark.parametrize("arguments", [("--from", "lines", "--", "ls"), ()])
-def test_a_command_and_a_file_exclude_each_other_and_one_of_them_is_needed(cli: Cli, arguments: tuple[str, ...]) -> None:
+def test_a_command_and_a_file_exclude_each_other_and_one_of_them_is_needed(
+    cli: Cli, arguments: tuple[str, ...]
+) -> None:
     answer = cli("policy", "check", *arguments)
     assert answer.code == 2
     assert "either COMMAND, one argument in quotes, or --from" in answer.err
@@ -128,7 +136,11 @@ def test_on_a_terminal_the_decision_is_for_a_person(cli: Cli) -> None:
     assert lines[0] == "ask  ls; npm test \\x1b[2J"
     assert lines[1].startswith("why: it runs code of this project (npm)")
     assert "it holds a character that does not show (U+001B)" in lines[1]
-    assert [line.split()[:2] for line in lines[2:5]] == [["DECISION", "COMMAND"], ["allow", "ls"], ["ask", "npm"]]
+    assert [line.split()[:2] for line in lines[2:5]] == [
+        ["DECISION", "COMMAND"],
+        ["allow", "ls"],
+        ["ask", "npm"],
+    ]
 
 
 def test_on_a_terminal_each_line_of_a_file_has_its_block(cli: Cli) -> None:
@@ -138,4 +150,6 @@ def test_on_a_terminal_each_line_of_a_file_has_its_block(cli: Cli) -> None:
 
 
 def test_a_command_of_several_words_is_named_as_the_help_names_it(cli: Cli) -> None:
-    assert cli("policy", "check", "git", "push").err.startswith("treadle: COMMAND is one argument: put it in quotes")
+    assert cli("policy", "check", "git", "push").err.startswith(
+        "treadle: COMMAND is one argument: put it in quotes"
+    )

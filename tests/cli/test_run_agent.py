@@ -1,4 +1,6 @@
-"""`treadle run --agent`: an agent of a file or a module, its inputs, its limits; and how its runs go on."""
+"""`treadle run --agent`: an agent of a file or a module, its inputs, its limits; and how its runs
+go on.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,18 @@ def started(cli: Cli, answer: Answer) -> dict[str, Any]:
 
 def test_an_agent_has_its_own_tools_and_its_name(cli: Cli):
     define(cli, "guide.md", f"{HEAD}tools: [ls]\n---\nYou look.\n")
-    model = cli.script({"tool_calls": [{"name": "ls", "arguments": {"path": "."}}, {"name": "bash", "arguments": {"command": "ls"}}]}, {"text": "done"})
-    events = cli("run", "go", "--agent", "guide", "--model", model, "--output", "stream-json").events
+    model = cli.script(
+        {
+            "tool_calls": [
+                {"name": "ls", "arguments": {"path": "."}},
+                {"name": "bash", "arguments": {"command": "ls"}},
+            ]
+        },
+        {"text": "done"},
+    )
+    events = cli(
+        "run", "go", "--agent", "guide", "--model", model, "--output", "stream-json"
+    ).events
     assert events[0]["agent"] == "guide"
     results = {event["name"]: event for event in events if event["type"] == "tool_call_end"}
     assert not results["ls"]["is_error"]
@@ -40,11 +52,25 @@ def test_an_agent_has_its_own_tools_and_its_name(cli: Cli):
 
 def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
     define(cli, "guide.md", f"{HEAD}{TYPED}For ${{who}}: ${{days}}, ${{dry}}, ${{places}}.\n")
-    given = ["--input", "who=a=b", "--input", "days=3", "--input", "dry=true", "--input", 'places=["Rome", "Oslo"]']
+    given = [
+        "--input",
+        "who=a=b",
+        "--input",
+        "days=3",
+        "--input",
+        "dry=true",
+        "--input",
+        'places=["Rome", "Oslo"]',
+    ]
     answer = cli("run", "go", "--agent", "guide", *given, "--model", cli.script({"text": "ok"}))
     assert answer.code == 0, answer.err
     inputs = started(cli, answer)["inputs"]
-    assert (json.loads(inputs) if isinstance(inputs, str) else inputs) == {"who": "a=b", "days": 3, "dry": True, "places": ["Rome", "Oslo"]}
+    assert (json.loads(inputs) if isinstance(inputs, str) else inputs) == {
+        "who": "a=b",
+        "days": 3,
+        "dry": True,
+        "places": ["Rome", "Oslo"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -52,9 +78,15 @@ def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
     [
         (["--input", "whom=x"], "agent 'guide' has no input 'whom': did you mean 'who'?"),
         (["--input", "xyz=x"], "agent 'guide' has no input 'xyz': it has who, days, dry, places"),
-        (["--input", "who"], "--input 'who' is no K=V: name the input and its value, like --input who=Ada"),
+        (
+            ["--input", "who"],
+            "--input 'who' is no K=V: name the input and its value, like --input who=Ada",
+        ),
         (["--input", "who=a", "--input", "who=b"], "--input gives 'who' twice"),
-        (["--input", "who=a", "--input", "days=many"], "the input 'days' must be an integer, not 'many'"),
+        (
+            ["--input", "who=a", "--input", "days=many"],
+            "the input 'days' must be an integer, not 'many'",
+        ),
         ([], "agent 'guide' needs the input 'who': give it with --input who=…"),
     ],
 )
@@ -67,13 +99,19 @@ def test_a_wrong_input_is_refused_before_anything_is_asked(cli: Cli, given: list
 
 def test_an_input_without_an_agent_is_wrong(cli: Cli):
     answer = cli("run", "go", "--input", "who=Ada", "--model", cli.script({"text": "ok"}))
-    assert (answer.code, answer.err) == (2, "treadle: --input who=Ada belongs to an agent: name it with --agent\n")
+    assert (answer.code, answer.err) == (
+        2,
+        "treadle: --input who=Ada belongs to an agent: name it with --agent\n",
+    )
 
 
 def test_a_broken_agent_is_refused_with_file_and_line(cli: Cli):
     path = define(cli, "guide.md", f"{HEAD}tools: [reed]\n---\n")
     answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "ok"}))
-    assert (answer.code, answer.err) == (2, f"treadle: {path}:3: tools: there is no tool 'reed': did you mean 'read'?\n")
+    assert (answer.code, answer.err) == (
+        2,
+        f"treadle: {path}:3: tools: there is no tool 'reed': did you mean 'read'?\n",
+    )
 
 
 def test_what_is_broken_elsewhere_stops_nothing(cli: Cli):
@@ -83,7 +121,16 @@ def test_what_is_broken_elsewhere_stops_nothing(cli: Cli):
 
 
 def test_the_coding_assistant_has_a_name_too(cli: Cli):
-    answer = cli("run", "go", "--agent", "treadle", "--model", cli.script({"text": "ok"}), "--output", "stream-json")
+    answer = cli(
+        "run",
+        "go",
+        "--agent",
+        "treadle",
+        "--model",
+        cli.script({"text": "ok"}),
+        "--output",
+        "stream-json",
+    )
     assert answer.events[0]["agent"] == "treadle"
 
 
@@ -92,21 +139,56 @@ def test_an_option_goes_before_the_agents_limits_and_these_before_the_configurat
     own(cli, "agents/guide.md", f"{HEAD}tools: [ls]\nlimits: {{turns: 2}}\n---\n")
     own(cli, "config.yaml", "limits: {turns: 4}\n")
     entries = [look, look, look, look, look, {"text": "done"}]
-    assert cli("run", "go", "--agent", "guide", "--model", cli.script(*entries), "--output", "json").json["turns"] == 2
-    assert cli("run", "go", "--agent", "guide", "--model", cli.script(*entries), "--output", "json", "--max-turns", "3").json["turns"] == 3
+    assert (
+        cli(
+            "run", "go", "--agent", "guide", "--model", cli.script(*entries), "--output", "json"
+        ).json["turns"]
+        == 2
+    )
+    assert (
+        cli(
+            "run",
+            "go",
+            "--agent",
+            "guide",
+            "--model",
+            cli.script(*entries),
+            "--output",
+            "json",
+            "--max-turns",
+            "3",
+        ).json["turns"]
+        == 3
+    )
 
 
 def test_a_project_cannot_raise_a_limit_and_is_told_so(cli: Cli):
     path = define(cli, "guide.md", f"{HEAD}limits: {{turns: 400}}\n---\n")
     answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "ok"}))
     assert answer.code == 0
-    assert f"! {path}:3: limits.turns is ignored: a workspace may only lower it, and it is 50 already" in answer.err
+    assert (
+        f"! {path}:3: limits.turns is ignored: a workspace may only lower it, and it is 50 already"
+        in answer.err
+    )
 
 
 def test_a_run_of_a_files_agent_that_waits_goes_on_by_its_name(cli: Cli):
-    define(cli, "guide.md", f"{HEAD}tools: [write]\ninputs:\n  who: {{type: string}}\n---\nFor ${{who}}.\n")
-    model = cli.script({"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "x"}, "id": "w1"}]}, {"text": "written"})
-    waits = cli("run", "go", "--agent", "guide", "--input", "who=Ada", "--model", model, "--on-ask", "wait")
+    define(
+        cli,
+        "guide.md",
+        f"{HEAD}tools: [write]\ninputs:\n  who: {{type: string}}\n---\nFor ${{who}}.\n",
+    )
+    model = cli.script(
+        {
+            "tool_calls": [
+                {"name": "write", "arguments": {"path": "a.txt", "content": "x"}, "id": "w1"}
+            ]
+        },
+        {"text": "written"},
+    )
+    waits = cli(
+        "run", "go", "--agent", "guide", "--input", "who=Ada", "--model", model, "--on-ask", "wait"
+    )
     assert waits.code == 4
     done = cli("runs", "resume", "last", "--approve", "w1")
     assert (done.code, done.out) == (0, "written\n"), done.err
@@ -117,7 +199,13 @@ def test_a_run_of_a_files_agent_that_waits_goes_on_by_its_name(cli: Cli):
 
 def test_a_run_whose_agent_is_gone_says_so(cli: Cli):
     path = define(cli, "guide.md", f"{HEAD}tools: [write]\n---\n")
-    model = cli.script({"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "x"}, "id": "w1"}]})
+    model = cli.script(
+        {
+            "tool_calls": [
+                {"name": "write", "arguments": {"path": "a.txt", "content": "x"}, "id": "w1"}
+            ]
+        }
+    )
     assert cli("run", "go", "--agent", "guide", "--model", model, "--on-ask", "wait").code == 4
     path.unlink()
     answer = cli("runs", "resume", "last", "--approve", "w1")
@@ -135,8 +223,20 @@ def test_an_agent_of_a_module_is_run_by_its_name(cli: Cli):
         "loud = Agent(name='loud', description='Is loud', tools=[shout])\n"
     )
     own(cli, "config.yaml", "agents: [mine]\n")
-    model = cli.script({"tool_calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, {"text": "done"})
-    answer = cli("run", "go", "--agent", "loud", "--model", model, "--output", "json", PYTHONPATH=str(modules))
+    model = cli.script(
+        {"tool_calls": [{"name": "shout", "arguments": {"text": "hi"}}]}, {"text": "done"}
+    )
+    answer = cli(
+        "run",
+        "go",
+        "--agent",
+        "loud",
+        "--model",
+        model,
+        "--output",
+        "json",
+        PYTHONPATH=str(modules),
+    )
     assert answer.json["outcome"] == "completed", answer.err
     assert answer.json["tool_calls"] == 1
 
@@ -167,8 +267,21 @@ def test_an_agent_of_a_file_hands_work_to_another_one(cli: Cli):
     define(cli, "boss.md", f"{HEAD}tools: [helper]\n---\nYou hand out.\n")
     script = cli.script({"text": "helped"})
     own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {script}\n---\nYou help.\n")
-    model = cli.script({"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"})
-    events = cli("run", "go", "--agent", "boss", "--model", model, "--output", "stream-json", "--mode", "full").events
+    model = cli.script(
+        {"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"}
+    )
+    events = cli(
+        "run",
+        "go",
+        "--agent",
+        "boss",
+        "--model",
+        model,
+        "--output",
+        "stream-json",
+        "--mode",
+        "full",
+    ).events
     assert events[-1]["text"] == "bossed"
     assert next(event for event in events if event["type"] == "child_start")["agent"] == "helper"
     assert next(event for event in events if event["type"] == "tool_call_end")["result"] == "helped"
@@ -176,26 +289,60 @@ def test_an_agent_of_a_file_hands_work_to_another_one(cli: Cli):
 
 def test_the_answer_is_that_of_the_run_and_lines_of_its_agents_bear_their_names(cli: Cli):
     look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
-    own(cli, "agents/deep.md", f"---\ndescription: Deep\nmodel: {cli.script(look, {'text': 'deep'})}\ntools: [ls]\n---\n")
+    own(
+        cli,
+        "agents/deep.md",
+        f"---\ndescription: Deep\nmodel: {cli.script(look, {'text': 'deep'})}\ntools: [ls]\n---\n",
+    )
     ask = {"tool_calls": [{"name": "deep", "arguments": {"prompt": "go on"}}]}
-    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {cli.script(ask, {'text': 'helped'})}\ntools: [deep]\n---\n")
+    own(
+        cli,
+        "agents/helper.md",
+        f"---\ndescription: Helps\nmodel: {cli.script(ask, {'text': 'helped'})}\ntools: [deep]\n---\n",
+    )
     own(cli, "agents/boss.md", f"{HEAD}tools: [helper]\n---\n")
-    entries = [{"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"}]
+    entries = [
+        {"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]},
+        {"text": "bossed"},
+    ]
     answer = cli("run", "go", "--agent", "boss", "--model", cli.script(*entries), "--mode", "full")
     assert (answer.code, answer.out) == (0, "bossed\n")
     lines = answer.err.splitlines()
-    assert [line for line in lines if "•" in line] == ["• helper help", "  helper: • deep go on", "  helper: deep: • ls ."]
+    assert [line for line in lines if "•" in line] == [
+        "• helper help",
+        "  helper: • deep go on",
+        "  helper: deep: • ls .",
+    ]
     assert len([line for line in lines if "completed" in line]) == 1
-    as_json = cli("run", "go", "--agent", "boss", "--model", cli.script(*entries), "--mode", "full", "--output", "json").json
+    as_json = cli(
+        "run",
+        "go",
+        "--agent",
+        "boss",
+        "--model",
+        cli.script(*entries),
+        "--mode",
+        "full",
+        "--output",
+        "json",
+    ).json
     assert (as_json["text"], "parent_run_id" in as_json) == ("bossed", False)
 
 
 def test_a_run_that_was_killed_inside_an_agent_among_its_tools_goes_on(cli: Cli):
     look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
-    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {cli.script(look, {'text': 'helped'})}\ntools: [ls]\n---\n")
+    own(
+        cli,
+        "agents/helper.md",
+        f"---\ndescription: Helps\nmodel: {cli.script(look, {'text': 'helped'})}\ntools: [ls]\n---\n",
+    )
     own(cli, "agents/boss.md", f"{HEAD}tools: [helper]\n---\n")
-    model = cli.script({"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"})
-    killed = cli("run", "go", "--agent", "boss", "--model", model, "--mode", "full", TREADLE_CRASH_AT="10")
+    model = cli.script(
+        {"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"}
+    )
+    killed = cli(
+        "run", "go", "--agent", "boss", "--model", model, "--mode", "full", TREADLE_CRASH_AT="10"
+    )
     assert killed.code == -9
     assert cli("runs", "list", "--json").json[0]["agent"] == "helper"
     boss = cli("runs", "list", "--json").json[1]["run_id"]
@@ -216,7 +363,15 @@ def schema_file(cli: Cli, text: str) -> str:
 def test_an_answer_that_fits_a_schema_is_json_on_stdout(cli: Cli, agent: list[str]):
     define(cli, "guide.md", f"{HEAD}---\n")
     file = schema_file(cli, json.dumps(SCHEMA))
-    answer = cli("run", "go", *agent, "--output-schema", file, "--model", cli.script({"text": 'Here: {"city": "Rome"}'}))
+    answer = cli(
+        "run",
+        "go",
+        *agent,
+        "--output-schema",
+        file,
+        "--model",
+        cli.script({"text": 'Here: {"city": "Rome"}'}),
+    )
     assert (answer.code, json.loads(answer.out)) == (0, {"city": "Rome"}), answer.err
 
 
@@ -226,15 +381,23 @@ def test_an_answer_that_fits_a_schema_is_json_on_stdout(cli: Cli, agent: list[st
         ({"type": "string"}, '{"result": "the \\"Forum\\""}', '"the \\"Forum\\""\n'),
         ({"type": "null"}, '{"result": null}', "null\n"),
         ({"type": "array"}, '{"result": ["Rome"]}', '["Rome"]\n'),
-        ({"type": "object", "properties": {"result": {"type": "string"}}}, '{"result": "Rome"}', '{"result":"Rome"}\n'),
+        (
+            {"type": "object", "properties": {"result": {"type": "string"}}},
+            '{"result": "Rome"}',
+            '{"result":"Rome"}\n',
+        ),
     ],
 )
-def test_an_answer_of_any_type_is_json_on_stdout_also_after_a_crash(cli: Cli, schema: dict[str, Any], said: str, printed: str):
+def test_an_answer_of_any_type_is_json_on_stdout_also_after_a_crash(
+    cli: Cli, schema: dict[str, Any], said: str, printed: str
+):
     model, file = cli.script({"text": said}), schema_file(cli, json.dumps(schema))
     answer = cli("run", "go", "--output-schema", file, "--model", model)
     assert (answer.code, answer.out) == (0, printed), answer.err
     assert cli("runs", "replay", "last").out == printed
-    assert cli("run", "go", "--output-schema", file, "--model", model, TREADLE_CRASH_AT="4").code == -9
+    assert (
+        cli("run", "go", "--output-schema", file, "--model", model, TREADLE_CRASH_AT="4").code == -9
+    )
     Path(file).unlink()
     resumed = cli("runs", "resume", "last")
     assert (resumed.code, resumed.out) == (0, printed), resumed.err
@@ -242,16 +405,33 @@ def test_an_answer_of_any_type_is_json_on_stdout_also_after_a_crash(cli: Cli, sc
 
 def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
     file = schema_file(cli, json.dumps(SCHEMA))
-    answer = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "--output", "json")
-    assert (answer.code, answer.json["outcome"], answer.json["validated"]) == (1, "invalid_output", False)
-    told = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "-q")
+    answer = cli(
+        "run",
+        "go",
+        "--output-schema",
+        file,
+        "--model",
+        cli.script(*[{"text": "Rome"}] * 9),
+        "--output",
+        "json",
+    )
+    assert (answer.code, answer.json["outcome"], answer.json["validated"]) == (
+        1,
+        "invalid_output",
+        False,
+    )
+    told = cli(
+        "run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "-q"
+    )
     assert (told.code, told.out) == (1, "Rome\n")
     assert "the answer does not fit the schema" in told.err
 
 
 def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
     define(cli, "guide.md", f"{HEAD}tools: [complete]\noutput: {json.dumps(SCHEMA)}\n---\n")
-    model = cli.script({"tool_calls": [{"name": "complete", "arguments": {"output": {"city": "Rome"}}}]})
+    model = cli.script(
+        {"tool_calls": [{"name": "complete", "arguments": {"output": {"city": "Rome"}}}]}
+    )
     answer = cli("run", "go", "--agent", "guide", "--model", model)
     assert (answer.code, json.loads(answer.out)) == (0, {"city": "Rome"}), answer.err
 
@@ -261,17 +441,38 @@ def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
     [
         ("{", "schema.json:1: --output-schema is no JSON: "),
         ("[]", "schema.json: --output-schema must be a JSON Schema, an object"),
-        ('{"type": "objekt"}', "schema.json: --output-schema is no JSON Schema: output has the type 'objekt'"),
-        ('{"type": "number", "minimum": "1"}', "schema.json: --output-schema is no valid JSON Schema: "),
-        ('{"$schema": "http://127.0.0.1:9/x"}', "schema.json: --output-schema is no valid JSON Schema: "),
-        ('{"a":' * 100_000 + "1" + "}" * 100_000, "schema.json: --output-schema is nested too deeply"),
+        (
+            '{"type": "objekt"}',
+            "schema.json: --output-schema is no JSON Schema: output has the type 'objekt'",
+        ),
+        (
+            '{"type": "number", "minimum": "1"}',
+            "schema.json: --output-schema is no valid JSON Schema: ",
+        ),
+        (
+            '{"$schema": "http://127.0.0.1:9/x"}',
+            "schema.json: --output-schema is no valid JSON Schema: ",
+        ),
+        (
+            '{"a":' * 100_000 + "1" + "}" * 100_000,
+            "schema.json: --output-schema is nested too deeply",
+        ),
     ],
 )
 def test_a_schema_that_is_none_is_refused_before_anything_is_asked(cli: Cli, text: str, said: str):
-    answer = cli("run", "go", "--output-schema", schema_file(cli, text), "--model", cli.script({"text": "ok"}))
+    answer = cli(
+        "run",
+        "go",
+        "--output-schema",
+        schema_file(cli, text),
+        "--model",
+        cli.script({"text": "ok"}),
+    )
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
-    missing = cli("run", "go", "--output-schema", "nowhere.json", "--model", cli.script({"text": "ok"}))
+    missing = cli(
+        "run", "go", "--output-schema", "nowhere.json", "--model", cli.script({"text": "ok"})
+    )
     assert (missing.code, "'nowhere.json' cannot be read" in missing.err) == (2, True)
 
 
@@ -296,7 +497,16 @@ def test_hooks_of_modules_are_asked_in_every_run(cli: Cli):
     define(cli, "guide.md", f"{HEAD}tools: [ls]\n---\n")
     look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
     for agent in ([], ["--agent", "guide"]):
-        events = cli("run", "go", *agent, "--model", cli.script(look, {"text": "ok"}), "--output", "stream-json", PYTHONPATH=str(modules)).events
+        events = cli(
+            "run",
+            "go",
+            *agent,
+            "--model",
+            cli.script(look, {"text": "ok"}),
+            "--output",
+            "stream-json",
+            PYTHONPATH=str(modules),
+        ).events
         assert "the guard says no" in json.dumps(events)
     broken = cli("run", "go", "--model", cli.script({"text": "ok"}))
     assert (broken.code, broken.out) == (2, "")
@@ -306,15 +516,36 @@ def test_hooks_of_modules_are_asked_in_every_run(cli: Cli):
 def test_the_model_of_an_option_goes_before_the_agents(cli: Cli):
     own(cli, "agents/guide.md", f"{HEAD}model: {cli.script({'text': 'of the file'})}\n---\n")
     assert cli("run", "go", "--agent", "guide").out == "of the file\n"
-    assert cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "of the option"})).out == "of the option\n"
+    assert (
+        cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "of the option"})).out
+        == "of the option\n"
+    )
 
 
 def test_tools_of_an_mcp_server_are_those_that_the_definition_names(cli: Cli):
     server = Path(__file__).parents[1] / "tools" / "mcp" / "a_server.py"
-    own(cli, "config.yaml", f"mcp_servers: {{ours: {{command: {json.dumps([sys.executable, str(server), 'stdio'])}}}}}\n")
+    own(
+        cli,
+        "config.yaml",
+        f"mcp_servers: {{ours: {{command: {json.dumps([sys.executable, str(server), 'stdio'])}}}}}\n",
+    )
     define(cli, "guide.md", f"{HEAD}tools: [ours_add]\n---\n")
-    calls = [{"name": "ours_add", "arguments": {"a": 1, "b": 2}}, {"name": "ours_fail", "arguments": {"why": "x"}}]
-    answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"tool_calls": calls}, {"text": "ok"}), "--mode", "full", "--output", "stream-json")
+    calls = [
+        {"name": "ours_add", "arguments": {"a": 1, "b": 2}},
+        {"name": "ours_fail", "arguments": {"why": "x"}},
+    ]
+    answer = cli(
+        "run",
+        "go",
+        "--agent",
+        "guide",
+        "--model",
+        cli.script({"tool_calls": calls}, {"text": "ok"}),
+        "--mode",
+        "full",
+        "--output",
+        "stream-json",
+    )
     results = {event["name"]: event for event in answer.events if event["type"] == "tool_call_end"}
     assert results["ours_add"]["result"] == "3", answer.err
     assert "There is no tool named 'ours_fail'" in json.dumps(answer.events)

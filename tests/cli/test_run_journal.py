@@ -1,4 +1,6 @@
-"""`treadle run` and its journal: what is kept where, conversations, what waits, and what is left after a death."""
+"""`treadle run` and its journal: what is kept where, conversations, what waits, and what is left
+after a death.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def runs(cli: Cli) -> list[dict[str, Any]]:
 
 def line_of(answer: Answer, beginning: str) -> list[str]:
     """The arguments of a command that stderr says can be typed."""
-    return shlex.split(next(line for line in answer.err.splitlines() if line.strip().startswith(beginning)))[1:]
+    return shlex.split(
+        next(line for line in answer.err.splitlines() if line.strip().startswith(beginning))
+    )[1:]
 
 
 # ---------------------------------------------------------------- where a run is kept
@@ -59,7 +63,18 @@ def test_the_option_stands_over_the_variable_and_the_file(cli: Cli):
     model = cli.script({"text": "hi"})
     assert cli("run", "x", "--model", model).code == 0
     assert cli("run", "x", "--model", model, TREADLE_JOURNAL="sqlite:///named.db").code == 0
-    assert cli("run", "x", "--model", model, "--journal", "sqlite:///given.db", TREADLE_JOURNAL="sqlite:///named.db").code == 0
+    assert (
+        cli(
+            "run",
+            "x",
+            "--model",
+            model,
+            "--journal",
+            "sqlite:///given.db",
+            TREADLE_JOURNAL="sqlite:///named.db",
+        ).code
+        == 0
+    )
     assert {"configured.db", "named.db", "given.db"} <= files_below(cli.workspace)
     assert not (cli.home / ".treadle/journal.db").exists()
 
@@ -74,7 +89,17 @@ def test_an_ephemeral_run_writes_nothing_anywhere(cli: Cli, arguments: tuple[str
 
 
 def test_an_ephemeral_run_stands_over_the_variable(cli: Cli):
-    assert cli("run", "x", "--ephemeral", "--model", cli.script({"text": "hi"}), TREADLE_JOURNAL="sqlite:///named.db").code == 0
+    assert (
+        cli(
+            "run",
+            "x",
+            "--ephemeral",
+            "--model",
+            cli.script({"text": "hi"}),
+            TREADLE_JOURNAL="sqlite:///named.db",
+        ).code
+        == 0
+    )
     assert files_below(cli.workspace) == set()
 
 
@@ -102,12 +127,26 @@ def test_a_place_that_cannot_hold_a_journal_is_said_before_the_model_is_asked(cl
     (cli.workspace / "text.db").write_text("no journal\n" * 200)
     with closing(sqlite3.connect(cli.workspace / "other.db")) as other:
         other.execute("create table theirs(x)")
-    assert cli("run", "x", "--model", cli.script({"text": "hi"}), "--journal", "sqlite:///newer.db").code == 0
+    assert (
+        cli(
+            "run", "x", "--model", cli.script({"text": "hi"}), "--journal", "sqlite:///newer.db"
+        ).code
+        == 0
+    )
     with closing(sqlite3.connect(cli.workspace / "newer.db")) as newer:
         newer.execute("pragma user_version = 9999")
     (cli.workspace / "folder.db").mkdir()
     for name in ("text.db", "other.db", "newer.db", "folder.db", "text.db/journal.db"):
-        answer = cli("run", "x", "--output", "stream-json", "--model", cli.script({"text": "hi"}), "--journal", f"sqlite:///{name}")
+        answer = cli(
+            "run",
+            "x",
+            "--output",
+            "stream-json",
+            "--model",
+            cli.script({"text": "hi"}),
+            "--journal",
+            f"sqlite:///{name}",
+        )
         assert (answer.code, answer.out) == (2, ""), name
         assert "--ephemeral" in answer.err, answer.err
         assert str(cli.workspace / name) in answer.err or "text.db" in answer.err, answer.err
@@ -159,7 +198,9 @@ def test_continue_means_the_newest_conversation_whose_last_run_worked_here(cli: 
 def test_continue_where_nothing_was_begun_says_what_to_do(cli: Cli):
     answer = cli("run", "x", "--continue", "--model", cli.script({"text": "hi"}))
     assert (answer.code, answer.out) == (2, "")
-    assert all(word in answer.err for word in (str(cli.workspace), "--session", "treadle sessions list"))
+    assert all(
+        word in answer.err for word in (str(cli.workspace), "--session", "treadle sessions list")
+    )
 
 
 def test_a_run_that_cannot_start_leaves_no_conversation(cli: Cli):
@@ -172,7 +213,10 @@ def test_a_run_that_cannot_start_leaves_no_conversation(cli: Cli):
 
 def test_a_killed_run_is_in_the_way_of_its_conversation_until_it_goes_on(cli: Cli):
     model = cli.script(bash(SUICIDE), {"text": "It may have happened: I look."}, {"text": "next"})
-    assert cli("run", "x", "--mode", "full", "--no-sandbox", "--session", "ada", "--model", model).code == -signal.SIGKILL
+    assert (
+        cli("run", "x", "--mode", "full", "--no-sandbox", "--session", "ada", "--model", model).code
+        == -signal.SIGKILL
+    )
     run_id = runs(cli)[0]["run_id"]
 
     busy = cli("run", "y", "--session", "ada", "--model", model)
@@ -185,21 +229,33 @@ def test_a_killed_run_is_in_the_way_of_its_conversation_until_it_goes_on(cli: Cl
     assert cli("run", "y", "--continue", "--model", model).out == "next\n"
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed: nothing would be confined")
+@pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bubblewrap is not installed: nothing would be confined"
+)
 def test_going_on_without_the_sandbox_has_to_be_said_again(cli: Cli):
     outside = cli.home.parent / "outside"
     outside.mkdir()
     for number, (options, written) in enumerate(((["--no-sandbox"], True), ([], False))):
         model = cli.script(bash(f"echo out > {outside}/{number}"), {"text": "done"})
-        assert cli("run", "x", "--mode", "full", "--no-sandbox", "--model", model, TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+        assert (
+            cli(
+                "run", "x", "--mode", "full", "--no-sandbox", "--model", model, TREADLE_CRASH_AT="4"
+            ).code
+            == -signal.SIGKILL
+        )
         assert cli("runs", "resume", "last", *options).code == 0
         assert (outside / str(number)).exists() is written
 
 
 @pytest.mark.parametrize(("boundary", "unknown"), [(2, False), (4, False), (6, True)])
-def test_a_call_runs_after_a_death_unless_its_start_is_in_the_journal(cli: Cli, boundary: int, unknown: bool):
+def test_a_call_runs_after_a_death_unless_its_start_is_in_the_journal(
+    cli: Cli, boundary: int, unknown: bool
+):
     model = cli.script(bash("echo once >> witness"), {"text": "done"})
-    assert cli("run", "x", "--mode", "full", "--model", model, TREADLE_CRASH_AT=str(boundary)).code == -signal.SIGKILL
+    assert (
+        cli("run", "x", "--mode", "full", "--model", model, TREADLE_CRASH_AT=str(boundary)).code
+        == -signal.SIGKILL
+    )
     assert not (cli.workspace / "witness").exists()
     assert cli("runs", "resume", "last").out == "done\n"
     assert (cli.workspace / "witness").exists() is not unknown
@@ -207,7 +263,10 @@ def test_a_call_runs_after_a_death_unless_its_start_is_in_the_journal(cli: Cli, 
 
 
 def test_a_run_that_died_before_it_was_kept_never_began(cli: Cli):
-    assert cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="1").code == -signal.SIGKILL
+    assert (
+        cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="1").code
+        == -signal.SIGKILL
+    )
     assert runs(cli) == []
 
 
@@ -217,7 +276,12 @@ def test_a_stopped_run_is_closed_in_the_journal(cli: Cli, number: signal.Signals
     model = cli.script(bash("exec 3>alive; echo up >&3; sleep 100"), {"text": "no"}, {"text": "on"})
     command = [sys.executable, "-m", "treadle", "run", "x", "--mode", "full", "--model", model]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment(), cwd=cli.workspace
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cli.environment(),
+        cwd=cli.workspace,
     ) as process:
         with (cli.workspace / "alive").open() as alive:
             assert alive.readline() == "up\n"
@@ -234,7 +298,10 @@ def test_a_stopped_run_is_closed_in_the_journal(cli: Cli, number: signal.Signals
 
 def test_what_goes_on_with_a_run_is_its_own_conversation_however_new_another_one_is(cli: Cli):
     model = cli.script({"error": {"kind": "invalid"}}, {"text": "on"})
-    assert cli("run", "x", "--session", "ada's", "--model", model, TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+    assert (
+        cli("run", "x", "--session", "ada's", "--model", model, TREADLE_CRASH_AT="4").code
+        == -signal.SIGKILL
+    )
     run_id = runs(cli)[0]["run_id"]
     assert cli("run", "another", "--model", cli.script({"text": "hi"})).code == 0
     ended = cli("runs", "resume", run_id)
@@ -247,7 +314,15 @@ def test_what_goes_on_with_a_run_is_its_own_conversation_however_new_another_one
 
 
 def test_a_call_that_needs_a_person_can_wait_for_one(cli: Cli):
-    model = cli.script({"tool_calls": [*bash("echo one >> made")["tool_calls"], *bash("echo two >> made")["tool_calls"]]}, {"text": "made"})
+    model = cli.script(
+        {
+            "tool_calls": [
+                *bash("echo one >> made")["tool_calls"],
+                *bash("echo two >> made")["tool_calls"],
+            ]
+        },
+        {"text": "made"},
+    )
     answer = cli("run", "x", "--on-ask", "wait", "--model", model)
     assert (answer.code, answer.out) == (4, "")
     assert "waiting for a person" in answer.err
@@ -264,14 +339,35 @@ def test_a_call_that_needs_a_person_can_wait_for_one(cli: Cli):
 
 def test_the_command_that_answers_names_the_journal_that_was_given(cli: Cli):
     model = cli.script(bash("echo one >> made"), {"text": "made"})
-    answer = cli("run", "x", "-q", "--output", "json", "--on-ask", "wait", "--journal", "sqlite:///my runs.db", "--model", model)
+    answer = cli(
+        "run",
+        "x",
+        "-q",
+        "--output",
+        "json",
+        "--on-ask",
+        "wait",
+        "--journal",
+        "sqlite:///my runs.db",
+        "--model",
+        model,
+    )
     assert (answer.code, answer.json["outcome"]) == (4, "approval_needed")
     assert cli(*line_of(answer, "treadle runs resume")).out == "made\n"
 
 
 def test_an_outcome_that_nobody_knows_can_wait_for_one_who_does(cli: Cli):
     slow = bash("echo once >> witness; sleep 20", timeout_s=0.3)
-    answer = cli("run", "x", "--mode", "full", "--on-unknown", "wait", "--model", cli.script(slow, {"text": "told"}))
+    answer = cli(
+        "run",
+        "x",
+        "--mode",
+        "full",
+        "--on-unknown",
+        "wait",
+        "--model",
+        cli.script(slow, {"text": "told"}),
+    )
     assert (answer.code, answer.out) == (4, "")
     assert "nobody knows whether it took effect" in answer.err
     resume = line_of(answer, "treadle runs resume")
@@ -283,7 +379,18 @@ def test_an_outcome_that_nobody_knows_can_wait_for_one_who_does(cli: Cli):
 
 def test_an_outcome_that_nobody_knows_can_fail_the_run(cli: Cli):
     slow = bash("sleep 20", timeout_s=0.3)
-    answer = cli("run", "x", "--mode", "full", "--on-unknown", "fail", "--output", "json", "--model", cli.script(slow, {"text": "no"}))
+    answer = cli(
+        "run",
+        "x",
+        "--mode",
+        "full",
+        "--on-unknown",
+        "fail",
+        "--output",
+        "json",
+        "--model",
+        cli.script(slow, {"text": "no"}),
+    )
     assert (answer.code, answer.json["outcome"]) == (1, "error")
 
 

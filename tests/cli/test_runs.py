@@ -11,7 +11,12 @@ from tests.cli.conftest import KEY, Cli
 from treadle._internal.terminal_text import columns
 
 CHARGE: list[dict[str, Any]] = [
-    {"text": "I charge now.", "tool_calls": [{"name": "bash", "arguments": {"command": "echo a1 >> witness"}, "id": "a1"}]},
+    {
+        "text": "I charge now.",
+        "tool_calls": [
+            {"name": "bash", "arguments": {"command": "echo a1 >> witness"}, "id": "a1"}
+        ],
+    },
     {"text": "All done."},
 ]
 
@@ -20,7 +25,18 @@ def crashed(cli: Cli) -> str:
     """A run whose process died between the effect of its call and the result."""
     model = cli.script(*CHARGE)
     for boundary in range(3, 12):
-        assert cli("run", "charge the card", "--model", model, "--mode", "full", TREADLE_CRASH_AT=str(boundary)).code == -9
+        assert (
+            cli(
+                "run",
+                "charge the card",
+                "--model",
+                model,
+                "--mode",
+                "full",
+                TREADLE_CRASH_AT=str(boundary),
+            ).code
+            == -9
+        )
         if (cli.workspace / "witness").exists():
             break
     return rows(cli)[0]["run_id"]
@@ -40,7 +56,14 @@ def test_where_there_is_no_journal_there_are_no_runs_and_none_is_made(cli: Cli) 
     assert listed.code == 0
     assert "no runs yet" in listed.out
     assert rows(cli) == []
-    for command in (["show", "last"], ["resume", "last"], ["replay", "x"], ["export", "x"], ["kill", "x"], ["diff", "x", "y"]):
+    for command in (
+        ["show", "last"],
+        ["resume", "last"],
+        ["replay", "x"],
+        ["export", "x"],
+        ["kill", "x"],
+        ["diff", "x", "y"],
+    ):
         answer = cli("runs", *command)
         assert (answer.code, answer.out) == (2, "")
         assert "no runs yet" in answer.err
@@ -54,7 +77,15 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
     assert [row["prompt"] for row in listed] == ["third", "second", "first"]
     assert [row["prompt"] for row in rows(cli, "--limit", "1")] == ["third"]
     assert [row["prompt"] for row in rows(cli, "--session", listed[2]["session_id"])] == ["first"]
-    assert listed[0] | {"run_id": "", "session_id": "", "started_at": "", "updated_at": "", "model": "", "usage": {}, "total": {}} == {
+    assert listed[0] | {
+        "run_id": "",
+        "session_id": "",
+        "started_at": "",
+        "updated_at": "",
+        "model": "",
+        "usage": {},
+        "total": {},
+    } == {
         "run_id": "",
         "session_id": "",
         "parent_run_id": None,
@@ -110,10 +141,20 @@ def test_an_unknown_run_is_refused_with_the_nearest_ids(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
     run_id = rows(cli)[0]["run_id"]
     wrong = run_id[:-1] + ("0" if run_id[-1] != "0" else "1")
-    for command in (["show"], ["resume"], ["replay"], ["fork", "--turn", "1"], ["kill"], ["export"], ["diff", "last"]):
+    for command in (
+        ["show"],
+        ["resume"],
+        ["replay"],
+        ["fork", "--turn", "1"],
+        ["kill"],
+        ["export"],
+        ["diff", "last"],
+    ):
         answer = cli("runs", *command, wrong)
         assert answer.code == 2
-        assert answer.err.strip().splitlines() == [f"treadle: there is no run {wrong!r} here. Did you mean {run_id}?"]
+        assert answer.err.strip().splitlines() == [
+            f"treadle: there is no run {wrong!r} here. Did you mean {run_id}?"
+        ]
 
 
 def test_the_beginning_of_several_ids_is_refused(cli: Cli) -> None:
@@ -149,7 +190,10 @@ def test_the_timeline_shows_retries_errors_and_long_texts_in_a_hundred_columns(c
         {"error": {"kind": "rate_limit", "status": 529, "retry_after_s": 0.01}},
         {
             "text": "日本語 " * 100,
-            "tool_calls": [{"name": "read", "arguments": {"path": "n" * 300}}, {"name": "bash", "arguments": {"command": "echo \x1b[2J" * 40}}],
+            "tool_calls": [
+                {"name": "read", "arguments": {"path": "n" * 300}},
+                {"name": "bash", "arguments": {"command": "echo \x1b[2J" * 40}},
+            ],
         },
         {"text": "word " * 400},
     )
@@ -167,12 +211,19 @@ def test_show_as_json_holds_the_row_and_the_entries(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script(*CHARGE), "--mode", "full").code == 0
     shown = cli("runs", "show", "last", "--json").json
     assert {name: value for name, value in shown.items() if name != "entries"} == rows(cli)[0]
-    assert [entry["seq"] for entry in shown["entries"]] == list(range(1, shown["entries"][-1]["seq"] + 1))
-    assert [entry.get("call_id") for entry in shown["entries"] if entry["type"].startswith("tool.")] == ["a1", "a1"]
+    assert [entry["seq"] for entry in shown["entries"]] == list(
+        range(1, shown["entries"][-1]["seq"] + 1)
+    )
+    assert [
+        entry.get("call_id") for entry in shown["entries"] if entry["type"].startswith("tool.")
+    ] == ["a1", "a1"]
 
 
 def test_a_fork_stands_under_the_run_that_it_came_from(cli: Cli) -> None:
-    assert cli("run", "x", "--model", cli.script(*CHARGE, {"text": "Another."}), "--mode", "full").code == 0
+    assert (
+        cli("run", "x", "--model", cli.script(*CHARGE, {"text": "Another."}), "--mode", "full").code
+        == 0
+    )
     parent = rows(cli)[0]["run_id"]
     assert cli("runs", "fork", parent, "--turn", "1", "--text", "and now?").code == 0
     forked = rows(cli)[0]
@@ -225,10 +276,16 @@ def test_a_journal_of_a_newer_version_a_broken_one_and_no_journal_are_refused(cl
     assert "newer" in newer.err
     broken = cli.home / "broken.db"
     broken.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-    answers = [cli("runs", "list", "--journal", f"sqlite:///{broken}"), cli("runs", "show", "last", "--journal", "nowhere:")]
+    answers = [
+        cli("runs", "list", "--journal", f"sqlite:///{broken}"),
+        cli("runs", "show", "last", "--journal", "nowhere:"),
+    ]
     answers.append(cli("sessions", "list", "--journal", f"sqlite:///{broken}"))
     assert [answer.code for answer in answers] == [2, 2, 2]
-    assert all(len(answer.err.splitlines()) == 1 and answer.err.startswith("treadle: ") for answer in answers)
+    assert all(
+        len(answer.err.splitlines()) == 1 and answer.err.startswith("treadle: ")
+        for answer in answers
+    )
 
 
 def test_a_secret_that_came_to_be_known_later_is_masked(cli: Cli) -> None:
@@ -280,10 +337,21 @@ def test_last_is_the_newest_run_of_this_directory(cli: Cli) -> None:
     elsewhere.mkdir()
     below = cli.workspace / "below"
     below.mkdir()
-    assert cli("run", "there", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})).code == 0
+    assert (
+        cli("run", "there", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})).code
+        == 0
+    )
     refused = cli("runs", "undo", "last")
     assert refused.code == 2
-    assert f"no run has worked in '{cli.workspace}' yet; the newest elsewhere is {rows(cli)[0]['run_id']}, in '{elsewhere}'" in refused.err
+    assert (
+        f"no run has worked in '{cli.workspace}' yet; the newest elsewhere is {rows(cli)[0]['run_id']}, in '{elsewhere}'"
+        in refused.err
+    )
     assert cli("run", "here", "--cwd", str(below), "--model", cli.script({"text": "ok"})).code == 0
-    assert cli("run", "there again", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})).code == 0
+    assert (
+        cli(
+            "run", "there again", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})
+        ).code
+        == 0
+    )
     assert "│ here" in cli("runs", "show", "last").out

@@ -48,7 +48,9 @@ def test_a_stopped_run_goes_on_and_does_not_do_again_what_had_begun(cli: Cli) ->
     resumed = cli("runs", "resume", run_id, "--output", "stream-json")
     assert resumed.code == 0
     assert resumed.events[-1]["type"] == "run_end"
-    assert [event["unknown"] for event in resumed.events if event["type"] == "tool_call_end"] == [True]
+    assert [event["unknown"] for event in resumed.events if event["type"] == "tool_call_end"] == [
+        True
+    ]
     assert witness(cli) == ["a1"]
 
 
@@ -61,12 +63,17 @@ def test_a_finished_run_is_left_alone_and_its_result_printed(cli: Cli) -> None:
     assert cli("runs", "resume", "last", "-q").err == ""
     end = cli("runs", "resume", "last", "--output", "json").json
     assert (end["type"], end["outcome"], end["text"]) == ("run_end", "completed", "All done.")
-    assert [event["type"] for event in cli("runs", "resume", "last", "--output", "stream-json").events] == ["run_end"]
+    assert [
+        event["type"] for event in cli("runs", "resume", "last", "--output", "stream-json").events
+    ] == ["run_end"]
     assert entries(cli) == before
 
 
 def test_a_finished_run_exits_by_its_outcome(cli: Cli) -> None:
-    assert cli("run", "x", "--model", cli.script(*CHARGE), "--mode", "full", "--max-turns", "1").code == 3
+    assert (
+        cli("run", "x", "--model", cli.script(*CHARGE), "--mode", "full", "--max-turns", "1").code
+        == 3
+    )
     assert cli("runs", "resume", "last").code == 3
     assert cli("run", "x", "--model", cli.script({"error": {"kind": "auth"}})).code == 1
     assert cli("runs", "resume", "last").code == 1
@@ -92,7 +99,11 @@ def test_a_person_answers_each_call_of_its_own(cli: Cli) -> None:
     assert witness(cli) == ["a1"]
     assert cli("runs", "resume", "last", "--deny", f"{EQUAL}=too dear").code == 0
     assert witness(cli) == ["a1"]
-    results = {entry["call_id"]: entry["entry"]["result"]["content"] for entry in entries(cli) if entry["type"] == "tool.finished"}
+    results = {
+        entry["call_id"]: entry["entry"]["result"]["content"]
+        for entry in entries(cli)
+        if entry["type"] == "tool.finished"
+    }
     assert "too dear" in results[EQUAL]
     assert "denied by user: too dear" in cli("runs", "show", "last").out
 
@@ -102,7 +113,11 @@ def test_a_person_says_what_a_call_gave(cli: Cli) -> None:
     assert cli("runs", "resume", run_id, "--on-unknown", "wait").code == 4
     answer = cli("runs", "resume", run_id, "--result", "a1=charged = yes")
     assert answer.code == 0
-    assert [entry["entry"]["result"]["content"] for entry in entries(cli) if entry["type"] == "tool.finished"] == ["charged = yes"]
+    assert [
+        entry["entry"]["result"]["content"]
+        for entry in entries(cli)
+        if entry["type"] == "tool.finished"
+    ] == ["charged = yes"]
     assert witness(cli) == ["a1"]
     assert "found out" in cli("runs", "show", "last").out
 
@@ -110,7 +125,13 @@ def test_a_person_says_what_a_call_gave(cli: Cli) -> None:
 def test_answers_that_make_no_sense_are_refused_and_nothing_is_done(cli: Cli) -> None:
     waiting(cli)
     before = entries(cli)
-    for options in (["--approve", "a1", "--deny", "a1"], ["--result", "a1"], ["--approve", "nope"], ["--cwd", "nowhere"], ["--model", "nonsense"]):
+    for options in (
+        ["--approve", "a1", "--deny", "a1"],
+        ["--result", "a1"],
+        ["--approve", "nope"],
+        ["--cwd", "nowhere"],
+        ["--model", "nonsense"],
+    ):
         answer = cli("runs", "resume", "last", *options)
         assert answer.code == 2
         assert len(answer.err.splitlines()) == 1
@@ -127,12 +148,36 @@ def test_another_mode_lets_waiting_calls_run(cli: Cli) -> None:
 def test_a_run_whose_directory_is_gone_needs_another_one(cli: Cli, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    run_id = cli("run", "x", "--model", cli.script(*ASKING), "--on-ask", "wait", "--cwd", str(gone), "--output", "json").json["run_id"]
+    run_id = cli(
+        "run",
+        "x",
+        "--model",
+        cli.script(*ASKING),
+        "--on-ask",
+        "wait",
+        "--cwd",
+        str(gone),
+        "--output",
+        "json",
+    ).json["run_id"]
     gone.rmdir()
     answer = cli("runs", "resume", run_id, "--approve", "a1", "--approve", EQUAL)
     assert answer.code == 2
     assert "--cwd" in answer.err
-    assert cli("runs", "resume", run_id, "--approve", "a1", "--approve", EQUAL, "--cwd", str(cli.workspace)).code == 0
+    assert (
+        cli(
+            "runs",
+            "resume",
+            run_id,
+            "--approve",
+            "a1",
+            "--approve",
+            EQUAL,
+            "--cwd",
+            str(cli.workspace),
+        ).code
+        == 0
+    )
     assert sorted(witness(cli)) == ["a1", "a2"]
 
 
@@ -165,7 +210,13 @@ anyio.run(main)
 
 def test_an_agent_from_code_is_resumed_there_and_its_runs_are_a_tree(cli: Cli) -> None:
     url = f"sqlite:///{cli.home / 'code.db'}"
-    subprocess.run([sys.executable, "-c", PROGRAM, url], check=True, cwd=cli.workspace, env=cli.environment(), timeout=50)
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, url],
+        check=True,
+        cwd=cli.workspace,
+        env=cli.environment(),
+        timeout=50,
+    )
     listed = {row["agent"]: row for row in rows(cli, "--journal", url)}
     assert listed["leaf"]["parent_run_id"] == listed["boss"]["run_id"]
     shown = cli("runs", "show", "last", "--journal", url).out
@@ -186,7 +237,9 @@ def test_a_replay_prints_what_the_run_had_printed(cli: Cli) -> None:
     Path(script.removeprefix("script:")).unlink()
     again = cli("runs", "replay", "last", "--output", "stream-json")
     assert again.code == 0
-    assert [without_place(event) for event in again.events] == [without_place(event) for event in first.events if "id" in event]
+    assert [without_place(event) for event in again.events] == [
+        without_place(event) for event in first.events if "id" in event
+    ]
     assert cli("runs", "replay", "last").out == "All done.\n"
     assert witness(cli) == ["a1"]
 
@@ -206,7 +259,19 @@ def test_a_fork_goes_on_with_another_text_and_another_result(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script(*CHARGE), "--mode", "full").code == 0
     parent = rows(cli)[0]["run_id"]
     forked = cli(
-        "runs", "fork", parent, "--turn", "1", "--text", "Go on.", "--result", "a1=declined", "--model", cli.script({"text": "Sorry."}), "-o", "answer.txt"
+        "runs",
+        "fork",
+        parent,
+        "--turn",
+        "1",
+        "--text",
+        "Go on.",
+        "--result",
+        "a1=declined",
+        "--model",
+        cli.script({"text": "Sorry."}),
+        "-o",
+        "answer.txt",
     )
     assert (forked.code, forked.out) == (0, "")
     assert (cli.workspace / "answer.txt").read_text() == "Sorry.\n"
@@ -228,9 +293,27 @@ def test_a_fork_beyond_the_end_is_refused(cli: Cli) -> None:
 def started(cli: Cli) -> subprocess.Popen[str]:
     """Start a run in a process of its own. Returns when its call runs."""
     slow = {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 60"}, "id": "s1"}]}
-    words = [sys.executable, "-m", "treadle", "run", "slow", "--model", cli.script(slow, {"text": "late"}), "--mode", "full", "--output", "stream-json"]
+    words = [
+        sys.executable,
+        "-m",
+        "treadle",
+        "run",
+        "slow",
+        "--model",
+        cli.script(slow, {"text": "late"}),
+        "--mode",
+        "full",
+        "--output",
+        "stream-json",
+    ]
     process = subprocess.Popen(
-        words, cwd=cli.workspace, env=cli.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=cli.workspace,
+        env=cli.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -254,7 +337,14 @@ def test_a_run_is_ended_in_the_process_that_drives_it(cli: Cli) -> None:
         assert "busy" not in busy.err
         assert "Traceback" not in busy.err
         words = [sys.executable, "-m", "treadle", "runs", "resume", "last", "--wait"]
-        waiting = subprocess.Popen(words, cwd=cli.workspace, env=cli.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        waiting = subprocess.Popen(
+            words,
+            cwd=cli.workspace,
+            env=cli.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert waiting.stderr is not None
         assert "waiting until no other process drives run" in waiting.stderr.readline()
         killed = cli("runs", "kill", "last")
@@ -280,7 +370,10 @@ def test_a_stopped_run_is_closed(cli: Cli) -> None:
 
 def test_the_command_line_of_the_next_step_names_the_journal_that_was_named(cli: Cli) -> None:
     url = f"sqlite:///{cli.home / 'else where.db'}"
-    assert cli("run", "x", "--model", cli.script(*ASKING), "--on-ask", "wait", "--journal", url).code == 4
+    assert (
+        cli("run", "x", "--model", cli.script(*ASKING), "--on-ask", "wait", "--journal", url).code
+        == 4
+    )
     answer = cli("runs", "resume", "last", "--journal", url)
     assert f"--journal '{url}'" in answer.err
     assert json.loads(cli("runs", "list", "--json").out) == []

@@ -50,7 +50,14 @@ def test_what_is_exported_with_a_signature_is_imported_byte_for_byte(cli: Cli) -
 
 def test_a_run_is_imported_from_standard_input_and_goes_on_here(cli: Cli) -> None:
     crashed(cli)
-    taken = cli("runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last", "--sign").out)
+    taken = cli(
+        "runs",
+        "import",
+        "-",
+        "--json",
+        *other(cli),
+        stdin=cli("runs", "export", "last", "--sign").out,
+    )
     assert (taken.code, taken.json["status"]) == (0, "stopped")
     assert cli("runs", "resume", "last", *other(cli)).code == 0
     assert (cli.workspace / "witness").read_text() == "a1\n"
@@ -59,7 +66,9 @@ def test_a_run_is_imported_from_standard_input_and_goes_on_here(cli: Cli) -> Non
 
 def test_an_unsigned_run_waits_for_an_answer_to_its_open_call(cli: Cli) -> None:
     crashed(cli)
-    taken = cli("runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last").out)
+    taken = cli(
+        "runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last").out
+    )
     assert taken.code == 0
     model = ("--model", cli.script({"text": "All done."}))
     waits = cli("runs", "resume", "last", *model, *other(cli))
@@ -78,14 +87,20 @@ def test_importing_twice_says_so(cli: Cli) -> None:
 
 
 def test_a_fork_is_imported_after_the_run_it_came_from(cli: Cli) -> None:
-    assert cli("run", "x", "--model", cli.script(*CHARGE, {"text": "Another."}), "--mode", "full").code == 0
+    assert (
+        cli("run", "x", "--model", cli.script(*CHARGE, {"text": "Another."}), "--mode", "full").code
+        == 0
+    )
     parent = rows(cli)[0]["run_id"]
     assert cli("runs", "fork", "last", "--turn", "1").code == 0
     files = [exported(cli, name="fork.jsonl"), exported(cli, name="parent.jsonl", run=parent)]
     early = cli("runs", "import", str(files[0]), *other(cli))
     assert early.code == 2
     assert parent in early.err
-    assert [cli("runs", "import", str(file), *other(cli)).code for file in reversed(files)] == [0, 0]
+    assert [cli("runs", "import", str(file), *other(cli)).code for file in reversed(files)] == [
+        0,
+        0,
+    ]
     again = cli("runs", "replay", "last", *other(cli))
     assert again.out == cli("runs", "replay", "last").out
 
@@ -100,8 +115,18 @@ def broken_lines(lines: list[str]) -> dict[str, tuple[list[str], int]]:
         "a line twice": ([lines[0], lines[0], *lines[1:]], 2),
         "no entry": ([*lines[:2], json.dumps({"seq": 3, "type": entry["type"]}), *lines[3:]], 3),
         "another type": ([*lines[:2], json.dumps(entry | {"type": "run.finished"}), *lines[3:]], 3),
-        "a broken entry": ([*lines[:2], json.dumps(entry | {"entry": {"type": entry["type"]}}), *lines[3:]], 3),
-        "a strange entry": ([*lines[:2], json.dumps(entry | {"type": "new.kind", "entry": {"type": "new.kind"}}), *lines[3:]], 3),
+        "a broken entry": (
+            [*lines[:2], json.dumps(entry | {"entry": {"type": entry["type"]}}), *lines[3:]],
+            3,
+        ),
+        "a strange entry": (
+            [
+                *lines[:2],
+                json.dumps(entry | {"type": "new.kind", "entry": {"type": "new.kind"}}),
+                *lines[3:],
+            ],
+            3,
+        ),
         "blank lines": (["", lines[0], "", "{", *lines[1:]], 4),
         "no beginning": (lines[1:], 1),
     }
@@ -135,8 +160,20 @@ TEXTS = st.text(st.characters(exclude_categories=[]), max_size=40)
 
 @given(st.lists(TEXTS, max_size=5))
 def test_any_text_survives_as_it_is(texts: list[str]) -> None:
-    started = RunStarted(at=now(), run_id="r", agent="a", agent_hash="h", model="m", mode="full", cwd="/", input=Message.user("".join(texts)))
-    stored = [started.to_json(), *(InputAdded(at=now(), message=Message.user(text), by="user").to_json() for text in texts)]
+    started = RunStarted(
+        at=now(),
+        run_id="r",
+        agent="a",
+        agent_hash="h",
+        model="m",
+        mode="full",
+        cwd="/",
+        input=Message.user("".join(texts)),
+    )
+    stored = [
+        started.to_json(),
+        *(InputAdded(at=now(), message=Message.user(text), by="user").to_json() for text in texts),
+    ]
     assert read_lines(b"\n".join(export_lines(stored)), "file") == stored
 
 
@@ -175,7 +212,12 @@ def test_old_runs_are_deleted_and_young_ones_are_not(cli: Cli) -> None:
 def test_what_a_fork_needs_is_kept(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script(*ASKED), "--on-ask", "deny").code == 4
     parent = rows(cli)[0]["run_id"]
-    assert cli("runs", "fork", "last", "--turn", "0", "--on-ask", "wait", "--model", cli.script(*ASKED)).code == 4
+    assert (
+        cli(
+            "runs", "fork", "last", "--turn", "0", "--on-ask", "wait", "--model", cli.script(*ASKED)
+        ).code
+        == 4
+    )
     done = cli("runs", "prune", "--older-than", "0h", "--yes")
     assert done.code == 0
     assert "Kept, because runs that stay need it: 1 run as old." in done.out
@@ -198,7 +240,9 @@ def test_a_person_is_asked_on_a_terminal(cli: Cli, answer: str, left: int) -> No
     assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "treadle", "runs", "prune", "--older-than", "0h"]
-    process = subprocess.Popen(words, cwd=cli.workspace, env=cli.environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        words, cwd=cli.workspace, env=cli.environment(), stdin=theirs, stdout=theirs, stderr=theirs
+    )
     os.close(theirs)
     said = b""
     while b"[y/N]" not in said:

@@ -44,17 +44,31 @@ def test_following_ends_with_the_code_of_the_run(cli: Cli) -> None:
 
 
 def test_following_from_behind_the_end_is_wrong_use(cli: Cli) -> None:
-    run_id = cli("run", "x", "--output", "json", "--model", cli.script({"text": "ok"})).json["run_id"]
+    run_id = cli("run", "x", "--output", "json", "--model", cli.script({"text": "ok"})).json[
+        "run_id"
+    ]
     followed = cli("runs", "follow", run_id, "--after", "999.0")
     assert (followed.code, followed.out) == (2, "")
-    assert f"run {run_id} has 4 entries, and nothing after 999: follow it from an id that it gave" in followed.err, followed
+    assert (
+        f"run {run_id} has 4 entries, and nothing after 999: follow it from an id that it gave"
+        in followed.err
+    ), followed
 
 
 def test_ctrl_c_ends_the_following_and_not_the_run(cli: Cli) -> None:
-    run_id = detached(cli, "x", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"}))
+    run_id = detached(
+        cli, "x", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"})
+    )
     command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
     with a_worker(cli) as worker:
-        following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cli.workspace, env=cli.environment())
+        following = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cli.workspace,
+            env=cli.environment(),
+        )
         assert following.stderr is not None
         assert any("• bash" in line for line in following.stderr)
         following.send_signal(signal.SIGINT)
@@ -66,11 +80,24 @@ def test_ctrl_c_ends_the_following_and_not_the_run(cli: Cli) -> None:
 
 
 def test_a_run_that_waits_for_a_person_is_woken_with_the_answer(cli: Cli) -> None:
-    call = {"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "a"}, "id": "call_1"}]}
-    run_id = detached(cli, "x", "--on-ask", "wait", "--model", cli.script(call, {"text": "written"}))
+    call = {
+        "tool_calls": [
+            {"name": "write", "arguments": {"path": "a.txt", "content": "a"}, "id": "call_1"}
+        ]
+    }
+    run_id = detached(
+        cli, "x", "--on-ask", "wait", "--model", cli.script(call, {"text": "written"})
+    )
     command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
     with a_worker(cli):
-        following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cli.workspace, env=cli.environment())
+        following = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cli.workspace,
+            env=cli.environment(),
+        )
         assert following.stderr is not None
         assert any("call_1" in line and "waits" in line for line in following.stderr)
         woken = cli("runs", "wake", run_id, "--approve", "call_1")
@@ -86,7 +113,13 @@ def test_a_run_that_waits_for_a_person_is_woken_with_the_answer(cli: Cli) -> Non
 def test_following_a_run_that_nobody_will_drive_says_what_to_do(cli: Cli) -> None:
     model = cli.script({"text": "a", "delay_ms": 60_000})
     command = [sys.executable, "-m", "treadle", "run", "x", "--model", model, "--session", "s"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.workspace, env=cli.environment())
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cli.workspace,
+        env=cli.environment(),
+    )
     while not (rows := json.loads(cli("runs", "list", "--json").out)):
         pass
     run_id = rows[0]["run_id"]
@@ -104,7 +137,9 @@ def test_following_a_run_that_nobody_will_drive_says_what_to_do(cli: Cli) -> Non
 
 def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
     assert "There are no runs yet" in cli("runs", "top").out
-    run_id = detached(cli, "first", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"}))
+    run_id = detached(
+        cli, "first", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"})
+    )
     detached(cli, "second", "--model", cli.script({"text": "ok"}))
     waiting = cli("runs", "top").out
     assert "No worker lives: treadle worker starts one." in waiting
@@ -115,9 +150,14 @@ def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
         (cli.workspace / "call.go").touch()
         worker.until(f"< {run_id}")
     assert "ada     working   1/1" in shown
-    assert [(info["name"], info["running"], info["slots"], info["pid"]) for info in frame["workers"]] == [("ada", 1, 1, worker.process.pid)]
+    assert [
+        (info["name"], info["running"], info["slots"], info["pid"]) for info in frame["workers"]
+    ] == [("ada", 1, 1, worker.process.pid)]
     assert [info["run_id"] for info in frame["under_way"]] == [run_id]
-    assert [(queue["queue"], queue["running"], queue["ready"] + queue["sent"]) for queue in frame["queues"]] == [("default", 1, 1)]
+    assert [
+        (queue["queue"], queue["running"], queue["ready"] + queue["sent"])
+        for queue in frame["queues"]
+    ] == [("default", 1, 1)]
     assert (frame["stuck"], frame["rates"]) == ([], None)
 
 
@@ -132,28 +172,73 @@ def test_what_waits_in_a_queue_that_the_configuration_lost_is_told_what_helps(cl
     assert stuck["advice"] == "no worker serves this queue: treadle worker --queue emails"
     (cli.home / ".treadle" / "config.yaml").unlink()
     (stuck,) = json.loads(cli("runs", "top", "--json").out)["stuck"]
-    assert "has none of that name: add it under queues, or treadle runs wake ID --queue default, for each run" in stuck["advice"]
+    assert (
+        "has none of that name: add it under queues, or treadle runs wake ID --queue default, for each run"
+        in stuck["advice"]
+    )
     assert cli("runs", "wake", run_id, "--queue", "default", "--json").json["queue"] == "default"
 
 
 def frame_of(workers: int = 1) -> TopFrame:
     at = now()
-    card = {"host": "a-host-with-a-long-name.example.org", "pid": 4711, "version": "0.1.0", "engine": "local", "queues": ("default", "emails"), "slots": 8}
+    card = {
+        "host": "a-host-with-a-long-name.example.org",
+        "pid": 4711,
+        "version": "0.1.0",
+        "engine": "local",
+        "queues": ("default", "emails"),
+        "slots": 8,
+    }
     infos = [
-        WorkerInfo(worker=f"w{n}", card=WorkerCard(name=f"worker-{n}", **card), since=at, seen_at=at, alive=n == 0, draining=n == 0, running=3)  # pyright: ignore[reportArgumentType]  of a mapping
+        WorkerInfo(
+            worker=f"w{n}",
+            card=WorkerCard(name=f"worker-{n}", **card),
+            since=at,
+            seen_at=at,
+            alive=n == 0,
+            draining=n == 0,
+            running=3,
+        )  # pyright: ignore[reportArgumentType]  of a mapping
         for n in range(workers)
     ]
-    backlog = Backlog(queue="emails", ready=12_000, later=3, sent=2, running=8, waiting=1, parked=1, oldest_ready_at=at - timedelta(minutes=3))
-    stuck = Stuck(
-        run_id="run_01a1fd561490de1f1d87e829af", queue="emails", why="parked: \x1b[31mno key sk-ant-secret-1", since=at, advice="mend that, then wake it"
+    backlog = Backlog(
+        queue="emails",
+        ready=12_000,
+        later=3,
+        sent=2,
+        running=8,
+        waiting=1,
+        parked=1,
+        oldest_ready_at=at - timedelta(minutes=3),
     )
-    return TopFrame(at=at, queues=(backlog,), workers=tuple(infos), under_way=(), stuck=(stuck,) * 12, rates=None)
+    stuck = Stuck(
+        run_id="run_01a1fd561490de1f1d87e829af",
+        queue="emails",
+        why="parked: \x1b[31mno key sk-ant-secret-1",
+        since=at,
+        advice="mend that, then wake it",
+    )
+    return TopFrame(
+        at=at,
+        queues=(backlog,),
+        workers=tuple(infos),
+        under_way=(),
+        stuck=(stuck,) * 12,
+        rates=None,
+    )
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
-def test_a_frame_fits_the_terminal_and_holds_no_escape_and_no_secret(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_fits_the_terminal_and_holds_no_escape_and_no_secret(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    lines = lines_of(frame_of(workers=3), Redactor(["sk-ant-secret-1"]), Ink(colour=False), title="treadle · sqlite:////a/b/c.db")
+    lines = lines_of(
+        frame_of(workers=3),
+        Redactor(["sk-ant-secret-1"]),
+        Ink(colour=False),
+        title="treadle · sqlite:////a/b/c.db",
+    )
     assert max(columns(line) for line in lines) <= width
     text = "\n".join(lines)
     assert "\x1b" not in text
@@ -167,20 +252,41 @@ def test_a_frame_is_cut_to_the_lines_that_there_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "80")
     lines = lines_of(frame_of(workers=30), Redactor([]), Ink(colour=False), title="t", room=20)
     assert len(lines) == 20
-    assert any("parked" in line for line in lines)  # dead workers of a day do not hide what is stuck
+    # dead workers of a day do not hide what is stuck
+    assert any("parked" in line for line in lines)
     assert "and 26 more dead workers: --json has them all" in lines
 
 
 def test_runs_of_one_schedule_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     at = now()
-    common = {"agent": "a", "model": "m", "mode": "ask", "status": "running", "prompt": "What was new?", "started_at": at, "updated_at": at, "cwd": "/"}
-    common |= {name: None for name in ("session_id", "parent_run_id", "forked_from", "outcome")} | {"turns": 1, "tool_calls": 0, "usage": Usage(), "entries": 3}
-    ids = ["nightly@2026-11-21T02:00:00Z", "nightly@2026-11-22T02:00:00Z", "run_01a1fd561490de1f1d87e829af"]
+    common = {
+        "agent": "a",
+        "model": "m",
+        "mode": "ask",
+        "status": "running",
+        "prompt": "What was new?",
+        "started_at": at,
+        "updated_at": at,
+        "cwd": "/",
+    }
+    common |= {name: None for name in ("session_id", "parent_run_id", "forked_from", "outcome")} | {
+        "turns": 1,
+        "tool_calls": 0,
+        "usage": Usage(),
+        "entries": 3,
+    }
+    ids = [
+        "nightly@2026-11-21T02:00:00Z",
+        "nightly@2026-11-22T02:00:00Z",
+        "run_01a1fd561490de1f1d87e829af",
+    ]
     runs = tuple(RunInfo(run_id=run_id, **common) for run_id in ids)  # pyright: ignore[reportArgumentType]  of a mapping
     frame = TopFrame(at=at, queues=(), workers=(), under_way=runs, stuck=(), rates=None)
     lines = lines_of(frame, Redactor([]), Ink(colour=False), title="t")
-    assert all(any(line.startswith(shown) for line in lines) for shown in (*ids[:2], "01a1fd561490 "))
+    assert all(
+        any(line.startswith(shown) for line in lines) for shown in (*ids[:2], "01a1fd561490 ")
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
@@ -192,7 +298,12 @@ def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli, locale: dict[str, str]
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "treadle", "runs", "top", "--interval", "0.1"]
     process = subprocess.Popen(
-        command, stdin=slave, stdout=slave, stderr=slave, cwd=cli.workspace, env=cli.environment(TERM="xterm", COLUMNS="80", LINES="24", **locale)
+        command,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=cli.workspace,
+        env=cli.environment(TERM="xterm", COLUMNS="80", LINES="24", **locale),
     )
     os.close(slave)
     seen = b""

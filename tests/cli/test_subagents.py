@@ -1,4 +1,6 @@
-"""Agents that start agents, on the command line: a tree of runs is shown, waits, and is gone on with as one."""
+"""Agents that start agents, on the command line: a tree of runs is shown, waits, and is gone on
+with as one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Any
 from tests.cli.conftest import Cli
 from tests.cli.test_agents import own
 
-ASKS = {"tool_calls": [{"name": "bash", "id": "s1", "arguments": {"command": "echo sent >> sent.txt"}}]}
+ASKS = {
+    "tool_calls": [{"name": "bash", "id": "s1", "arguments": {"command": "echo sent >> sent.txt"}}]
+}
 DELEGATES = {"tool_calls": [{"name": "sender", "id": "b1", "arguments": {"prompt": "send it"}}]}
 MODULE = """from treadle import ToolDeferred, tool
 
@@ -21,8 +25,16 @@ async def order(what: str) -> str:
 
 def delegating(cli: Cli) -> str:
     """A run that waits, because a run that it started does; gives its id."""
-    own(cli, "agents/sender.md", f"---\ndescription: Sends\nmodel: {cli.script(ASKS, {'text': 'it is sent'})}\ntools: [bash]\n---\nSend.\n")
-    own(cli, "agents/boss.md", f"---\ndescription: Has it sent\nmodel: {cli.script(DELEGATES, {'text': 'all done'})}\ntools: [sender]\n---\nBoss.\n")
+    own(
+        cli,
+        "agents/sender.md",
+        f"---\ndescription: Sends\nmodel: {cli.script(ASKS, {'text': 'it is sent'})}\ntools: [bash]\n---\nSend.\n",
+    )
+    own(
+        cli,
+        "agents/boss.md",
+        f"---\ndescription: Has it sent\nmodel: {cli.script(DELEGATES, {'text': 'all done'})}\ntools: [sender]\n---\nBoss.\n",
+    )
     answer = cli("run", "go", "--agent", "boss", "--on-ask", "wait")
     assert answer.code == 4, answer
     return next(row["run_id"] for row in rows(cli) if row["agent"] == "boss")
@@ -63,7 +75,11 @@ def test_a_tree_of_runs_is_shown(cli: Cli):
     assert f"↳ sender  {child}" in shown
     as_json = cli("runs", "show", run_id, "--json").json
     (below,) = as_json["children"]
-    assert (below["run_id"], below["parent_run_id"], below["outcome"]) == (child, run_id, "completed")
+    assert (below["run_id"], below["parent_run_id"], below["outcome"]) == (
+        child,
+        run_id,
+        "completed",
+    )
     assert "children" not in cli("runs", "show", child, "--json").json
     listed = cli("runs", "list").out.splitlines()
     assert [line for line in listed if "↳ send it" in line]
@@ -71,16 +87,33 @@ def test_a_tree_of_runs_is_shown(cli: Cli):
 
 def test_the_runs_that_one_has_started_do_not_hide_the_others_in_the_list(cli: Cli):
     asks = [{"name": "poet", "arguments": {"prompt": f"verse {i}"}} for i in range(25)]
-    own(cli, "agents/poet.md", f"---\ndescription: Writes\nmodel: {cli.script({'text': 'a rose'})}\n---\nWrite.\n")
-    own(cli, "agents/editor.md", f"---\ndescription: Edits\nmodel: {cli.script({'tool_calls': asks}, {'text': 'a book'})}\ntools: [poet]\n---\nEdit.\n")
+    own(
+        cli,
+        "agents/poet.md",
+        f"---\ndescription: Writes\nmodel: {cli.script({'text': 'a rose'})}\n---\nWrite.\n",
+    )
+    own(
+        cli,
+        "agents/editor.md",
+        f"---\ndescription: Edits\nmodel: {cli.script({'tool_calls': asks}, {'text': 'a book'})}\ntools: [poet]\n---\nEdit.\n",
+    )
     assert cli("run", "before", "--model", cli.script({"text": "ok"})).code == 0
     assert cli("run", "a book, please", "--agent", "editor").code == 0
     head, *lines, more, _ = cli("runs", "list", "--limit", "2").out.split("\n")
     assert head.startswith("RUN")
-    assert [line.rpartition("  ")[2] for line in lines] == ["↳ verse 24", "↳ verse 23", "↳ verse 22", "a book, please", "before"]
+    assert [line.rpartition("  ")[2] for line in lines] == [
+        "↳ verse 24",
+        "↳ verse 23",
+        "↳ verse 22",
+        "a book, please",
+        "before",
+    ]
     assert len({line.split()[0] for line in lines}) == 5
     book = next(row["run_id"] for row in rows(cli) if row["agent"] == "editor")
-    assert (more.startswith("22 more runs of "), more.endswith(f": treadle runs show {book}")) == (True, True)
+    assert (more.startswith("22 more runs of "), more.endswith(f": treadle runs show {book}")) == (
+        True,
+        True,
+    )
     for line in lines:
         assert cli("runs", "show", line.split()[0], "--json").code == 0
     assert len(rows(cli)) == 27
@@ -92,8 +125,15 @@ def test_a_result_from_outside_is_given_days_later(cli: Cli):
     modules.mkdir()
     (modules / "mine.py").write_text(MODULE)
     own(cli, "config.yaml", "agents: [mine]\n")
-    script = cli.script({"tool_calls": [{"name": "order", "id": "o1", "arguments": {"what": "tea"}}]}, {"text": "it comes on Monday"})
-    own(cli, "agents/buyer.md", f"---\ndescription: Buys\nmodel: {script}\ntools: [order]\n---\nBuy.\n")
+    script = cli.script(
+        {"tool_calls": [{"name": "order", "id": "o1", "arguments": {"what": "tea"}}]},
+        {"text": "it comes on Monday"},
+    )
+    own(
+        cli,
+        "agents/buyer.md",
+        f"---\ndescription: Buys\nmodel: {script}\ntools: [order]\n---\nBuy.\n",
+    )
     paths = {"PYTHONPATH": str(modules)}
     begun = cli("run", "go", "--agent", "buyer", "--mode", "full", **paths)
     assert begun.code == 4, begun

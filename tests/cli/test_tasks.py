@@ -19,19 +19,38 @@ NO_KEY = "Your tasks."
 def test_single_messages_are_answered_and_one_may_confirm_what_the_one_before_asked(cli: Cli):
     assert cli("tasks", "add", "milk").out == "Got it! Added 'milk' to your list. Anything else?\n"
     assert cli("tasks", "show my tasks").out == "1. ☐ milk\n"
-    assert cli("tasks", "delete milk").out == "Do you really want to delete 'milk'? Reply 'yes delete' to confirm.\n"
+    assert (
+        cli("tasks", "delete milk").out
+        == "Do you really want to delete 'milk'? Reply 'yes delete' to confirm.\n"
+    )
     done = cli("tasks", "yes delete")
     assert (done.code, done.out, done.err) == (0, "I've removed 'milk' from your tasks.\n", "")
     assert (cli.home / ".treadle" / "tasks.db").exists()
 
 
 def test_the_rules_can_be_chosen_where_there_is_a_key(cli: Cli):
-    answer = cli("tasks", "--model", "embedded", "add milk", ANTHROPIC_API_KEY="sk-ant-api03-abcdefghijklmnop0000", ANTHROPIC_BASE_URL="http://127.0.0.1:1")
-    assert (answer.code, answer.out, answer.err) == (0, "Got it! Added 'milk' to your list. Anything else?\n", "")
+    answer = cli(
+        "tasks",
+        "--model",
+        "embedded",
+        "add milk",
+        ANTHROPIC_API_KEY="sk-ant-api03-abcdefghijklmnop0000",
+        ANTHROPIC_BASE_URL="http://127.0.0.1:1",
+    )
+    assert (answer.code, answer.out, answer.err) == (
+        0,
+        "Got it! Added 'milk' to your list. Anything else?\n",
+        "",
+    )
 
 
 def test_a_pipe_holds_one_message_a_line_of_one_conversation(cli: Cli):
-    answer = cli("tasks", "--database", "sqlite:///here.db", stdin="add milk\n\n  \nadd bread\ndelete milk\nno\nyes delete\nshow my tasks\n")
+    answer = cli(
+        "tasks",
+        "--database",
+        "sqlite:///here.db",
+        stdin="add milk\n\n  \nadd bread\ndelete milk\nno\nyes delete\nshow my tasks\n",
+    )
     assert answer.out.startswith("Got it! Added 'milk'")
     assert answer.out.endswith("1. ☐ milk\n2. ☐ bread\n")
     assert answer.err == ""
@@ -43,7 +62,10 @@ def test_the_exit_code_says_what_became_of_the_worst_message(cli: Cli):
     failed = cli("tasks", "--model", model, stdin="hi\n")
     assert (failed.code, failed.out) == (0, "Hello.\n")
     failed = cli("tasks", "hi", "--model", cli.script({"error": {"kind": "auth"}}))
-    assert (failed.code, failed.out) == (1, "I'm having a bit of trouble right now. Please try again.\n")
+    assert (failed.code, failed.out) == (
+        1,
+        "I'm having a bit of trouble right now. Please try again.\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +77,9 @@ def test_the_exit_code_says_what_became_of_the_worst_message(cli: Cli):
         (("--nothing",), "no option '--nothing'"),
     ],
 )
-def test_what_is_wrong_before_anything_is_said_is_told_with_code_2(cli: Cli, arguments: tuple[str, ...], why: str):
+def test_what_is_wrong_before_anything_is_said_is_told_with_code_2(
+    cli: Cli, arguments: tuple[str, ...], why: str
+):
     answer = cli("tasks", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert why in answer.err
@@ -105,7 +129,11 @@ def terminal(cli: Cli, *arguments: str) -> Iterator[Terminal]:
     pid, screen = pty.fork()
     if pid == 0:
         os.chdir(cli.workspace)
-        os.execve(sys.executable, [sys.executable, "-m", "treadle", "tasks", *arguments], cli.environment(TERM="xterm"))
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "treadle", "tasks", *arguments],
+            cli.environment(TERM="xterm"),
+        )
     try:
         yield Terminal(pid, screen)
     finally:
@@ -120,9 +148,11 @@ def test_a_person_types_one_message_after_the_other_and_ends_with_ctrl_d(cli: Cl
         screen.until("Added 'milk' to your list. Anything else?")
         screen.until("> ")
         screen.type("delete everything")
-        screen.until("everything")  # Ctrl-C drops what the terminal still holds, so it must have been read
+        # Ctrl-C drops what the terminal still holds, so it must have been read
+        screen.until("everything")
         screen.type("\x03")  # thought better of it
-        while not screen.moves(within=2):  # a signal between two looks of CPython's line editor waits for the next key
+        # a signal between two looks of CPython's line editor waits for the next key
+        while not screen.moves(within=2):
             screen.type("\x03")
         screen.until("> ")
         screen.type("\x1b[A\n")  # what was typed before
@@ -136,7 +166,9 @@ def test_a_person_types_one_message_after_the_other_and_ends_with_ctrl_d(cli: Cl
 
 
 def test_a_slow_model_shows_that_it_works_and_ctrl_c_stops_it_and_not_the_chat(cli: Cli):
-    model = cli.script({"text": "A very slow answer.", "delay_ms": 30_000}, {"text": "Never asked."})
+    model = cli.script(
+        {"text": "A very slow answer.", "delay_ms": 30_000}, {"text": "Never asked."}
+    )
     with terminal(cli, "--model", model) as screen:
         screen.until("> ")
         screen.type("hi\n")

@@ -18,7 +18,11 @@ from treadle.apps.assistant.caller import ToolResponse
 
 def started(home: Path, *options: str) -> AbstractAsyncContextManager[Client]:
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "TREADLE_HOME": str(home / "home")}
-    return Client(StdioServerParameters(command=sys.executable, args=["-m", "treadle", "tasks", *options], env=env))
+    return Client(
+        StdioServerParameters(
+            command=sys.executable, args=["-m", "treadle", "tasks", *options], env=env
+        )
+    )
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> ToolResponse:
@@ -28,7 +32,9 @@ async def called(client: Client, tool: str, **arguments: Any) -> ToolResponse:
 
 
 @pytest.mark.timeout(60)
-async def test_tasks_are_kept_from_one_process_to_the_next_for_whoever_is_at_the_terminal(tmp_path: Path):
+async def test_tasks_are_kept_from_one_process_to_the_next_for_whoever_is_at_the_terminal(
+    tmp_path: Path,
+):
     async with started(tmp_path, "mcp") as client:
         assert len((await client.list_tools()).tools) == 8
         assert (await called(client, "add_task", title="From MCP")).success
@@ -38,7 +44,9 @@ async def test_tasks_are_kept_from_one_process_to_the_next_for_whoever_is_at_the
     assert (tmp_path / "home" / "tasks.db").is_file()
     async with started(tmp_path, "mcp") as client:
         assert (await called(client, "complete_task", task="from mcp")).success
-        assert (await called(client, "delete_task", task="From MCP", confirm=asked.error.confirm)).error is not None, "it was changed since"
+        assert (
+            await called(client, "delete_task", task="From MCP", confirm=asked.error.confirm)
+        ).error is not None, "it was changed since"
 
 
 @pytest.mark.timeout(60)

@@ -46,33 +46,88 @@ def at(seconds: float) -> datetime:
 
 
 def calls(*ids: str) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(id=call_id, name="charge" * 5, arguments_json='{"amount": 5, "card": "' + "x" * 90 + '"}') for call_id in ids)
+    return tuple(
+        ToolCall(
+            id=call_id,
+            name="charge" * 5,
+            arguments_json='{"amount": 5, "card": "' + "x" * 90 + '"}',
+        )
+        for call_id in ids
+    )
 
 
 def given(call_id: str, text: str, *, unknown: bool = False) -> ToolResult:
-    return ToolResult(call_id=call_id, name="charge", content=text, is_error=unknown, unknown=unknown)
+    return ToolResult(
+        call_id=call_id, name="charge", content=text, is_error=unknown, unknown=unknown
+    )
 
 
 def everything() -> list[Entry]:
     """A run in which all that can happen happens."""
-    asking = Message.assistant([ReasoningPart(text="hm " * 50), TextPart(text="I charge now. " * 40), *calls("c1", "c2", "c3")])
-    responded = {"attempt": 2, "usage": Usage(input_tokens=1200, output_tokens=50, cache_read_tokens=90_000), "stop_reason": StopReason.TOOL_USE}
+    asking = Message.assistant(
+        [
+            ReasoningPart(text="hm " * 50),
+            TextPart(text="I charge now. " * 40),
+            *calls("c1", "c2", "c3"),
+        ]
+    )
+    responded = {
+        "attempt": 2,
+        "usage": Usage(input_tokens=1200, output_tokens=50, cache_read_tokens=90_000),
+        "stop_reason": StopReason.TOOL_USE,
+    }
     resumed = {"agent": "a", "agent_hash": "h", "model": "m", "mode": "full", "cwd": "/elsewhere"}
     return [
-        RunStarted(at=at(0), run_id="run_1", agent="a", agent_hash="h", model="m", mode="ask", cwd="/", input=Message.user("Charge.\n" * 30)),
-        Compaction(at=at(0), receipt='{"pinned": "a", "kept_from": "b", "dropped": 51, "kind": "window"}'),
+        RunStarted(
+            at=at(0),
+            run_id="run_1",
+            agent="a",
+            agent_hash="h",
+            model="m",
+            mode="ask",
+            cwd="/",
+            input=Message.user("Charge.\n" * 30),
+        ),
+        Compaction(
+            at=at(0), receipt='{"pinned": "a", "kept_from": "b", "dropped": 51, "kind": "window"}'
+        ),
         InputAdded(at=at(0.1), message=Message.user("quickly, please"), by="user"),
         ModelRequested(at=at(0.2), turn=1),
-        ModelRequested(at=at(1), turn=1, attempt=2, failed=ErrorInfo(kind="rate_limit", message="too much " * 40, status=529, request_id="req_9"), wait_s=2.0),
+        ModelRequested(
+            at=at(1),
+            turn=1,
+            attempt=2,
+            failed=ErrorInfo(
+                kind="rate_limit", message="too much " * 40, status=529, request_id="req_9"
+            ),
+            wait_s=2.0,
+        ),
         ModelResponded(at=at(5), turn=1, message=asking, **responded),  # pyright: ignore[reportArgumentType]  its types are those of the fields
-        ApprovalAsked(at=at(5), call_id="c1", name="charge", arguments_json="{}", reason="needs approval"),
-        ToolStarted(at=at(5), call_id="c2", name="charge", arguments_json="{}", effect="once", key="k2"),
-        ToolStarted(at=at(5), call_id="c3", name="charge", arguments_json="{}", effect="idempotent", key="k3"),
-        ToolFinished(at=at(6), status="error", result=given("c3", "no such card " * 50), duration_ms=1000),
+        ApprovalAsked(
+            at=at(5), call_id="c1", name="charge", arguments_json="{}", reason="needs approval"
+        ),
+        ToolStarted(
+            at=at(5), call_id="c2", name="charge", arguments_json="{}", effect="once", key="k2"
+        ),
+        ToolStarted(
+            at=at(5),
+            call_id="c3",
+            name="charge",
+            arguments_json="{}",
+            effect="idempotent",
+            key="k3",
+        ),
+        ToolFinished(
+            at=at(6), status="error", result=given("c3", "no such card " * 50), duration_ms=1000
+        ),
         RunResumed(at=at(4000), fence=2, **resumed),  # pyright: ignore[reportArgumentType]  likewise
         ApprovalAnswered(at=at(4000), call_id="c1", decision="allow", by="user"),
-        ToolStarted(at=at(4000), call_id="c1", name="charge", arguments_json="{}", effect="once", key="k1"),
-        ToolFinished(at=at(4001), status="unknown", result=given("c2", "Nobody knows.", unknown=True)),
+        ToolStarted(
+            at=at(4000), call_id="c1", name="charge", arguments_json="{}", effect="once", key="k1"
+        ),
+        ToolFinished(
+            at=at(4001), status="unknown", result=given("c2", "Nobody knows.", unknown=True)
+        ),
         ToolFinished(at=at(4002), status="ok", result=given("c1", "charged"), duration_ms=90_000),
         ToolLate(at=at(4003), call_id="c2", text="charged after all"),
         ModelSwitched(at=at(4004), model="other"),
@@ -80,7 +135,14 @@ def everything() -> list[Entry]:
         RunResumed(at=at(300_000), fence=3, **resumed),  # pyright: ignore[reportArgumentType]  likewise
         ModelRequested(at=at(300_000), turn=2, attempt=2),
         CancelAsked(at=at(300_001), by="kill"),
-        ModelResponded(at=at(300_001), turn=2, attempt=2, message=Message.assistant("I was ab"), usage=Usage(), stop_reason=None),
+        ModelResponded(
+            at=at(300_001),
+            turn=2,
+            attempt=2,
+            message=Message.assistant("I was ab"),
+            usage=Usage(),
+            stop_reason=None,
+        ),
         RunFinished(
             at=at(300_001),
             outcome=Outcome.CANCELLED,
@@ -94,9 +156,18 @@ def everything() -> list[Entry]:
     ]
 
 
-def drawn(entries: Sequence[Entry], status: RunStatus, *, verbose: bool = False, colour: bool = False) -> str:
+def drawn(
+    entries: Sequence[Entry], status: RunStatus, *, verbose: bool = False, colour: bool = False
+) -> str:
     records = [Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)]
-    lines = timeline(Story.of(records), info_of(entries, status), Relations(), clean=str, ink=Ink(colour=colour), verbose=verbose)
+    lines = timeline(
+        Story.of(records),
+        info_of(entries, status),
+        Relations(),
+        clean=str,
+        ink=Ink(colour=colour),
+        verbose=verbose,
+    )
     return "\n".join(lines)
 
 
@@ -149,7 +220,9 @@ def test_the_whole_story_is_told_in_its_order() -> None:
 def test_a_run_of_a_queue_tells_how_long_it_waited_and_not_of_a_stop() -> None:
     started = everything()[0]
     taken = RunResumed(at=at(3), fence=1, agent="a", agent_hash="h", model="m", mode="ask", cwd="/")
-    (line,) = (line for line in drawn([started, taken], "running").splitlines() if "driver 1" in line)
+    (line,) = (
+        line for line in drawn([started, taken], "running").splitlines() if "driver 1" in line
+    )
     assert " waited 3.0 s for a worker · driver 1 takes it " in line
     again = RunResumed(at=at(9), fence=2, agent="a", agent_hash="h", model="m", mode="ask", cwd="/")
     assert drawn([started, taken, again], "running").count("THE PROCESS STOPPED HERE") == 1

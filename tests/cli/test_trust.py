@@ -44,7 +44,10 @@ def test_trust_is_listed_and_taken_back(project: Cli) -> None:
 
 def test_what_cannot_be_seen_is_told(project: Cli) -> None:
     (project.workspace / "AGENTS.md").write_text("Use tabs.\nAnd \u200bobey.\n", encoding="utf-8")
-    assert "! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+200B" in project("trust").err
+    assert (
+        "! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+200B"
+        in project("trust").err
+    )
 
 
 def test_a_run_says_once_what_voided_the_trust(project: Cli) -> None:
@@ -70,17 +73,28 @@ def test_a_project_with_nothing_of_its_own_says_so(cli: Cli) -> None:
 def test_agents_skills_and_servers_are_shown_with_what_they_say_of_themselves(project: Cli) -> None:
     folder = project.workspace / ".treadle"
     (folder / "agents").mkdir()
-    (folder / "agents" / "rev\niewer.md").write_text("---\ndescription: Reviews\u202e all\ntools: [read, bash]\n---\nDo.\n", encoding="utf-8")
+    (folder / "agents" / "rev\niewer.md").write_text(
+        "---\ndescription: Reviews\u202e all\ntools: [read, bash]\n---\nDo.\n", encoding="utf-8"
+    )
     (folder / "agents" / "broken.md").write_text("no keys")
     (folder / "skills" / "ship").mkdir(parents=True)
-    (folder / "skills" / "ship" / "SKILL.md").write_text("---\nname: ship\ndescription: Ships\x1b[2J it\n---\n", encoding="utf-8")
+    (folder / "skills" / "ship" / "SKILL.md").write_text(
+        "---\nname: ship\ndescription: Ships\x1b[2J it\n---\n", encoding="utf-8"
+    )
     (folder / "config.yaml").write_text("mcp_servers: {evil: {command: [sh, -c, id]}}\n")
     answer = project("trust", "--show")
     lines = [line.strip() for line in answer.out.splitlines()]
     assert lines[0] == f"would be trusted, as it is now: {project.workspace}"
     assert lines[lines.index("tools: read bash") - 1] == "description: Reviews\\u202e all"
-    assert any(line.startswith(".treadle/agents/rev\\niewer.md") and "is an agent, which the model is told of" in line for line in lines)
-    assert any(line.startswith("(its keys cannot be read: line 1: must begin with a line `---`") for line in lines)
+    assert any(
+        line.startswith(".treadle/agents/rev\\niewer.md")
+        and "is an agent, which the model is told of" in line
+        for line in lines
+    )
+    assert any(
+        line.startswith("(its keys cannot be read: line 1: must begin with a line `---`")
+        for line in lines
+    )
     assert "description: Ships\\x1b[2J it" in answer.out or "its keys cannot be read" in answer.out
     assert "mcp_servers.evil.command: sh -c id" in lines
     assert project("trust", "--list").err == "no project is trusted\n"
@@ -97,7 +111,9 @@ def test_a_definition_that_comes_changes_or_goes_voids_the_trust(project: Cli) -
     assert "'.treadle/agents/new.md' has changed" in project("trust", "--list").out
 
 
-@pytest.mark.parametrize("place", ["x.treadle/skills", "a/skills", ".treadle/skills/ship", "commands"])
+@pytest.mark.parametrize(
+    "place", ["x.treadle/skills", "a/skills", ".treadle/skills/ship", "commands"]
+)
 def test_a_configuration_is_one_wherever_it_lies(project: Cli, place: str) -> None:
     folder = project.workspace / place / ".treadle"
     folder.mkdir(parents=True)
@@ -113,7 +129,9 @@ def test_everything_that_runs_is_shown_and_nothing_is_cut(project: Cli) -> None:
     config = project.workspace / ".treadle" / "config.yaml"
     long = "x" * 400
     docs = f'{{command: [bash, -c, "{long}; id\\n  end", a b], env: {{LD_PRELOAD: ./x.so}}}}'
-    config.write_text(f"agents: [one, {long}.py, evil.py]\nmcp_servers:\n  docs: {docs}\n  far: {{url: https://far.example, headers: {{X-To: '1'}}}}\n")
+    config.write_text(
+        f"agents: [one, {long}.py, evil.py]\nmcp_servers:\n  docs: {docs}\n  far: {{url: https://far.example, headers: {{X-To: '1'}}}}\n"
+    )
     lines = [line.strip() for line in project("trust", "--show").out.splitlines()]
     assert lines[2:10] == [
         "agents: one",
@@ -127,12 +145,35 @@ def test_everything_that_runs_is_shown_and_nothing_is_cut(project: Cli) -> None:
     ]
 
 
-@pytest.mark.parametrize("unseen", ["\ufeff", "\uffa0", "\U0001d173", "\U0001bca0", "\x1b", "\r", "\b", "\u2028", "\u3164", "\u2800", "\ufe01", "\U000e0041"])
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "\ufeff",
+        "\uffa0",
+        "\U0001d173",
+        "\U0001bca0",
+        "\x1b",
+        "\r",
+        "\b",
+        "\u2028",
+        "\u3164",
+        "\u2800",
+        "\ufe01",
+        "\U000e0041",
+    ],
+)
 def test_every_kind_of_what_cannot_be_seen_is_told(project: Cli, unseen: str) -> None:
-    (project.workspace / "AGENTS.md").write_text(f"Use\ttabs \u2764\ufe0f.\r\nAnd {unseen}obey.\r\n", encoding="utf-8", newline="")
-    assert f"! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+{ord(unseen):04X}" in project("trust").err
+    (project.workspace / "AGENTS.md").write_text(
+        f"Use\ttabs \u2764\ufe0f.\r\nAnd {unseen}obey.\r\n", encoding="utf-8", newline=""
+    )
+    assert (
+        f"! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+{ord(unseen):04X}"
+        in project("trust").err
+    )
 
 
 def test_what_can_be_seen_is_not_warned_of(project: Cli) -> None:
-    (project.workspace / "AGENTS.md").write_text("\ufeffUse\ttabs \u2764\ufe0f, \u00fc and \u4e2d.\r\n", encoding="utf-8", newline="")
+    (project.workspace / "AGENTS.md").write_text(
+        "\ufeffUse\ttabs \u2764\ufe0f, \u00fc and \u4e2d.\r\n", encoding="utf-8", newline=""
+    )
     assert "cannot see" not in project("trust").err

@@ -1,4 +1,6 @@
-"""`treadle worker`, and `treadle run --detach` which gives it work: with real processes and real signals."""
+"""`treadle worker`, and `treadle run --detach` which gives it work: with real processes and real
+signals.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,12 @@ def held(cli: Cli, name: str) -> dict[str, Any]:
 def test_a_detached_run_is_driven_by_a_worker_and_followed_to_its_end(queues: Cli) -> None:
     model = queues.script({"text": "Hello from a worker."})
     run_id = detached(queues, "say hello", "--model", model, "--queue", "emails")
-    assert row(queues, run_id) | {"entries": []} == row(queues, run_id) | {"status": "queued", "queue": "emails", "outcome": None, "entries": []}
+    assert row(queues, run_id) | {"entries": []} == row(queues, run_id) | {
+        "status": "queued",
+        "queue": "emails",
+        "outcome": None,
+        "entries": [],
+    }
     assert queues("runs", "list").out.splitlines()[1].split()[3:5] == ["queued", "emails"]
     with a_worker(queues) as worker:
         worker.until(f"> {run_id} treadle: say hello")
@@ -60,16 +67,37 @@ def test_a_detached_run_is_driven_by_a_worker_and_followed_to_its_end(queues: Cl
     assert (followed.code, followed.out) == (0, "Hello from a worker.\n")
     events = queues("runs", "follow", run_id, "--output", "stream-json").events
     assert (events[0]["type"], events[-1]["type"]) == ("run_start", "run_end")
-    after = queues("runs", "follow", run_id, "--output", "stream-json", "--after", events[0]["id"]).events
-    assert [event["id"] for event in after] == [event["id"] for event in events[1:] if "id" in event]
+    after = queues(
+        "runs", "follow", run_id, "--output", "stream-json", "--after", events[0]["id"]
+    ).events
+    assert [event["id"] for event in after] == [
+        event["id"] for event in events[1:] if "id" in event
+    ]
 
 
 def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) -> None:
-    answer = queues("run", "x", "--detach", "--output", "json", "--session", "mine", "--model", queues.script({"text": "ok"}))
+    answer = queues(
+        "run",
+        "x",
+        "--detach",
+        "--output",
+        "json",
+        "--session",
+        "mine",
+        "--model",
+        queues.script({"text": "ok"}),
+    )
     told = answer.json
-    assert told == {"run_id": told["run_id"], "session_id": "mine", "queue": "default", "status": "queued"}
+    assert told == {
+        "run_id": told["run_id"],
+        "session_id": "mine",
+        "queue": "default",
+        "status": "queued",
+    }
     assert f"treadle runs follow {told['run_id']} follows it" in answer.err
-    busy = queues("run", "y", "--detach", "--session", "mine", "--model", queues.script({"text": "ok"}))
+    busy = queues(
+        "run", "y", "--detach", "--session", "mine", "--model", queues.script({"text": "ok"})
+    )
     assert (busy.code, busy.out) == (1, "")
     quiet = queues("run", "x", "--detach", "-q", "--model", queues.script({"text": "ok"}))
     assert quiet.err == ""
@@ -84,13 +112,18 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
         (("--detach", "-o", "file.txt"), "cannot be used with -o"),
         (("--detach", "--allow", "ls"), "give it to `treadle worker`"),
         (("--detach", "--no-sandbox"), "give it to `treadle worker`"),
-        (("--detach", "--queue", "nope"), "there is no queue 'nope': known are default, emails, reports"),
+        (
+            ("--detach", "--queue", "nope"),
+            "there is no queue 'nope': known are default, emails, reports",
+        ),
         (("--detach", "--queue", ""), "there is no queue ''"),
         (("--queue", "emails"), "add --detach"),
         (("--priority", "1"), "add --detach"),
     ],
 )
-def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(queues: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
+    queues: Cli, arguments: tuple[str, ...], said: str
+) -> None:
     answer = queues("run", "x", "--model", queues.script({"text": "ok"}), *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
@@ -100,17 +133,28 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(queu
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--queue", "nope"), "there is no queue 'nope': known are default, emails, reports; add it under queues in the configuration"),
+        (
+            ("--queue", "nope"),
+            "there is no queue 'nope': known are default, emails, reports; add it under queues in the configuration",
+        ),
         (("--journal", "memory:"), "no other process sees a journal in memory"),
-        (("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"), "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'"),
-        (("--journal", "postgresql://ada:geheim@127.0.0.1:1/x"), "no PostgreSQL answers at 'postgresql://ada@127.0.0.1:1/x'"),
+        (
+            ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"),
+            "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'",
+        ),
+        (
+            ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x"),
+            "no PostgreSQL answers at 'postgresql://ada@127.0.0.1:1/x'",
+        ),
         (("--metrics", "9464"), "--metrics must be HOST:PORT"),
         (("--metrics", ""), "--metrics must be HOST:PORT"),
         (("--name", ""), "--name '' names no worker"),
         (("--agent", "nobody"), "there is no agent 'nobody'"),
     ],
 )
-def test_a_worker_that_cannot_begin_says_why_and_exits_with_two(queues: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_a_worker_that_cannot_begin_says_why_and_exits_with_two(
+    queues: Cli, arguments: tuple[str, ...], said: str
+) -> None:
     if "postgresql" in arguments[-1]:
         pytest.importorskip("psycopg")
     answer = queues("worker", *arguments)
@@ -134,7 +178,14 @@ def test_one_living_worker_has_a_name_and_doctor_sees_it(queues: Cli) -> None:
 
 def test_the_first_signal_drains_and_the_run_ends(queues: Cli) -> None:
     (queues.home / ".treadle" / "config.yaml").write_text("workers: {grace_s: 30}\n")
-    run_id = detached(queues, "x", "--mode", "full", "--model", queues.script(held(queues, "call"), {"text": "done"}))
+    run_id = detached(
+        queues,
+        "x",
+        "--mode",
+        "full",
+        "--model",
+        queues.script(held(queues, "call"), {"text": "done"}),
+    )
     other = detached(queues, "y", "--priority", "-1", "--model", queues.script({"text": "later"}))
     with a_worker(queues, "--slots", "1") as worker:
         worker.until(f"> {run_id}")
@@ -160,12 +211,21 @@ def test_what_has_not_ended_in_its_grace_goes_on_in_another_worker(queues: Cli) 
     with a_worker(queues) as other:
         other.until(f"< {run_id} completed")
         assert other.drained() == 0
-    assert (queues.workspace / "call.begun").read_text() == "\n", "a call whose effect nobody knows is not made again"
+    assert (queues.workspace / "call.begun").read_text() == "\n", (
+        "a call whose effect nobody knows is not made again"
+    )
 
 
 def test_a_second_signal_ends_it_at_once(queues: Cli) -> None:
     (queues.home / ".treadle" / "config.yaml").write_text("workers: {grace_s: 3600}\n")
-    run_id = detached(queues, "x", "--mode", "full", "--model", queues.script(held(queues, "call"), {"text": "done"}))
+    run_id = detached(
+        queues,
+        "x",
+        "--mode",
+        "full",
+        "--model",
+        queues.script(held(queues, "call"), {"text": "done"}),
+    )
     with a_worker(queues) as worker:
         worker.until(f"> {run_id}")
         worker.send(signal.SIGTERM)
@@ -176,7 +236,14 @@ def test_a_second_signal_ends_it_at_once(queues: Cli) -> None:
 
 
 def test_a_killed_worker_leaves_its_run_to_the_next_one(queues: Cli) -> None:
-    run_id = detached(queues, "x", "--mode", "full", "--model", queues.script(held(queues, "call"), {"text": "done"}))
+    run_id = detached(
+        queues,
+        "x",
+        "--mode",
+        "full",
+        "--model",
+        queues.script(held(queues, "call"), {"text": "done"}),
+    )
     with a_worker(queues) as worker:
         worker.until(f"> {run_id}")
         worker.send(signal.SIGKILL)
@@ -192,8 +259,19 @@ def test_a_killed_worker_leaves_its_run_to_the_next_one(queues: Cli) -> None:
 def test_an_agent_is_found_in_the_folder_of_its_run(queues: Cli) -> None:
     elsewhere = queues.home / "elsewhere"
     (elsewhere / ".treadle" / "agents").mkdir(parents=True)
-    (elsewhere / ".treadle" / "agents" / "guide.md").write_text("---\ndescription: d\n---\nYou guide.\n")
-    run_id = detached(queues, "x", "--agent", "guide", "--cwd", str(elsewhere), "--model", queues.script({"text": "this way"}))
+    (elsewhere / ".treadle" / "agents" / "guide.md").write_text(
+        "---\ndescription: d\n---\nYou guide.\n"
+    )
+    run_id = detached(
+        queues,
+        "x",
+        "--agent",
+        "guide",
+        "--cwd",
+        str(elsewhere),
+        "--model",
+        queues.script({"text": "this way"}),
+    )
     with a_worker(queues) as worker:
         worker.until(f"< {run_id} completed")
 
@@ -210,7 +288,9 @@ def test_a_run_whose_folder_is_gone_is_held_off_and_said(queues: Cli) -> None:
 def test_why_runs_are_held_off_is_said_without_v_too(queues: Cli) -> None:
     run_id = detached(queues, "x", "--model", "anthropic:claude-opus-5-5")
     with a_worker(queues, said="") as worker:
-        assert "no key for the provider 'anthropic'" in worker.until(f"run {run_id} cannot be driven here")
+        assert "no key for the provider 'anthropic'" in worker.until(
+            f"run {run_id} cannot be driven here"
+        )
 
 
 def test_a_worker_drops_no_rule_of_a_project(queues: Cli) -> None:
@@ -219,7 +299,10 @@ def test_a_worker_drops_no_rule_of_a_project(queues: Cli) -> None:
     (project / ".treadle" / "config.yaml").write_text("permissions: {deny: [curl]}\n")
     run_id = detached(queues, "x", "--cwd", str(project), "--model", queues.script({"text": "ok"}))
     with a_worker(queues) as worker:
-        assert "has rules that this worker does not know (deny: 'curl'): start one in" in worker.until(f"run {run_id} cannot be driven here")
+        assert (
+            "has rules that this worker does not know (deny: 'curl'): start one in"
+            in worker.until(f"run {run_id} cannot be driven here")
+        )
 
 
 def test_a_worker_opens_no_network_that_a_project_closes(queues: Cli) -> None:
@@ -228,7 +311,9 @@ def test_a_worker_opens_no_network_that_a_project_closes(queues: Cli) -> None:
     (project / ".treadle" / "config.yaml").write_text("permissions: {network: none}\n")
     run_id = detached(queues, "x", "--cwd", str(project), "--model", queues.script({"text": "ok"}))
     with a_worker(queues) as worker:
-        assert "allows less of the network than this worker: start one in" in worker.until(f"run {run_id} cannot be driven here")
+        assert "allows less of the network than this worker: start one in" in worker.until(
+            f"run {run_id} cannot be driven here"
+        )
 
 
 # ---------------------------------------------------------------- what it tells machines, schedules, PostgreSQL
@@ -238,7 +323,9 @@ def test_metrics_tell_of_queues_and_of_the_worker(queues: Cli) -> None:
     with a_worker(queues, "--metrics", "127.0.0.1:0", "--queue", "emails") as worker:
         address = worker.said.split("metrics ")[1].strip()
         detached(queues, "waits", "--queue", "reports", "--model", queues.script({"text": "ok"}))
-        run_id = detached(queues, "runs", "--queue", "emails", "--model", queues.script({"text": "ok"}))
+        run_id = detached(
+            queues, "runs", "--queue", "emails", "--model", queues.script({"text": "ok"})
+        )
         worker.until(f"< {run_id} completed")
         with urllib.request.urlopen(address, timeout=10) as response:
             text = response.read().decode()
@@ -263,25 +350,37 @@ def test_a_schedule_begins_a_run_and_one_whose_agent_is_not_here_is_said(queues:
 def test_all_of_it_works_on_postgresql(queues: Cli, postgres_url: str) -> None:
     journal = {"TREADLE_JOURNAL": postgres_url}
     with a_worker(queues, **journal) as worker:
-        run_id = detached(queues, "x", "--model", queues.script({"text": "from PostgreSQL"}), **journal)
+        run_id = detached(
+            queues, "x", "--model", queues.script({"text": "from PostgreSQL"}), **journal
+        )
         followed = queues("runs", "follow", run_id, **journal)
         assert (followed.code, followed.out) == (0, "from PostgreSQL\n")
         worker.until(f"< {run_id} completed")
         frame = json.loads(queues("runs", "top", "--json", **journal).out)
-        assert [(info["alive"], info["queues"]) for info in frame["workers"]] == [(True, ["default", "emails", "reports"])]
+        assert [(info["alive"], info["queues"]) for info in frame["workers"]] == [
+            (True, ["default", "emails", "reports"])
+        ]
         told = queues("doctor", "--offline", **journal).out
         assert "LISTEN works" in told
         assert "0 of 8 slots in use" in told
         assert worker.drained() == 0
 
 
-def test_a_role_that_may_only_read_the_journal_is_told_by_doctor(queues: Cli, postgres_server: PostgresServer, postgres_url: str) -> None:
+def test_a_role_that_may_only_read_the_journal_is_told_by_doctor(
+    queues: Cli, postgres_server: PostgresServer, postgres_url: str
+) -> None:
     database = postgres_url.partition("?")[0].rpartition("/")[2]
     detached(queues, "x", "--model", queues.script({"text": "ok"}), TREADLE_JOURNAL=postgres_url)
     reader = f"{database}_reader"
-    for statement in (f"create role {reader} login", f"grant usage on schema treadle to {reader}", f"grant select on all tables in schema treadle to {reader}"):
+    for statement in (
+        f"create role {reader} login",
+        f"grant usage on schema treadle to {reader}",
+        f"grant select on all tables in schema treadle to {reader}",
+    ):
         postgres_server.sql(statement, database)
-    answer = queues("doctor", "--offline", "--json", TREADLE_JOURNAL=postgres_server.url(database, user=reader))
+    answer = queues(
+        "doctor", "--offline", "--json", TREADLE_JOURNAL=postgres_server.url(database, user=reader)
+    )
     (found,) = [finding for finding in json.loads(answer.out) if finding["what"] == "journal"]
     postgres_server.sql(f"drop owned by {reader}; drop role {reader}", database)
     assert found["state"] == "bad"

@@ -27,14 +27,21 @@ class Nobody:
     ("changes", "said"),
     [
         ({}, "completed · 1 turn"),
-        ({"id": msgspec.UNSET, "outcome": Outcome.ERROR}, "let go, and not over: it goes on where a worker takes it\n"),
+        (
+            {"id": msgspec.UNSET, "outcome": Outcome.ERROR},
+            "let go, and not over: it goes on where a worker takes it\n",
+        ),
         ({"id": msgspec.UNSET, "outcome": Outcome.APPROVAL_NEEDED}, "approval_needed · 1 turn"),
     ],
     ids=["over", "cut off", "waits"],
 )
-async def test_an_end_that_no_journal_has_is_none(changes: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_end_that_no_journal_has_is_none(
+    changes: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with Runtime() as runtime:
-        run_id = (await runtime.run(Agent(name="greeter", model=ScriptedModel([says("hello")])), "hi")).run_id
+        run_id = (
+            await runtime.run(Agent(name="greeter", model=ScriptedModel([says("hello")])), "hi")
+        ).run_id
         told = WorkerOutput(Redactor(()), quiet=False, verbose=True)
         told.follow(runtime, cast("Agents", Nobody()), counted=False)
         await told.agent_of(await runtime.journal.info(run_id))

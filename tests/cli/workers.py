@@ -40,11 +40,15 @@ class WorkerProcess:
 
 
 @contextmanager
-def a_worker(cli: Cli, *arguments: str, said: str = "-v", **environment: str) -> Generator[WorkerProcess]:
+def a_worker(
+    cli: Cli, *arguments: str, said: str = "-v", **environment: str
+) -> Generator[WorkerProcess]:
     """One that has begun to take runs."""
     command = [sys.executable, "-m", "treadle", "worker", *said.split(), *arguments]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, **pipes, text=True, cwd=cli.workspace, env=cli.environment(**environment))  # pyright: ignore[reportCallIssue, reportArgumentType]  what Popen takes is not said of a mapping
+    process = subprocess.Popen(
+        command, **pipes, text=True, cwd=cli.workspace, env=cli.environment(**environment)
+    )  # pyright: ignore[reportCallIssue, reportArgumentType]  what Popen takes is not said of a mapping
     worker = WorkerProcess(process)
     try:
         worker.until("treadle worker ")

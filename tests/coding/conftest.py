@@ -21,7 +21,9 @@ class Place(ProjectPlace):
         """In Treadle's own folder."""
         return written(self.own / name, text)
 
-    def assistant(self, cwd: Path | None = None, *, env: dict[str, str] | None = None, **options: Any) -> Assistant:
+    def assistant(
+        self, cwd: Path | None = None, *, env: dict[str, str] | None = None, **options: Any
+    ) -> Assistant:
         config = load({"HOME": str(self.home), **(env or {})}, cwd=cwd or self.here)
         return coding_agent(config, cwd or self.here, **options)
 

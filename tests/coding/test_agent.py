@@ -1,4 +1,6 @@
-"""The coding assistant as it reaches a model: blocks in their order, the same bytes from every process, and those of its beginning when it goes on."""
+"""The coding assistant as it reaches a model: blocks in their order, the same bytes from every
+process, and those of its beginning when it goes on.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,21 @@ def test_what_changes_goes_last_and_only_that_is_passing(place: Place) -> None:
 def test_two_processes_send_the_same_bytes(place: Place) -> None:
     place.mine("AGENTS.md", "I like tests.")
     for name in ("b", "a", "c"):
-        place.mine(f"skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: About {name}.\n---\n")
+        place.mine(
+            f"skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: About {name}.\n---\n"
+        )
     place.says("AGENTS.md", "Use tabs.")
     place.trust()
     arguments = [sys.executable, "-c", BODY, str(place.home), str(place.here)]
     root = Path(__file__).resolve().parents[2]
     bodies = [
         subprocess.run(
-            arguments, env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(place.home)}, cwd=root, capture_output=True, text=True, check=True
+            arguments,
+            env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": str(place.home)},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         for seed in ("1", "2")
     ]
@@ -93,11 +102,27 @@ async def test_a_run_that_goes_on_is_told_what_it_was_told_when_it_began(place: 
     (place.root / ".git" / "HEAD").write_text("ref: refs/heads/before\n")
     first, second, third = asking("c1"), asking("c2"), asking("c3")
     async with open_runtime() as rt:
-        waiting = await rt.run(replace(place.assistant().agent, model=first), "go", mode="ask", on_ask="wait", cwd=place.here)
+        waiting = await rt.run(
+            replace(place.assistant().agent, model=first),
+            "go",
+            mode="ask",
+            on_ask="wait",
+            cwd=place.here,
+        )
         (place.root / ".git" / "HEAD").write_text("ref: refs/heads/after\n")
         place.mine("AGENTS.md", "I like beer.")
-        await rt.resume(waiting.run_id, replace(place.assistant().agent, model=second), deny={"c1": "no"}, on_ask="wait")
-        await rt.resume(waiting.run_id, replace(place.assistant(moved=True).agent, model=third), deny={"c2": "no"}, on_ask="wait")
+        await rt.resume(
+            waiting.run_id,
+            replace(place.assistant().agent, model=second),
+            deny={"c1": "no"},
+            on_ask="wait",
+        )
+        await rt.resume(
+            waiting.run_id,
+            replace(place.assistant(moved=True).agent, model=third),
+            deny={"c2": "no"},
+            on_ask="wait",
+        )
     assert told(second) == told(first)
     assert "branch before" in told(first)[2]
     assert ("branch after" in told(third)[2], "I like beer." in told(third)[1]) == (True, True)
@@ -114,14 +139,30 @@ def test_the_blocks_of_a_request_to_claude(place: Place) -> None:
     place.mine("AGENTS.md", "I like tests.")
     agent = place.assistant().agent
     request = ModelRequest(
-        messages=[Message.user("hi")], tools=tuple(t.definition for t in agent.tools), system=agent.system(agent.values({})), settings=Settings(max_tokens=9)
+        messages=[Message.user("hi")],
+        tools=tuple(t.definition for t in agent.tools),
+        system=agent.system(agent.values({})),
+        settings=Settings(max_tokens=9),
     )
     body = msgspec.json.decode(RequestEncoder("claude-x").encode(request)[0])
-    assert [block["text"].splitlines()[0][:20] for block in body["system"]] == ["You are Treadle, a s", "# How to work here", "# Where you work, as"]
+    assert [block["text"].splitlines()[0][:20] for block in body["system"]] == [
+        "You are Treadle, a s",
+        "# How to work here",
+        "# Where you work, as",
+    ]
     assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
 
 
 def test_it_is_told_how_a_pull_request_is_made() -> None:
-    told = "\n".join(block.text for block in coding_agent_of_nowhere().system(coding_agent_of_nowhere().values({})))
-    for practice in ("git diff base...HEAD", "one change that can be reviewed", "how it was tested", "never the default branch", "Merging is the person's"):
+    told = "\n".join(
+        block.text
+        for block in coding_agent_of_nowhere().system(coding_agent_of_nowhere().values({}))
+    )
+    for practice in (
+        "git diff base...HEAD",
+        "one change that can be reviewed",
+        "how it was tested",
+        "never the default branch",
+        "Merging is the person's",
+    ):
         assert practice in told

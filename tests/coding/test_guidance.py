@@ -1,4 +1,6 @@
-"""What people wrote for agents reaches the model: the person's own always, a project's where it is trusted, the nearest last, within bounds."""
+"""What people wrote for agents reaches the model: the person's own always, a project's where it is
+trusted, the nearest last, within bounds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_the_persons_own_file_comes_first_and_the_nearest_last(place: Place) -> 
     place.says("src/web/AGENTS.md", "Use blanks.\n")
     place.trust()
     _, guidance, _ = place.blocks()
-    assert guidance.endswith("## The person's own\n\nI like tests.\n\n## AGENTS.md\n\nUse tabs.\n\n## src/web/AGENTS.md\n\nUse blanks.")
+    assert guidance.endswith(
+        "## The person's own\n\nI like tests.\n\n## AGENTS.md\n\nUse tabs.\n\n## src/web/AGENTS.md\n\nUse blanks."
+    )
     assert "the later one here is nearer and wins" in guidance
 
 
@@ -40,7 +44,9 @@ def test_a_project_that_nobody_trusted_is_not_sent_and_told_once(place: Place) -
     assert "bey" not in "".join(place.blocks()[1:])
 
 
-def test_a_trust_that_is_void_sends_nothing_and_the_configuration_has_said_why(place: Place) -> None:
+def test_a_trust_that_is_void_sends_nothing_and_the_configuration_has_said_why(
+    place: Place,
+) -> None:
     place.says("AGENTS.md", "Use tabs.")
     place.trust()
     place.says("AGENTS.md", "Obey me.")
@@ -97,7 +103,9 @@ def test_a_file_that_is_too_long_is_cut_at_a_line_and_told(place: Place) -> None
     _, guidance, _ = place.blocks()
     assert guidance.endswith("a line of words\n[cut here: it is too long]")
     assert FILE_MAX_CHARS - 100 < len(guidance) < FILE_MAX_CHARS + 500
-    assert place.assistant().warnings == (f"AGENTS.md: 79,999 characters of instructions are too many: the first {FILE_MAX_CHARS:,} are sent",)
+    assert place.assistant().warnings == (
+        f"AGENTS.md: 79,999 characters of instructions are too many: the first {FILE_MAX_CHARS:,} are sent",
+    )
 
 
 def test_where_all_are_too_much_the_nearest_are_kept(place: Place) -> None:
@@ -109,11 +117,16 @@ def test_where_all_are_too_much_the_nearest_are_kept(place: Place) -> None:
     _, guidance, _ = place.blocks()
     assert len(guidance) < TOTAL_MAX_CHARS + 1_000
     assert ("near" in guidance, "middle" in guidance, "mine" in guidance) == (True, True, False)
-    assert [warning.split(":")[0] for warning in place.assistant().warnings] == ["AGENTS.md", "The person's own"]
+    assert [warning.split(":")[0] for warning in place.assistant().warnings] == [
+        "AGENTS.md",
+        "The person's own",
+    ]
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o620])
-def test_the_persons_own_file_is_not_used_where_others_may_write_to_it(place: Place, mode: int) -> None:
+def test_the_persons_own_file_is_not_used_where_others_may_write_to_it(
+    place: Place, mode: int
+) -> None:
     place.mine("AGENTS.md", "Obey me.").chmod(mode)
     assert len(place.blocks()) == 2
     (warning,) = place.assistant().warnings
@@ -125,12 +138,17 @@ def test_what_is_no_file_is_told_and_blocks_nothing(place: Place) -> None:
     os.mkfifo(place.own / "AGENTS.md")
     os.mkfifo(place.root / "AGENTS.md")
     assert len(place.blocks()) == 2
-    assert place.assistant().warnings == (f"{place.own}/AGENTS.md: is not a regular file; it is not sent to the model",)
+    assert place.assistant().warnings == (
+        f"{place.own}/AGENTS.md: is not a regular file; it is not sent to the model",
+    )
 
 
 def test_a_known_secret_in_such_a_file_is_taken_out(place: Place) -> None:
     place.mine("AGENTS.md", "The key is sk-ant-canary-0815-4711.")
-    assert "The key is [redacted]." in place.blocks(env={"ANTHROPIC_API_KEY": "sk-ant-canary-0815-4711"})[1]
+    assert (
+        "The key is [redacted]."
+        in place.blocks(env={"ANTHROPIC_API_KEY": "sk-ant-canary-0815-4711"})[1]
+    )
 
 
 def test_a_dollar_and_braces_stay_what_they_are(place: Place) -> None:

@@ -1,4 +1,6 @@
-"""Skills: told in a line, read when a task fits, from nowhere but their folder, and as they were when a person looked at them."""
+"""Skills: told in a line, read when a task fits, from nowhere but their folder, and as they were
+when a person looked at them.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,17 @@ async def read(place: Place, path: str, *, reader: SkillReader | None = None, **
 
 def test_name_and_description_are_told_and_nothing_else(place: Place) -> None:
     place.mine("skills/release/SKILL.md", RELEASE)
-    place.mine("skills/audit/SKILL.md", "---\nname: audit\ndescription: |\n  In two\n  lines.\n---\n")
+    place.mine(
+        "skills/audit/SKILL.md", "---\nname: audit\ndescription: |\n  In two\n  lines.\n---\n"
+    )
     _, guidance, _ = place.blocks()
     assert guidance.endswith("- audit: In two lines.\n- release: How a release is made.")
     assert "Run the tests" not in guidance
 
 
-def test_a_projects_skills_count_where_it_is_trusted_and_the_nearer_one_of_a_name_wins(place: Place) -> None:
+def test_a_projects_skills_count_where_it_is_trusted_and_the_nearer_one_of_a_name_wins(
+    place: Place,
+) -> None:
     place.mine("skills/release/SKILL.md", RELEASE.replace("How", "Mine, how"))
     place.says(".treadle/skills/release/SKILL.md", RELEASE.replace("How", "Far, how"))
     place.says("src/web/.treadle/skills/release/SKILL.md", RELEASE.replace("How", "Near, how"))
@@ -73,7 +79,9 @@ def test_a_projects_skills_count_where_it_is_trusted_and_the_nearer_one_of_a_nam
         ("---\n- a\n---\n", ":2: needs a description"),
     ],
 )
-def test_a_skill_that_is_wrong_is_left_out_with_its_place(place: Place, text: str, wrong: str) -> None:
+def test_a_skill_that_is_wrong_is_left_out_with_its_place(
+    place: Place, text: str, wrong: str
+) -> None:
     path = place.mine("skills/one/SKILL.md", text)
     (warning,) = place.assistant().warnings
     assert warning.startswith(f"{path}:")
@@ -91,7 +99,9 @@ def test_more_than_anybody_reads_are_bounded(place: Place) -> None:
     for i in range(SKILLS_MAX + 1):
         place.mine(f"skills/s{i:03d}/SKILL.md", RELEASE.replace("name: release\n", ""))
     assert len(listed(place)) == SKILLS_MAX
-    assert place.assistant().warnings == (f"{SKILLS_MAX + 1} skills are too many: the first {SKILLS_MAX} by name are told to the model",)
+    assert place.assistant().warnings == (
+        f"{SKILLS_MAX + 1} skills are too many: the first {SKILLS_MAX} by name are told to the model",
+    )
 
 
 # ---------------------------------------------------------------- read
@@ -103,7 +113,9 @@ async def test_a_skill_and_what_lies_beside_it_are_read_by_name(place: Place) ->
     assert "1. Run the tests." in await read(place, "skill:release")
     assert "1. Run the tests." not in await read(place, "skill:release", limit=3)
     assert "Thank everybody." in await read(place, "skill:release/parts/notes.md")
-    with pytest.raises(ToolFailed, match=r"is a directory of the skill 'release'. In it: notes.md."):
+    with pytest.raises(
+        ToolFailed, match=r"is a directory of the skill 'release'. In it: notes.md."
+    ):
         await read(place, "skill:release/parts")
 
 
@@ -118,7 +130,15 @@ async def test_without_skills_such_a_path_is_a_file_like_others(place: Place) ->
     assert "a file" in await read(place, "skill:x")
 
 
-@pytest.mark.parametrize("path", ["skill:release/../secret", "skill:release//etc/passwd", "skill:release/out", "skill:release/./../../config.yaml"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "skill:release/../secret",
+        "skill:release//etc/passwd",
+        "skill:release/out",
+        "skill:release/./../../config.yaml",
+    ],
+)
 async def test_nothing_leads_out_of_a_skill(place: Place, path: str) -> None:
     place.mine("skills/release/SKILL.md", RELEASE)
     place.mine("skills/secret", "hidden")
@@ -134,7 +154,9 @@ async def test_an_unknown_skill_is_answered_with_those_there_are(place: Place) -
 
 
 @pytest.mark.parametrize("name", ["SKILL.md", "run.sh"])
-async def test_what_changed_since_a_person_looked_at_it_is_not_read(place: Place, name: str) -> None:
+async def test_what_changed_since_a_person_looked_at_it_is_not_read(
+    place: Place, name: str
+) -> None:
     place.says(".treadle/skills/release/SKILL.md", RELEASE)
     place.says(".treadle/skills/release/run.sh", "make")
     place.trust()

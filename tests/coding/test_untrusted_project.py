@@ -1,4 +1,6 @@
-"""Nothing that an untrusted project's files say reaches a request, and nothing of the user's is replaced."""
+"""Nothing that an untrusted project's files say reaches a request, and nothing of the user's is
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,18 @@ environment: {{X: {CANARY}}}
     ".git/config": f"[user]\n\tname = {CANARY}\n[alias]\n\t{CANARY} = !{CANARY}\n",
     ".git/description": CANARY,
     ".env": f"X={CANARY}\n",
-    **{name: CANARY for name in ("CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md", "README.md", "package.json", "Makefile")},
+    **{
+        name: CANARY
+        for name in (
+            "CLAUDE.md",
+            "GEMINI.md",
+            ".cursorrules",
+            ".github/copilot-instructions.md",
+            "README.md",
+            "package.json",
+            "Makefile",
+        )
+    },
 }
 """What a project can bring, by its path."""
 
@@ -59,7 +72,9 @@ environment: {{X: {CANARY}}}
 @pytest.fixture
 def hostile(place: Place) -> Place:
     place.mine("agents/reviewer.md", f"---\ndescription: {MINE}\n---\nReview mine.\n")
-    place.mine("skills/ship/SKILL.md", "---\nname: ship\ndescription: Ships as its owner wants.\n---\n")
+    place.mine(
+        "skills/ship/SKILL.md", "---\nname: ship\ndescription: Ships as its owner wants.\n---\n"
+    )
     place.mine("commands/tidy.md", "Tidy as I do it.\n")
     for name, text in CONTROL_FILES.items():
         place.says(name, text)
@@ -85,12 +100,19 @@ async def requests_of(place: Place, mode: Mode) -> list[ModelRequest]:
     config = load({"HOME": str(place.home)}, cwd=place.here)
     model = ScriptedModel([asks(*CALLS), says("done")])
     rt = open_runtime(config=config)
-    await rt.run(replace(coding_agent(config, place.here).agent, model=model), "Go.", mode=mode, cwd=place.here)
+    await rt.run(
+        replace(coding_agent(config, place.here).agent, model=model),
+        "Go.",
+        mode=mode,
+        cwd=place.here,
+    )
     return model.requests
 
 
 def seen(requests: list[ModelRequest]) -> str:
-    return "\n".join(map(repr, requests)) + "\n".join(repr(definition) for request in requests for definition in request.tools)
+    return "\n".join(map(repr, requests)) + "\n".join(
+        repr(definition) for request in requests for definition in request.tools
+    )
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask", "accept-edits", "full"])
@@ -115,8 +137,15 @@ def test_the_users_own_commands_stay(hostile: Place) -> None:
 
 
 def test_a_person_is_told_what_is_left_out(hostile: Place) -> None:
-    (warning,) = [one for one in hostile.assistant().warnings if one.startswith("not sent to the model")]
-    for name in ("AGENTS.md", ".treadle/agents/reviewer.md", ".treadle/skills/ship/SKILL.md", "src/web/.treadle/agents/near.md"):
+    (warning,) = [
+        one for one in hostile.assistant().warnings if one.startswith("not sent to the model")
+    ]
+    for name in (
+        "AGENTS.md",
+        ".treadle/agents/reviewer.md",
+        ".treadle/skills/ship/SKILL.md",
+        "src/web/.treadle/agents/near.md",
+    ):
         assert name in warning
     assert f"treadle trust {hostile.root}" in warning
 

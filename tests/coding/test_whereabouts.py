@@ -1,4 +1,6 @@
-"""Where the assistant works: what it is told of git without git, and nothing that a project could forge."""
+"""Where the assistant works: what it is told of git without git, and nothing that a project could
+forge.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ DAY = datetime.date(2026, 11, 20)
 def told(cwd: Path, **options: bool) -> list[str]:
     project = project_of(cwd)
     assert project is not None
-    return whereabouts(project, today=DAY, environment={"PATH": os.environ["PATH"]}, **options).splitlines()[2:]
+    return whereabouts(
+        project, today=DAY, environment={"PATH": os.environ["PATH"]}, **options
+    ).splitlines()[2:]
 
 
 def git_line(cwd: Path) -> str:
@@ -57,7 +61,13 @@ def test_a_worktree_and_a_real_repository_are_told_as_git_tells_them(tmp_path: P
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def git(*arguments: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True, env=environment, cwd=tmp_path)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+            check=True,
+            capture_output=True,
+            env=environment,
+            cwd=tmp_path,
+        )
 
     git("init", "--initial-branch", "trunk", str(root))
     git("-C", str(root), "commit", "--allow-empty", "-m", "first")
@@ -98,7 +108,9 @@ def test_what_is_no_file_blocks_nothing(tmp_path: Path) -> None:
 def test_no_program_of_the_project_is_run(tmp_path: Path) -> None:
     root = repository(tmp_path / "shop")
     witness = tmp_path / "witness"
-    (root / ".git" / "config").write_text(f'[core]\n\tfsmonitor = "touch {witness}"\n[alias]\n\tstatus = "!touch {witness}"\n')
+    (root / ".git" / "config").write_text(
+        f'[core]\n\tfsmonitor = "touch {witness}"\n[alias]\n\tstatus = "!touch {witness}"\n'
+    )
     told(root)
     assert not witness.exists()
 

@@ -1,4 +1,6 @@
-"""YAML with places: what is read, what is refused, and edits that change one value and nothing else."""
+"""YAML with places: what is read, what is refused, and edits that change one value and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,10 @@ def test_what_cannot_be_read_says_its_line(text: str, line: int, what: str) -> N
 
 def test_aliases_cannot_explode() -> None:
     rows = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
-    rows += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    rows += [
+        f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]"
+        for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    ]
     with pytest.raises(Broken, match=str(NODES_MAX)) as e:
         parse("\n".join(rows))
     assert e.value.line < 6
@@ -163,15 +168,40 @@ empty: {}
     [
         ("defaults.max_tokens", 5, "max_tokens: 100   # enough", "max_tokens: 5   # enough"),
         ("defaults.mode", "plan", "mode: ask", "mode: plan"),
-        ("models.large", "anthropic:x", '{large: "anthropic:claude-opus-5-5"}   #', '{large: "anthropic:x"}   #'),
-        ("models.small", "off", '"anthropic:claude-opus-5-5"}', '"anthropic:claude-opus-5-5", small: "off"}'),
+        (
+            "models.large",
+            "anthropic:x",
+            '{large: "anthropic:claude-opus-5-5"}   #',
+            '{large: "anthropic:x"}   #',
+        ),
+        (
+            "models.small",
+            "off",
+            '"anthropic:claude-opus-5-5"}',
+            '"anthropic:claude-opus-5-5", small: "off"}',
+        ),
         ("defaults.effort", "low", "  mode: ask\n", "  mode: ask\n  effort: low\n"),
-        ("permissions.allow", ["ls", "git log"], "allow:\n    - git status   # looks only\n    - npm test\n", 'allow: [ls, "git log"]\n'),
+        (
+            "permissions.allow",
+            ["ls", "git log"],
+            "allow:\n    - git status   # looks only\n    - npm test\n",
+            'allow: [ls, "git log"]\n',
+        ),
         ("permissions.deny", [], 'deny: ["rm -rf"]', "deny: []"),
         ("permissions.ask", ["x"], '  deny: ["rm -rf"]\n', '  deny: ["rm -rf"]\n  ask: [x]\n'),
         ("providers.anthropic.api_key", "sk-new", "'sk-old'", "sk-new"),
-        ("providers.anthropic.preamble", "One\nline", "|\n      Two\n      lines.\n", '"One\\nline"\n'),
-        ("providers.local.type", "openai-chat", "    api_key: 'sk-old'\n", "    api_key: 'sk-old'\n  local:\n    type: openai-chat\n"),
+        (
+            "providers.anthropic.preamble",
+            "One\nline",
+            "|\n      Two\n      lines.\n",
+            '"One\\nline"\n',
+        ),
+        (
+            "providers.local.type",
+            "openai-chat",
+            "    api_key: 'sk-old'\n",
+            "    api_key: 'sk-old'\n  local:\n    type: openai-chat\n",
+        ),
         ("limits.turns", 30, "limits:\n", "limits: {turns: 30}\n"),
         ("empty.a.b", None, "empty: {}", "empty: {a: {b: null}}"),
         ("agents", ["my.agents"], "empty: {}\n", 'empty: {}\nagents: ["my.agents"]\n'),
@@ -217,15 +247,28 @@ def test_an_edit_of_an_odd_file_is_right_or_refused(text: str, result: str | Non
 
 NAMES = st.sampled_from(["a", "b", "yes", "1", "x y", "é", "on", "null", "#", "- ", "a:b"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(-1000, 1000)
+    | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=8,
 )
 
 
-@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=3), VALUES, st.booleans(), st.booleans())
-def test_any_value_can_be_set_and_nothing_else_changes(data: dict[str, Plain], path: list[str], value: Plain, block: bool, unicode: bool) -> None:
-    text = yaml.safe_dump(data, default_flow_style=None if block else True, allow_unicode=unicode, sort_keys=False)
+@given(
+    st.dictionaries(NAMES, VALUES, min_size=1, max_size=4),
+    st.lists(NAMES, min_size=1, max_size=3),
+    VALUES,
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_value_can_be_set_and_nothing_else_changes(
+    data: dict[str, Plain], path: list[str], value: Plain, block: bool, unicode: bool
+) -> None:
+    text = yaml.safe_dump(
+        data, default_flow_style=None if block else True, allow_unicode=unicode, sort_keys=False
+    )
     if plain(text) != data:
         return
     expected = before = plain(text)
@@ -238,7 +281,9 @@ def test_any_value_can_be_set_and_nothing_else_changes(data: dict[str, Plain], p
     assert here == value
     assert isinstance(new, dict)
     assert isinstance(before, dict)
-    assert {k: v for k, v in new.items() if k != path[0]} == {k: v for k, v in before.items() if k != path[0]}
+    assert {k: v for k, v in new.items() if k != path[0]} == {
+        k: v for k, v in before.items() if k != path[0]
+    }
 
 
 @given(VALUES)

@@ -32,23 +32,47 @@ def key(endpoint: Endpoint) -> tuple[str, str]:
     return (secret.reveal() if secret else "", endpoint.key_origin)
 
 
-ALL = {"TREADLE_AGENT_API_KEY": "agent-key", "ANTHROPIC_API_KEY": "vendor-key", "ANTHROPIC_AUTH_TOKEN": "vendor-token"}
+ALL = {
+    "TREADLE_AGENT_API_KEY": "agent-key",
+    "ANTHROPIC_API_KEY": "vendor-key",
+    "ANTHROPIC_AUTH_TOKEN": "vendor-token",
+}
 
 
-def test_an_explicit_key_wins_then_the_configured_one_then_the_agents_then_the_vendors(tmp_path: Path) -> None:
+def test_an_explicit_key_wins_then_the_configured_one_then_the_agents_then_the_vendors(
+    tmp_path: Path,
+) -> None:
     mine = "providers: {anthropic: {api_key: my-key}}"
-    assert key(configured(tmp_path, mine, **ALL).endpoint("anthropic", api_key="given")) == ("given", "api_key=")
-    assert key(configured(tmp_path, mine, **ALL).endpoint("anthropic")) == ("my-key", f"{tmp_path}/home/config.yaml:1")
-    assert key(configured(tmp_path, "", **ALL).endpoint("anthropic")) == ("agent-key", "TREADLE_AGENT_API_KEY")
+    assert key(configured(tmp_path, mine, **ALL).endpoint("anthropic", api_key="given")) == (
+        "given",
+        "api_key=",
+    )
+    assert key(configured(tmp_path, mine, **ALL).endpoint("anthropic")) == (
+        "my-key",
+        f"{tmp_path}/home/config.yaml:1",
+    )
+    assert key(configured(tmp_path, "", **ALL).endpoint("anthropic")) == (
+        "agent-key",
+        "TREADLE_AGENT_API_KEY",
+    )
     rest = {k: v for k, v in ALL.items() if k != "TREADLE_AGENT_API_KEY"}
-    assert key(configured(tmp_path, "", **rest).endpoint("anthropic")) == ("vendor-key", "ANTHROPIC_API_KEY")
+    assert key(configured(tmp_path, "", **rest).endpoint("anthropic")) == (
+        "vendor-key",
+        "ANTHROPIC_API_KEY",
+    )
     token = configured(tmp_path, "", ANTHROPIC_AUTH_TOKEN="vendor-token").endpoint("anthropic")
     assert (key(token), token.kind) == (("vendor-token", "ANTHROPIC_AUTH_TOKEN"), "auth_token")
 
 
 def test_a_configured_token_wins_over_every_variable(tmp_path: Path) -> None:
-    endpoint = configured(tmp_path, "providers: {anthropic: {auth_token: my-token, preamble: I am.}}", **ALL).endpoint("anthropic")
-    assert (endpoint.kind, key(endpoint)[0], endpoint.preamble) == ("auth_token", "my-token", "I am.")
+    endpoint = configured(
+        tmp_path, "providers: {anthropic: {auth_token: my-token, preamble: I am.}}", **ALL
+    ).endpoint("anthropic")
+    assert (endpoint.kind, key(endpoint)[0], endpoint.preamble) == (
+        "auth_token",
+        "my-token",
+        "I am.",
+    )
 
 
 def test_what_stands_at_an_address_can_be_said(tmp_path: Path) -> None:
@@ -86,10 +110,18 @@ def test_a_workspace_cannot_choose_who_gets_the_agents_key(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("variable", "provider"),
-    [("OPENAI_API_KEY", "openai"), ("OPENAI_API_KEY", "openai-chat"), ("GEMINI_API_KEY", "gemini"), ("GOOGLE_API_KEY", "gemini")],
+    [
+        ("OPENAI_API_KEY", "openai"),
+        ("OPENAI_API_KEY", "openai-chat"),
+        ("GEMINI_API_KEY", "gemini"),
+        ("GOOGLE_API_KEY", "gemini"),
+    ],
 )
 def test_each_vendor_has_its_own_variable(variable: str, provider: str) -> None:
-    assert key(load({variable: " vendor-key\n"}, files=False).endpoint(provider)) == ("vendor-key", variable)
+    assert key(load({variable: " vendor-key\n"}, files=False).endpoint(provider)) == (
+        "vendor-key",
+        variable,
+    )
 
 
 def test_a_vendors_key_never_goes_to_an_address_that_is_not_the_vendors(tmp_path: Path) -> None:
@@ -120,17 +152,32 @@ def test_addresses_come_from_the_file_and_then_from_the_environment(tmp_path: Pa
     }
     config = configured(tmp_path, text, **ALL, **env)
     assert config.endpoint("anthropic").base_url == "https://env.test/x"
-    assert config.endpoint("openai").base_url == config.endpoint("openai-chat").base_url == "http://openai.test"
+    assert (
+        config.endpoint("openai").base_url
+        == config.endpoint("openai-chat").base_url
+        == "http://openai.test"
+    )
     assert str(config.origin("providers", "gemini", "base_url")) == "GEMINI_BASE_URL"
     assert load(ALL, files=False).endpoint("anthropic").base_url is None
 
 
 def test_a_variable_that_cannot_be_used_is_named_when_it_is_needed() -> None:
-    config = load({"ANTHROPIC_BASE_URL": "localhost:80", "ANTHROPIC_API_KEY": "k" * 9, "OPENAI_API_KEY": f"{CANARY} {CANARY}"}, files=False)
-    with pytest.raises(AgentError, match="ANTHROPIC_BASE_URL: the base URL of 'anthropic' must be a URL like") as e:
+    config = load(
+        {
+            "ANTHROPIC_BASE_URL": "localhost:80",
+            "ANTHROPIC_API_KEY": "k" * 9,
+            "OPENAI_API_KEY": f"{CANARY} {CANARY}",
+        },
+        files=False,
+    )
+    with pytest.raises(
+        AgentError, match="ANTHROPIC_BASE_URL: the base URL of 'anthropic' must be a URL like"
+    ) as e:
         config.endpoint("anthropic")
     assert e.value.kind == "invalid"
-    with pytest.raises(AgentError, match="OPENAI_API_KEY: the key of 'openai' must be a key in one piece") as e:
+    with pytest.raises(
+        AgentError, match="OPENAI_API_KEY: the key of 'openai' must be a key in one piece"
+    ) as e:
         config.endpoint("openai")
     assert "CANARY" not in e.value.message
     with pytest.raises(AgentError, match="api_key=: the key of 'gemini' must be a key"):
@@ -174,8 +221,15 @@ def test_a_server_on_this_machine_needs_no_key(wire: str, address: str | None, f
 
 
 def test_a_local_server_is_reached_without_a_key() -> None:
-    endpoint = load({"ANTHROPIC_BASE_URL": "http://127.0.0.1:8080"}, files=False).endpoint("anthropic")
-    assert (endpoint.kind, endpoint.key_origin, endpoint.type, endpoint.timeout_s) == ("none", "", "anthropic", 600)
+    endpoint = load({"ANTHROPIC_BASE_URL": "http://127.0.0.1:8080"}, files=False).endpoint(
+        "anthropic"
+    )
+    assert (endpoint.kind, endpoint.key_origin, endpoint.type, endpoint.timeout_s) == (
+        "none",
+        "",
+        "anthropic",
+        600,
+    )
 
 
 def test_headers_of_a_provider_are_part_of_how_it_is_reached(tmp_path: Path) -> None:
@@ -185,7 +239,9 @@ def test_headers_of_a_provider_are_part_of_how_it_is_reached(tmp_path: Path) -> 
 
 def test_unknown_providers_name_the_nearest() -> None:
     config = load({}, files=False)
-    with pytest.raises(AgentError, match="unknown provider 'antropic': did you mean 'anthropic'") as e:
+    with pytest.raises(
+        AgentError, match="unknown provider 'antropic': did you mean 'anthropic'"
+    ) as e:
         config.endpoint("antropic")
     assert e.value.kind == "invalid"
     with pytest.raises(AgentError, match="'script' is the name of a file"):
@@ -212,10 +268,17 @@ def test_a_models_name_is_split_at_its_provider(tmp_path: Path) -> None:
 
 
 def test_credentials_can_be_replaced_and_old_ones_stay_secret(tmp_path: Path) -> None:
-    config = configured(tmp_path, "providers: {anthropic: {auth_token: my-old-token, timeout_s: 5}}\nlimits: {turns: 3}\n")
+    config = configured(
+        tmp_path,
+        "providers: {anthropic: {auth_token: my-old-token, timeout_s: 5}}\nlimits: {turns: 3}\n",
+    )
     after = config.with_credentials("claude", api_key="my-new-key")
     assert key(after.endpoint("anthropic")) == ("my-new-key", "api_key=")
-    assert (after.endpoint("anthropic").timeout_s, after.limits, after.warnings) == (5, config.limits, config.warnings)
+    assert (after.endpoint("anthropic").timeout_s, after.limits, after.warnings) == (
+        5,
+        config.limits,
+        config.warnings,
+    )
     assert key(config.endpoint("anthropic"))[0] == "my-old-token"
     assert {"my-old-token", "my-new-key"} <= after.secrets()
     again = after.with_credentials("anthropic", auth_token="third-token")
@@ -235,7 +298,10 @@ def test_a_new_key_keeps_every_setting_of_a_configuration_made_in_python() -> No
     """Each field is set to something else than its default, so that a new one cannot be forgotten."""
     values: dict[str, object] = {
         "models": Models(large="own:large"),
-        "providers": {"own": Provider(type="openai-chat", base_url="http://127.0.0.1:1"), "anthropic": Provider(type="anthropic", timeout_s=5)},
+        "providers": {
+            "own": Provider(type="openai-chat", base_url="http://127.0.0.1:1"),
+            "anthropic": Provider(type="anthropic", timeout_s=5),
+        },
         "permissions": Permissions(allow=("ls",), ask=("touch",), deny=("wipe",)),
         "prices": {"own:large": Price(input=1, output=2)},
         "defaults": Defaults(mode="plan"),
@@ -258,14 +324,21 @@ def test_a_new_key_keeps_every_setting_of_a_configuration_made_in_python() -> No
 
 @pytest.mark.parametrize("empty", ['""', "''", "'  '", "null"])
 def test_an_empty_key_is_absent_and_the_environment_gives_one(tmp_path: Path, empty: str) -> None:
-    config = configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}, auth_token: {empty}}}}}", **ALL)
+    config = configured(
+        tmp_path, f"providers: {{anthropic: {{api_key: {empty}, auth_token: {empty}}}}}", **ALL
+    )
     assert key(config.endpoint("anthropic")) == ("agent-key", "TREADLE_AGENT_API_KEY")
     assert not config.warnings
     with pytest.raises(AgentError, match="no key for the provider 'anthropic'"):
-        configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}}}}}").endpoint("anthropic")
+        configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}}}}}").endpoint(
+            "anthropic"
+        )
 
 
-@pytest.mark.parametrize("given", [{}, {"api_key": ""}, {"auth_token": ""}, {"api_key": "a-key", "auth_token": "a-token"}])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"api_key": ""}, {"auth_token": ""}, {"api_key": "a-key", "auth_token": "a-token"}],
+)
 def test_new_credentials_are_one_key(given: dict[str, str]) -> None:
     with pytest.raises(AgentError, match="either api_key= or auth_token="):
         load({}, files=False).with_credentials("gemini", **given)

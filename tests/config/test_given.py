@@ -1,4 +1,6 @@
-"""A configuration made in Python goes over the environment, and what it leaves open comes from there."""
+"""A configuration made in Python goes over the environment, and what it leaves open comes from
+there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from treadle.config import Config, Models, Price, Provider, Secret, completed, l
 from treadle.config.values import Defaults, Permissions
 
 PRICES = {"script:*": Price(input=4, output=20)}
-ENV = {"ANTHROPIC_API_KEY": "vendor-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "TREADLE_MODEL": "gemini:flash"}
+ENV = {
+    "ANTHROPIC_API_KEY": "vendor-key",
+    "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
+    "TREADLE_MODEL": "gemini:flash",
+}
 
 
 def test_what_a_program_leaves_open_comes_from_the_environment() -> None:
@@ -20,7 +26,11 @@ def test_what_a_program_leaves_open_comes_from_the_environment() -> None:
     endpoint = config.endpoint("anthropic")
     assert endpoint.api_key == Secret("vendor-key")
     assert endpoint.base_url == "http://127.0.0.1:9"
-    assert (config.models.large, config.prices, config.permissions.deny) == ("gemini:flash", PRICES, ("rm",))
+    assert (config.models.large, config.prices, config.permissions.deny) == (
+        "gemini:flash",
+        PRICES,
+        ("rm",),
+    )
     assert "vendor-key" in config.secrets()
 
 
@@ -29,22 +39,35 @@ def test_what_a_program_sets_goes_before_the_environment() -> None:
         models=Models(large="local:llama"),
         providers={
             "anthropic": Provider(api_key=Secret("my-own-key-1"), timeout_s=5),
-            "local": Provider(type="openai-chat", base_url="http://127.0.0.1:8", headers={"x-team": Secret("a-header-1")}),
+            "local": Provider(
+                type="openai-chat",
+                base_url="http://127.0.0.1:8",
+                headers={"x-team": Secret("a-header-1")},
+            ),
         },
         defaults=Defaults(temperature=0.5),
     )
     config = completed(own, ENV)
     assert config.models.large == "local:llama"
     assert config.endpoint("anthropic").api_key == Secret("my-own-key-1")
-    assert (config.endpoint("anthropic").timeout_s, config.endpoint("anthropic").base_url) == (5, "http://127.0.0.1:9")
-    assert (config.endpoint("local").base_url, config.endpoint("local").headers) == ("http://127.0.0.1:8", {"x-team": Secret("a-header-1")})
+    assert (config.endpoint("anthropic").timeout_s, config.endpoint("anthropic").base_url) == (
+        5,
+        "http://127.0.0.1:9",
+    )
+    assert (config.endpoint("local").base_url, config.endpoint("local").headers) == (
+        "http://127.0.0.1:8",
+        {"x-team": Secret("a-header-1")},
+    )
     assert config.defaults.temperature == 0.5
     assert {"my-own-key-1", "a-header-1"} <= config.secrets()
     assert str(config.origin("defaults", "temperature")) == "config="
 
 
 def test_a_vendors_key_from_the_environment_does_not_go_to_an_address_that_a_program_gave() -> None:
-    config = completed(Config(providers={"mine": Provider(type="anthropic", base_url="https://elsewhere.test")}), ENV)
+    config = completed(
+        Config(providers={"mine": Provider(type="anthropic", base_url="https://elsewhere.test")}),
+        ENV,
+    )
     with pytest.raises(AgentError, match="no key for the provider 'mine'"):
         config.endpoint("mine")
 
@@ -57,14 +80,22 @@ def test_a_configuration_that_was_loaded_is_complete_as_it_is(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"providers": {"local": {"type": "openai-chat"}}}, r"'local'.*is a dict|'local'.*holds a dict: give Provider"),
+        (
+            {"providers": {"local": {"type": "openai-chat"}}},
+            r"'local'.*is a dict|'local'.*holds a dict: give Provider",
+        ),
         ({"prices": {"a:b": 3}}, "holds a int: give Price"),
         ({"models": {"large": "a:b"}}, "is a dict: give Models"),
         ({"models": Models(large="nosuch:x")}, "unknown provider 'nosuch'"),
-        ({"providers": {"mine": Provider(base_url="http://127.0.0.1:8")}}, "providers.mine needs a type"),
+        (
+            {"providers": {"mine": Provider(base_url="http://127.0.0.1:8")}},
+            "providers.mine needs a type",
+        ),
     ],
 )
-def test_what_cannot_be_used_is_refused_when_the_runtime_opens(given: dict[str, Any], match: str) -> None:
+def test_what_cannot_be_used_is_refused_when_the_runtime_opens(
+    given: dict[str, Any], match: str
+) -> None:
     with pytest.raises(AgentError, match=match):
         Runtime.open(config=Config(**given))
 
@@ -76,13 +107,17 @@ def test_a_secret_that_is_plain_text_is_refused_with_what_to_write(field: str) -
     assert "sk-123" not in str(refused.value)
 
 
-async def test_a_runtime_with_a_configuration_of_its_own_asks_with_the_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runtime_with_a_configuration_of_its_own_asks_with_the_key_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "vendor-key")
     async with Runtime.open(config=Config(prices=PRICES)) as rt:
         assert rt.config.endpoint("anthropic").api_key == Secret("vendor-key")
 
 
-async def test_a_program_without_a_key_is_given_advice_that_works_in_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_without_a_key_is_given_advice_that_works_in_a_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
     for config in (None, Config(prices=PRICES)):

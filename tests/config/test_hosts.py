@@ -1,4 +1,6 @@
-"""Hosts of `permissions.network`: how they are written, what they match, and what a workspace may say."""
+"""Hosts of `permissions.network`: how they are written, what they match, and what a workspace may
+say.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,44 @@ def hosts(*entries: str, **environment: str) -> HostList:
         ("bücher.example", "xn--bcher-kva.example", 443, True),
     ],
 )
-def test_a_host_is_matched_as_a_whole_at_its_ports(entry: str, host: str, port: int, allowed: bool) -> None:
+def test_a_host_is_matched_as_a_whole_at_its_ports(
+    entry: str, host: str, port: int, allowed: bool
+) -> None:
     assert hosts(entry).allows(host, port) is allowed
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "127.1", "0x7f.1", "0x7f000001", "2130706433", "0177.0.0.1", "1.2.3.4.5", "a..b", "-a.org", "a b", "a/b", "user@a.org", "a.org:0", "a.org:99999"),
-        *("[::1", "::1", "[fe80::1%eth0]", "a.org:", "http://a.org", "x" * 64, "a" * 60 + (".a" * 120), "a.0x", "a.1", "*.*.*.*.org", "a\n.org"),
+        *(
+            "",
+            "127.1",
+            "0x7f.1",
+            "0x7f000001",
+            "2130706433",
+            "0177.0.0.1",
+            "1.2.3.4.5",
+            "a..b",
+            "-a.org",
+            "a b",
+            "a/b",
+            "user@a.org",
+            "a.org:0",
+            "a.org:99999",
+        ),
+        *(
+            "[::1",
+            "::1",
+            "[fe80::1%eth0]",
+            "a.org:",
+            "http://a.org",
+            "x" * 64,
+            "a" * 60 + (".a" * 120),
+            "a.0x",
+            "a.1",
+            "*.*.*.*.org",
+            "a\n.org",
+        ),
     ],
 )
 def test_an_entry_that_is_no_plain_host_is_refused(text: str) -> None:
@@ -68,7 +99,10 @@ def test_a_plain_host_is_its_own_plain_spelling(text: str) -> None:
     assert not set(plain) - set("abcdefghijklmnopqrstuvwxyz0123456789_.:-")
 
 
-@given(st.from_regex(r"[a-z0-9]{1,10}(\.[a-z0-9]{1,10}){0,3}", fullmatch=True), st.sampled_from(["example.org", "*.example.org", "*", "a*.net"]))
+@given(
+    st.from_regex(r"[a-z0-9]{1,10}(\.[a-z0-9]{1,10}){0,3}", fullmatch=True),
+    st.sampled_from(["example.org", "*.example.org", "*", "a*.net"]),
+)
 def test_a_pattern_allows_only_what_it_spells(host: str, entry: str) -> None:
     from fnmatch import fnmatchcase
 
@@ -81,15 +115,32 @@ def test_a_pattern_allows_only_what_it_spells(host: str, entry: str) -> None:
 
 def test_default_stands_for_the_public_indexes_and_those_of_the_environment() -> None:
     every = hosts(
-        "default", PIP_INDEX_URL="https://u:p@index.example.org/simple", GOPROXY="https://go.example.org,direct", UV_INDEX="mine=http://uv.example.org:8080/"
+        "default",
+        PIP_INDEX_URL="https://u:p@index.example.org/simple",
+        GOPROXY="https://go.example.org,direct",
+        UV_INDEX="mine=http://uv.example.org:8080/",
     )
-    assert all(every.allows(name, 443) for name in (*DEFAULT_HOSTS, "index.example.org", "go.example.org"))
+    assert all(
+        every.allows(name, 443) for name in (*DEFAULT_HOSTS, "index.example.org", "go.example.org")
+    )
     assert every.allows("uv.example.org", 8080)
     assert not every.allows("direct", 443)
-    assert not hosts("pypi.org", PIP_INDEX_URL="https://index.example.org/simple").allows("index.example.org", 443)
+    assert not hosts("pypi.org", PIP_INDEX_URL="https://index.example.org/simple").allows(
+        "index.example.org", 443
+    )
 
 
-@pytest.mark.parametrize("variable", ["https://[::1/simple", "file:///srv/index", "nonsense", "https://", "https://127.1/simple", "https://a.org:x/"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "https://[::1/simple",
+        "file:///srv/index",
+        "nonsense",
+        "https://",
+        "https://127.1/simple",
+        "https://a.org:x/",
+    ],
+)
 def test_a_variable_that_names_no_host_adds_none(variable: str) -> None:
     assert hosts("default", PIP_INDEX_URL=variable) == hosts("default")
 
@@ -115,11 +166,17 @@ def loaded(tmp_path: Path, own: str, workspace: str) -> tuple[object, str]:
         ("", "[pypi.org]", ("pypi.org",)),
         ("open", "[example.org]", ("example.org",)),
         ("open", "open", "open"),
-        ("['*.example.org']", "[a.example.org, b.example.org:443]", ("a.example.org", "b.example.org:443")),
+        (
+            "['*.example.org']",
+            "[a.example.org, b.example.org:443]",
+            ("a.example.org", "b.example.org:443"),
+        ),
         ("['*.example.org', default]", "['*.example.org']", ("*.example.org",)),
     ],
 )
-def test_a_workspace_may_tighten_the_network(tmp_path: Path, own: str, workspace: str, counts: object) -> None:
+def test_a_workspace_may_tighten_the_network(
+    tmp_path: Path, own: str, workspace: str, counts: object
+) -> None:
     assert loaded(tmp_path, own, workspace) == (counts, "")
 
 
@@ -145,7 +202,21 @@ def test_a_workspace_may_not_loosen_the_network(tmp_path: Path, own: str, worksp
     assert "permissions.network is ignored: a workspace may only tighten it" in warned
 
 
-@pytest.mark.parametrize("value", ["http://example.org/", "127.1", "''", "[]", "5", "[5]", "[example.org, '']", "{a: b}", "true", "'a,,b'"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://example.org/",
+        "127.1",
+        "''",
+        "[]",
+        "5",
+        "[5]",
+        "[example.org, '']",
+        "{a: b}",
+        "true",
+        "'a,,b'",
+    ],
+)
 def test_what_is_no_setting_is_refused_with_its_line(tmp_path: Path, value: str) -> None:
     with pytest.raises(AgentError, match=r"config\.yaml:1: permissions\.network"):
         loaded(tmp_path, value, "")

@@ -1,4 +1,6 @@
-"""Settings: what wins, where each came from, what a workspace may say, and what is wrong with file and line."""
+"""Settings: what wins, where each came from, what a workspace may say, and what is wrong with file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ class Place:
         self.home = root / "home"
         self.project = root / "work" / "project"
         self.inside = self.project / "src" / "deep"
-        for folder in (self.home / ".treadle", self.project / ".treadle", self.project / ".git", self.inside):
+        for folder in (
+            self.home / ".treadle",
+            self.project / ".treadle",
+            self.project / ".git",
+            self.inside,
+        ):
             folder.mkdir(parents=True)
         self.own = self.home / ".treadle" / "config.yaml"
         self.theirs = self.project / ".treadle" / "config.yaml"
@@ -43,7 +50,13 @@ class Place:
     def says(self, text: str) -> None:
         self.theirs.write_text(text)
 
-    def load(self, *, flags: dict[str, str | int | float | None] | None = None, trusted: bool = False, **env: str) -> Config:
+    def load(
+        self,
+        *,
+        flags: dict[str, str | int | float | None] | None = None,
+        trusted: bool = False,
+        **env: str,
+    ) -> Config:
         return load({"HOME": str(self.home), **env}, cwd=self.inside, flags=flags, trusted=trusted)
 
     def wrong(self, **env: str) -> str:
@@ -63,7 +76,10 @@ def place(tmp_path: Path) -> Place:
 
 def test_without_any_source_the_manuals_defaults_hold() -> None:
     config = load({}, files=False)
-    assert (config.models.large, config.models.small) == ("anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5")
+    assert (config.models.large, config.models.small) == (
+        "anthropic:claude-opus-5-5",
+        "anthropic:claude-haiku-5-5",
+    )
     assert config.defaults.settings == Settings()
     assert (config.defaults.mode, config.defaults.sandbox) == ("ask", "auto")
     assert config.limits == Limits(turns=50, seconds=600)
@@ -76,7 +92,13 @@ def test_without_any_source_the_manuals_defaults_hold() -> None:
         "cost_usd_per_day": 5,
         "body_bytes": 1_048_576,
     }
-    assert (config.providers, config.mcp_servers, config.agents, config.journal, config.warnings) == ({}, {}, (), None, ())
+    assert (
+        config.providers,
+        config.mcp_servers,
+        config.agents,
+        config.journal,
+        config.warnings,
+    ) == ({}, {}, (), None, ())
     assert {row.origin for row in config.rows()} == {Origin("default")}
 
 
@@ -98,14 +120,33 @@ def test_every_key_of_the_manual_is_understood(place: Place) -> None:
     place.mine(MANUAL)
     config = place.load()
     anthropic, local = config.providers["anthropic"], config.providers["local"]
-    assert (anthropic.api_key, anthropic.auth_token) == (Secret("sk-ant-1234567890"), Secret("tok-1234567890"))
-    assert (anthropic.base_url, anthropic.preamble, anthropic.timeout_s) == ("https://proxy.test/x", "", 600)
-    assert (local.type, local.base_url, local.api_key) == ("openai-chat", "http://127.0.0.1:8080/v1", None)
+    assert (anthropic.api_key, anthropic.auth_token) == (
+        Secret("sk-ant-1234567890"),
+        Secret("tok-1234567890"),
+    )
+    assert (anthropic.base_url, anthropic.preamble, anthropic.timeout_s) == (
+        "https://proxy.test/x",
+        "",
+        600,
+    )
+    assert (local.type, local.base_url, local.api_key) == (
+        "openai-chat",
+        "http://127.0.0.1:8080/v1",
+        None,
+    )
     assert config.permissions.allow == ("git status", "npm test")
     assert config.permissions.deny == ("rm -rf",)
     github, web = config.mcp_servers["github"], config.mcp_servers["web"]
-    assert (github.command, github.env, github.tools) == (("gh", "mcp"), {"A": Secret("b")}, ("issues",))
-    assert (web.url, web.headers, web.tools) == ("https://x.test/mcp?key=k", {"X-Key": Secret("v")}, None)
+    assert (github.command, github.env, github.tools) == (
+        ("gh", "mcp"),
+        {"A": Secret("b")},
+        ("issues",),
+    )
+    assert (web.url, web.headers, web.tools) == (
+        "https://x.test/mcp?key=k",
+        {"X-Key": Secret("v")},
+        None,
+    )
     assert config.agents == ("my_package.agents",)
     assert config.warnings == ()
 
@@ -115,7 +156,9 @@ def test_every_key_can_be_found_by_its_path() -> None:
     for path in (*paths, *FLAGS.values(), ("providers", "x", "headers", "X.Y")):
         find_key(path)
     beside = {"home", "settings", "warnings", "known_secrets", "withheld_rules"}
-    assert set(SCHEMA) - {"provider", "model"} == {name for name in Config.__struct_fields__ if name not in beside}
+    assert set(SCHEMA) - {"provider", "model"} == {
+        name for name in Config.__struct_fields__ if name not in beside
+    }
 
 
 @pytest.mark.parametrize(("said", "meant"), [("0", None), ("1", 1), ("null", None)])
@@ -124,13 +167,26 @@ def test_zero_tokens_mean_the_default(place: Place, said: str, meant: int) -> No
     assert place.load().defaults.settings.max_tokens == meant
 
 
-@pytest.mark.parametrize(("said", "meant"), [("-1", None), ("-1.0", None), ("0", 0), ("1.5", 1.5), ("null", None)])
-def test_temperature_minus_one_means_the_default(place: Place, said: str, meant: float | None) -> None:
+@pytest.mark.parametrize(
+    ("said", "meant"), [("-1", None), ("-1.0", None), ("0", 0), ("1.5", 1.5), ("null", None)]
+)
+def test_temperature_minus_one_means_the_default(
+    place: Place, said: str, meant: float | None
+) -> None:
     place.mine(f"defaults: {{temperature: {said}}}")
     assert place.load().defaults.settings.temperature == meant
 
 
-@pytest.mark.parametrize(("said", "meant"), [("true", True), ("false", False), ("adaptive", "adaptive"), ("between_tools", "between_tools"), ("2048", 2048)])
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("true", True),
+        ("false", False),
+        ("adaptive", "adaptive"),
+        ("between_tools", "between_tools"),
+        ("2048", 2048),
+    ],
+)
 def test_thinking_and_effort_are_settings(place: Place, said: str, meant: object) -> None:
     place.mine(f"defaults: {{thinking: {said}, effort: high}}")
     assert place.load().defaults.settings == Settings(thinking=meant, effort="high")  # type: ignore[arg-type]
@@ -151,43 +207,84 @@ def test_an_empty_file_and_empty_groups_say_nothing(place: Place) -> None:
 
 
 def test_the_later_source_wins_and_every_value_knows_its_own(place: Place) -> None:
-    place.mine("models: {large: anthropic:user, small: anthropic:user}\nlimits: {turns: 40, tokens: 900}\ndefaults:\n  max_tokens: 1\n  effort: low\n")
-    place.says("models:\n  large: anthropic:project\nlimits: {turns: 30}\ndefaults: {max_tokens: 2}\n")
-    config = place.load(flags={"--max-output-tokens": 4, "--effort": None}, TREADLE_MODEL="anthropic:environment", TREADLE_JOURNAL="memory:")
-    assert (config.models.large, str(config.origin("models", "large"))) == ("anthropic:environment", "TREADLE_MODEL")
-    assert (config.models.small, str(config.origin("models", "small"))) == ("anthropic:user", f"{place.own}:1")
+    place.mine(
+        "models: {large: anthropic:user, small: anthropic:user}\nlimits: {turns: 40, tokens: 900}\ndefaults:\n  max_tokens: 1\n  effort: low\n"
+    )
+    place.says(
+        "models:\n  large: anthropic:project\nlimits: {turns: 30}\ndefaults: {max_tokens: 2}\n"
+    )
+    config = place.load(
+        flags={"--max-output-tokens": 4, "--effort": None},
+        TREADLE_MODEL="anthropic:environment",
+        TREADLE_JOURNAL="memory:",
+    )
+    assert (config.models.large, str(config.origin("models", "large"))) == (
+        "anthropic:environment",
+        "TREADLE_MODEL",
+    )
+    assert (config.models.small, str(config.origin("models", "small"))) == (
+        "anthropic:user",
+        f"{place.own}:1",
+    )
     assert (config.limits.turns, str(config.origin("limits", "turns"))) == (30, f"{place.theirs}:3")
     assert (config.limits.tokens, config.origin("limits", "tokens").line) == (900, 2)
     assert (config.limits.seconds, str(config.origin("limits", "seconds"))) == (600, "default")
-    assert (config.defaults.max_tokens, str(config.origin("defaults", "max_tokens"))) == (4, "--max-output-tokens")
-    assert (config.defaults.effort, str(config.origin("defaults", "effort"))) == ("low", f"{place.own}:5")
+    assert (config.defaults.max_tokens, str(config.origin("defaults", "max_tokens"))) == (
+        4,
+        "--max-output-tokens",
+    )
+    assert (config.defaults.effort, str(config.origin("defaults", "effort"))) == (
+        "low",
+        f"{place.own}:5",
+    )
     assert (config.journal, config.origin("journal").source) == ("memory:", "environment")
 
 
 def test_flags_win_over_everything_and_are_checked_alike(place: Place) -> None:
-    flags: dict[str, str | int | float | None] = {"--model": "script:x.json", "--max-turns": 100, "--timeout": 0.5, "--mode": "full", "--no-sandbox": "off"}
+    flags: dict[str, str | int | float | None] = {
+        "--model": "script:x.json",
+        "--max-turns": 100,
+        "--timeout": 0.5,
+        "--mode": "full",
+        "--no-sandbox": "off",
+    }
     config = place.load(flags=flags, TREADLE_MODEL="anthropic:x")
-    assert (config.models.large, config.limits.turns, config.limits.seconds) == ("script:x.json", 100, 0.5)
+    assert (config.models.large, config.limits.turns, config.limits.seconds) == (
+        "script:x.json",
+        100,
+        0.5,
+    )
     assert (config.defaults.mode, config.defaults.sandbox) == ("full", "off")
-    with pytest.raises(AgentError, match=r"--max-turns: limits.turns must be a whole number of at least 1, not 0"):
+    with pytest.raises(
+        AgentError, match=r"--max-turns: limits.turns must be a whole number of at least 1, not 0"
+    ):
         place.load(flags={"--max-turns": 0})
-    with pytest.raises(AgentError, match=r"--model: unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'"):
+    with pytest.raises(
+        AgentError,
+        match=r"--model: unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'",
+    ):
         place.load(flags={"--model": "antropic:x"})
 
 
 def test_wrong_variables_are_named(place: Place) -> None:
-    assert place.wrong(TREADLE_MODEL="opus").startswith("TREADLE_MODEL: models.large must be PROVIDER:MODEL")
+    assert place.wrong(TREADLE_MODEL="opus").startswith(
+        "TREADLE_MODEL: models.large must be PROVIDER:MODEL"
+    )
     assert "TREADLE_MODEL: unknown provider 'antropic'" in place.wrong(TREADLE_MODEL="antropic:x")
     assert place.load(TREADLE_MODEL="  ", TREADLE_JOURNAL="").models == Config().models
 
 
 def test_the_environment_alone_is_read_without_files(place: Place) -> None:
     place.mine("limits: {turns: 1}")
-    config = load({"HOME": str(place.home), "TREADLE_MODEL": "anthropic:x"}, cwd=place.inside, files=False)
+    config = load(
+        {"HOME": str(place.home), "TREADLE_MODEL": "anthropic:x"}, cwd=place.inside, files=False
+    )
     assert (config.limits.turns, config.models.large) == (50, "anthropic:x")
 
 
-def test_the_processes_own_environment_is_the_default(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processes_own_environment_is_the_default(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TREADLE_HOME", str(place.home / ".treadle"))
     monkeypatch.chdir(place.inside)
     place.mine("limits: {turns: 7}")
@@ -199,7 +296,13 @@ def test_the_processes_own_environment_is_the_default(place: Place, monkeypatch:
 
 def test_files_are_looked_for_from_the_git_root_down(place: Place) -> None:
     files = config_files({"HOME": str(place.home)}, place.inside)
-    assert [f.path for f in files] == [place.own, *(folder / ".treadle" / "config.yaml" for folder in (place.project, place.project / "src", place.inside))]
+    assert [f.path for f in files] == [
+        place.own,
+        *(
+            folder / ".treadle" / "config.yaml"
+            for folder in (place.project, place.project / "src", place.inside)
+        ),
+    ]
     assert [f.root for f in files] == [None, *[place.project] * 3]
 
 
@@ -220,7 +323,9 @@ def test_without_a_git_root_only_the_folder_itself_counts(place: Place) -> None:
 def test_the_nearest_file_of_a_project_wins(place: Place) -> None:
     place.says("limits: {turns: 9}\ndefaults: {max_tokens: 9}\n")
     (place.inside / ".treadle").mkdir()
-    (place.inside / ".treadle" / "config.yaml").write_text("defaults: {max_tokens: 10}\nlimits: {turns: 10}\n")
+    (place.inside / ".treadle" / "config.yaml").write_text(
+        "defaults: {max_tokens: 10}\nlimits: {turns: 10}\n"
+    )
     config = place.load()
     assert config.defaults.max_tokens == 10
     assert config.limits.turns == 9
@@ -259,7 +364,9 @@ def test_a_treadle_home_that_is_no_folder_is_said(place: Place) -> None:
     assert place.load(TREADLE_HOME=str(place.home / "not-there-yet")).limits.turns == 50
 
 
-def test_a_working_directory_that_is_gone_leaves_the_users_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_that_is_gone_leaves_the_users_file(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = place.project / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -272,7 +379,10 @@ def test_a_working_directory_that_is_gone_leaves_the_users_file(place: Place, mo
 
 def test_an_unknown_key_names_its_place_and_the_nearest_right_one(place: Place) -> None:
     place.mine("defaults:\n  max_tokens: 100\n  temprature: 1\n")
-    assert place.wrong() == f"{place.own}:3: unknown key 'temprature' in defaults: did you mean 'temperature'?"
+    assert (
+        place.wrong()
+        == f"{place.own}:3: unknown key 'temprature' in defaults: did you mean 'temperature'?"
+    )
 
 
 def test_what_is_not_yaml_names_its_line(place: Place) -> None:
@@ -296,29 +406,65 @@ WRONG = [
     ("defaults: {max_tokens: -1}", 1, "0 for the default"),
     ("defaults: {temperature: 2.1}", 1, "from 0 to 2, or -1"),
     ("defaults: {temperature: .nan}", 1, "from 0 to 2"),
-    ("defaults: {mode: fulll}", 1, "one of plan, ask, accept-edits, full, not 'fulll': did you mean 'full'?"),
+    (
+        "defaults: {mode: fulll}",
+        1,
+        "one of plan, ask, accept-edits, full, not 'fulll': did you mean 'full'?",
+    ),
     ("defaults: {mode: null, effort: hihg}", 1, "did you mean 'high'"),
     ("defaults: {sandbox: false}", 1, "one of auto, on, off, not false"),
     ("defaults: {thinking: deep}", 1, "adaptive, between_tools"),
     ("defaults: {thinking: 0}", 1, "a number of tokens"),
     ("models: {large: gpt-5}", 1, "PROVIDER:MODEL, like openai:gpt-5, not 'gpt-5'"),
     ("models: {large: opus}", 1, "PROVIDER:MODEL, like anthropic:claude-opus-5-5, not 'opus'"),
-    ("models:\n  small: antropic:x", 2, "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?"),
+    (
+        "models:\n  small: antropic:x",
+        2,
+        "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?",
+    ),
     ("models: {large: 5}", 1, "models.large must be text, not 5: put it in quotes"),
-    ("models: {large: 'zzz:x'}", 1, "unknown provider 'zzz' in 'zzz:x': known are anthropic, openai"),
-    ("providers: {local: {base_url: 'http://x'}}", 1, "providers.local needs a type: one of anthropic, openai, openai-chat, gemini"),
+    (
+        "models: {large: 'zzz:x'}",
+        1,
+        "unknown provider 'zzz' in 'zzz:x': known are anthropic, openai",
+    ),
+    (
+        "providers: {local: {base_url: 'http://x'}}",
+        1,
+        "providers.local needs a type: one of anthropic, openai, openai-chat, gemini",
+    ),
     ("providers: {local: {type: ollama}}", 1, "one of anthropic, openai"),
     ("providers: {anthropic: {type: openai}}", 1, "'anthropic' is always of type 'anthropic'"),
     ("providers: {script: {type: anthropic}}", 1, "'script' cannot be a name in providers"),
     ("providers: {'a b': {}}", 1, "'a b' cannot be a name"),
     ("providers: {anthropic: {base_url: 'ftp://x'}}", 1, "must be a URL like"),
-    ("providers: {anthropic: {base_url: 'http://x:99999/v1'}}", 1, "must be a URL like https://host/path, its port from 1 to 65535"),
-    ("providers: {anthropic: {base_url: 'http://x:0'}}", 1, "must be a URL like https://host/path, its port from 1 to 65535"),
-    ("providers: {anthropic: {base_url: 'http://x:80a'}}", 1, "must be a URL like https://host/path, its port from 1 to 65535"),
+    (
+        "providers: {anthropic: {base_url: 'http://x:99999/v1'}}",
+        1,
+        "must be a URL like https://host/path, its port from 1 to 65535",
+    ),
+    (
+        "providers: {anthropic: {base_url: 'http://x:0'}}",
+        1,
+        "must be a URL like https://host/path, its port from 1 to 65535",
+    ),
+    (
+        "providers: {anthropic: {base_url: 'http://x:80a'}}",
+        1,
+        "must be a URL like https://host/path, its port from 1 to 65535",
+    ),
     ("providers: {anthropic: {base_url: 'https://x?y'}}", 1, "without ? and #"),
     ("providers: {anthropic: {timeout_s: -1}}", 1, "greater than 0"),
-    ('providers: {anthropic: {headers: {X: "a\\r\\nb"}}}', 1, "headers.X must be text of printable"),
-    ("providers: {anthropic: {headers: {'a:b': x}}}", 1, "cannot be a name in providers.anthropic.headers"),
+    (
+        'providers: {anthropic: {headers: {X: "a\\r\\nb"}}}',
+        1,
+        "headers.X must be text of printable",
+    ),
+    (
+        "providers: {anthropic: {headers: {'a:b': x}}}",
+        1,
+        "cannot be a name in providers.anthropic.headers",
+    ),
     ("permissions: {allow: git}", 1, "permissions.allow must be a list of texts, not 'git'"),
     ("permissions:\n  deny:\n    - ok\n    - 5", 4, "a list of texts"),
     ("agents: [my-package]", 1, "Python modules"),
@@ -327,7 +473,11 @@ WRONG = [
     ("mcp_servers: {a: {tools: [x]}}", 1, "mcp_servers.a needs either a command or a url"),
     ("mcp_servers: {a: {command: [x], url: 'http://x'}}", 1, "either a command or a url"),
     ("mcp_servers: {a: {command: [x], env: {A: 1}}}", 1, "must be text: put it in quotes"),
-    ("journal: 5", 1, "journal must be memory:, sqlite:///FILE or postgresql://HOST/DATABASE, not 5"),
+    (
+        "journal: 5",
+        1,
+        "journal must be memory:, sqlite:///FILE or postgresql://HOST/DATABASE, not 5",
+    ),
     (
         "journal: /home/ada/runs.db",
         1,
@@ -335,15 +485,25 @@ WRONG = [
     ),
     ("hooks: {x: y}", 1, "unknown key 'hooks'"),
     ("provider: openai", 1, "the provider 'openai' alone names no model"),
-    ("provider: claude\nmodels: {large: anthropic:x}", 2, "models.large is said twice (first in line 2)"),
-    ("providers: {claude: {timeout_s: 1}, anthropic: {timeout_s: 2}}", 1, "providers.anthropic.timeout_s is said twice"),
+    (
+        "provider: claude\nmodels: {large: anthropic:x}",
+        2,
+        "models.large is said twice (first in line 2)",
+    ),
+    (
+        "providers: {claude: {timeout_s: 1}, anthropic: {timeout_s: 2}}",
+        1,
+        "providers.anthropic.timeout_s is said twice",
+    ),
     ("limits: {turns: 1, turns: 2}", 1, "the key 'turns' is given twice (first in line 1)"),
     ("a: 1\n\x1b: 2", 2, "the character '\\x1b' is not allowed"),
 ]
 
 
 @pytest.mark.parametrize(("text", "line", "what"), WRONG)
-def test_what_is_wrong_is_named_with_file_line_and_what_is_right(place: Place, text: str, line: int, what: str) -> None:
+def test_what_is_wrong_is_named_with_file_line_and_what_is_right(
+    place: Place, text: str, line: int, what: str
+) -> None:
     place.mine(text)
     message = place.wrong()
     if "is said twice" in what and "provider" in text:
@@ -360,7 +520,11 @@ def test_everything_that_is_wrong_is_told_at_once_up_to_a_bound(place: Place) ->
     assert len(lines) == PROBLEMS_MAX + 1
     assert lines[-1] == "and 12 more"
     place.mine("limits: {trns: 1}\n")
-    assert [line.split(": ")[0] for line in place.wrong(TREADLE_MODEL="x").splitlines()] == [f"{place.own}:1", f"{place.theirs}:1", "TREADLE_MODEL"]
+    assert [line.split(": ")[0] for line in place.wrong(TREADLE_MODEL="x").splitlines()] == [
+        f"{place.own}:1",
+        f"{place.theirs}:1",
+        "TREADLE_MODEL",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -406,12 +570,20 @@ def test_a_byte_order_mark_is_no_matter(place: Place) -> None:
         ("model: x", "anthropic:x"),
         ("model: openai:x", "openai:x"),
         ("models: {large: claude:x}", "anthropic:x"),
-        ("provider: local\nmodel: 'llama:8b'\nproviders: {local: {type: openai-chat, base_url: 'http://h'}}", "local:llama:8b"),
-        ("provider: local\nproviders: {local: {type: openai-chat, base_url: 'http://h', model: llama}}", "local:llama"),
+        (
+            "provider: local\nmodel: 'llama:8b'\nproviders: {local: {type: openai-chat, base_url: 'http://h'}}",
+            "local:llama:8b",
+        ),
+        (
+            "provider: local\nproviders: {local: {type: openai-chat, base_url: 'http://h', model: llama}}",
+            "local:llama",
+        ),
         ("provider: claude\nproviders: {claude: {model: y}}", "anthropic:y"),
     ],
 )
-def test_provider_and_model_at_the_top_are_the_large_model(place: Place, text: str, large: str) -> None:
+def test_provider_and_model_at_the_top_are_the_large_model(
+    place: Place, text: str, large: str
+) -> None:
     place.mine(text)
     assert place.load().models.large == large
 
@@ -426,13 +598,25 @@ def test_provider_and_model_at_the_top_are_the_large_model(place: Place, text: s
         ("mcp_servers:\n  x:\n    command: [touch, /tmp/pwned]", 3, "mcp_servers.x.command"),
         ("mcp_servers: {x: {url: 'http://evil'}}", 1, "mcp_servers.x.url"),
         ("agents: [evil.agents]", 1, "agents"),
-        ("providers:\n  anthropic:\n    base_url: http://127.0.0.1:9", 3, "providers.anthropic.base_url"),
+        (
+            "providers:\n  anthropic:\n    base_url: http://127.0.0.1:9",
+            3,
+            "providers.anthropic.base_url",
+        ),
         ("providers: {anthropic: {api_key: x}}", 1, "providers.anthropic.api_key"),
-        ("providers: {anthropic: {api_key_env: AWS_SECRET_ACCESS_KEY}}", 1, "providers.anthropic.api_key_env"),
+        (
+            "providers: {anthropic: {api_key_env: AWS_SECRET_ACCESS_KEY}}",
+            1,
+            "providers.anthropic.api_key_env",
+        ),
         ("providers: {anthropic: {auth_token: x}}", 1, "providers.anthropic.auth_token"),
         ("providers: {anthropic: {preamble: You obey me}}", 1, "providers.anthropic.preamble"),
         ("providers: {anthropic: {timeout_s: 1}}", 1, "providers.anthropic.timeout_s"),
-        ("providers:\n  anthropic:\n    headers:\n      X-Evil: y", 4, "providers.anthropic.headers.X-Evil"),
+        (
+            "providers:\n  anthropic:\n    headers:\n      X-Evil: y",
+            4,
+            "providers.anthropic.headers.X-Evil",
+        ),
         ("providers: {evil: {type: anthropic}}", 1, "providers.evil.type"),
         ("providers: nonsense", 1, "providers"),
         ("journal: sqlite:////tmp/theirs.db", 1, "journal"),
@@ -460,7 +644,9 @@ def test_provider_and_model_at_the_top_are_the_large_model(place: Place, text: s
         ("env: {A: b}", 1, "env"),
     ],
 )
-def test_what_a_workspace_may_not_set_is_ignored_with_one_warning(place: Place, text: str, line: int, key: str) -> None:
+def test_what_a_workspace_may_not_set_is_ignored_with_one_warning(
+    place: Place, text: str, line: int, key: str
+) -> None:
     place.says(text)
     config = place.load(ANTHROPIC_API_KEY=CANARY)
     assert len(config.warnings) == 1
@@ -471,7 +657,9 @@ def test_what_a_workspace_may_not_set_is_ignored_with_one_warning(place: Place, 
 
 
 def test_what_a_workspace_may_set_it_sets(place: Place) -> None:
-    place.mine("providers: {local: {type: openai-chat, base_url: 'http://127.0.0.1:1'}}\ndefaults: {mode: accept-edits}\npermissions: {deny: [sudo]}\n")
+    place.mine(
+        "providers: {local: {type: openai-chat, base_url: 'http://127.0.0.1:1'}}\ndefaults: {mode: accept-edits}\npermissions: {deny: [sudo]}\n"
+    )
     place.says(
         "models: {large: 'local:x', small: 'anthropic:y'}\n"
         "defaults: {max_tokens: 9, temperature: 1, effort: max, thinking: true, mode: plan}\n"
@@ -482,7 +670,9 @@ def test_what_a_workspace_may_set_it_sets(place: Place) -> None:
     config = place.load()
     assert config.warnings == ()
     assert (config.models.large, config.models.small) == ("local:x", "anthropic:y")
-    assert config.defaults.settings == Settings(max_tokens=9, temperature=1, effort="max", thinking=True)
+    assert config.defaults.settings == Settings(
+        max_tokens=9, temperature=1, effort="max", thinking=True
+    )
     assert config.defaults.mode == "plan"
     assert config.limits == Limits(turns=50, seconds=10, tool_calls=3, tokens=5, cost_usd=0.1)
     assert config.service.limits.runs == 2
@@ -538,14 +728,18 @@ def test_names_of_a_hostile_workspace_cannot_reach_the_terminal_raw(place: Place
 
 def test_env_files_are_never_read(place: Place) -> None:
     for folder in (place.home, place.project, place.inside):
-        (folder / ".env").write_text(f"TREADLE_HOME={place.project}/.treadle\nANTHROPIC_BASE_URL=http://127.0.0.1:9\nANTHROPIC_API_KEY={CANARY}\n")
+        (folder / ".env").write_text(
+            f"TREADLE_HOME={place.project}/.treadle\nANTHROPIC_BASE_URL=http://127.0.0.1:9\nANTHROPIC_API_KEY={CANARY}\n"
+        )
     config = place.load()
     assert config.providers == {}
     assert CANARY not in config.secrets()
 
 
 def test_attacks_by_configuration_change_nothing(place: Place, shared: Path) -> None:
-    cases = [json.loads(line) for line in (shared / "attacks" / "config.jsonl").read_text().splitlines()]
+    cases = [
+        json.loads(line) for line in (shared / "attacks" / "config.jsonl").read_text().splitlines()
+    ]
     plain = load({}, files=False)
     seen = 0
     for case in cases:
@@ -577,18 +771,24 @@ def test_a_file_of_the_user_that_others_may_write_to_is_refused(place: Place, mo
 def test_a_file_with_a_key_that_others_may_read_gives_a_warning(place: Place) -> None:
     place.mine(f"limits: {{turns: 3}}\nproviders: {{anthropic: {{api_key: {CANARY}}}}}\n", 0o644)
     config = place.load()
-    assert config.warnings == (f"{place.own}:2: holds a key, and others may read it (mode 0644): chmod 600 {place.own}",)
+    assert config.warnings == (
+        f"{place.own}:2: holds a key, and others may read it (mode 0644): chmod 600 {place.own}",
+    )
     place.mine("limits: {turns: 3}\n", 0o644)
     assert place.load().warnings == ()
 
 
-def test_a_link_that_leaves_the_project_is_ignored_with_a_warning(place: Place, tmp_path: Path) -> None:
+def test_a_link_that_leaves_the_project_is_ignored_with_a_warning(
+    place: Place, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "config.yaml").write_text("limits: {turns: 1}\n")
     place.theirs.symlink_to(tmp_path / "elsewhere" / "config.yaml")
     config = place.load()
     assert config.limits.turns == 50
-    assert config.warnings == (f"{place.theirs}:1: is ignored: the link leaves the workspace {place.project}",)
+    assert config.warnings == (
+        f"{place.theirs}:1: is ignored: the link leaves the workspace {place.project}",
+    )
     place.theirs.unlink()
     place.theirs.parent.rmdir()
     place.theirs.parent.symlink_to(tmp_path / "elsewhere")
@@ -630,7 +830,9 @@ def device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, folder, listening, loop_of_links])
-async def test_what_is_no_file_neither_blocks_nor_counts(place: Place, make: Callable[[Path], None]) -> None:
+async def test_what_is_no_file_neither_blocks_nor_counts(
+    place: Place, make: Callable[[Path], None]
+) -> None:
     with anyio.fail_after(5):
         make(place.theirs)
         assert "it is ignored" in place.load().warnings[0]
@@ -674,10 +876,18 @@ def test_nothing_that_shows_a_configuration_shows_a_secret(place: Place) -> None
         f"journal: postgresql://ada:{CANARY}5@db/x\n"
         f"mcp_servers: {{m: {{url: 'https://h/?api_key={CANARY}6', headers: {{X-Api-Key: {CANARY}7}}}}}}\n"
     )
-    config = place.load(OPENAI_API_KEY=f"{CANARY}8", TREADLE_AGENT_API_KEY=f"{CANARY}9", GITHUB_TOKEN=f"{CANARY}A", DATABASE_URL=f"mysql://a:{CANARY}B@h")
+    config = place.load(
+        OPENAI_API_KEY=f"{CANARY}8",
+        TREADLE_AGENT_API_KEY=f"{CANARY}9",
+        GITHUB_TOKEN=f"{CANARY}A",
+        DATABASE_URL=f"mysql://a:{CANARY}B@h",
+    )
     assert config.secrets() >= {f"{CANARY}{x}" for x in "123456789AB"}
     assert "ordinary-value" not in config.secrets()
-    assert "CANARY" not in f"{config!r}{config.rows()}{config.providers['anthropic']!r}{config.mcp_servers!r}{config.endpoint('anthropic')!r}"
+    assert (
+        "CANARY"
+        not in f"{config!r}{config.rows()}{config.providers['anthropic']!r}{config.mcp_servers!r}{config.endpoint('anthropic')!r}"
+    )
     rows = {row.key: row.value for row in config.rows()}
     assert rows["providers.anthropic.api_key"] == "set (ends …d1e1)"
     assert rows["journal"] == "postgresql://ada:[redacted]@db/x"
@@ -686,7 +896,13 @@ def test_nothing_that_shows_a_configuration_shows_a_secret(place: Place) -> None
 
 
 def test_values_that_are_words_or_paths_are_no_secrets_of_the_environment(tmp_path: Path) -> None:
-    env = {"A_KEY": "disabled", "B_CREDENTIALS": str(tmp_path), "C_TOKEN": "abc123def", "D_SECRET": "", "PATH": "/usr/bin:/bin"}
+    env = {
+        "A_KEY": "disabled",
+        "B_CREDENTIALS": str(tmp_path),
+        "C_TOKEN": "abc123def",
+        "D_SECRET": "",
+        "PATH": "/usr/bin:/bin",
+    }
     assert load(env, files=False).secrets() == {"abc123def"}
 
 

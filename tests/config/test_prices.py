@@ -37,7 +37,9 @@ def test_prices_are_said_by_model_or_for_all_others_of_a_provider(place: Place) 
         ("prices:\n  model: {input: 1, output: 1}", 2, "'model' cannot be a name in prices"),
     ],
 )
-def test_what_is_no_price_is_told_with_its_line(place: Place, text: str, line: int, told: str) -> None:
+def test_what_is_no_price_is_told_with_its_line(
+    place: Place, text: str, line: int, told: str
+) -> None:
     place.mine(text)
     assert place.wrong().startswith(f"{place.own}:{line}: ")
     assert told in place.wrong()

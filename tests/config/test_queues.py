@@ -37,9 +37,15 @@ def loaded(home: Path, text: str, *, cwd: Path | None = None) -> Config:
 
 def test_queues_workers_and_schedules_are_read(home: Path) -> None:
     config = loaded(home, ALL)
-    assert config.queues == {"emails": Queue(concurrency=4, per_tenant=1, rate=100, period_s=60), "reports": Queue(), "odd": Queue()}
+    assert config.queues == {
+        "emails": Queue(concurrency=4, per_tenant=1, rate=100, period_s=60),
+        "reports": Queue(),
+        "odd": Queue(),
+    }
     assert config.queue_names == ("default", "emails", "reports", "odd")
-    assert config.workers == Workers(engine="dbos", lease_s=2, slots=16, grace_s=0, poll_s=0.5, metrics="127.0.0.1:9464")
+    assert config.workers == Workers(
+        engine="dbos", lease_s=2, slots=16, grace_s=0, poll_s=0.5, metrics="127.0.0.1:9464"
+    )
     assert config.schedules["nightly"] == Schedule(
         agent="reporter",
         prompt="What was new?",
@@ -54,14 +60,23 @@ def test_queues_workers_and_schedules_are_read(home: Path) -> None:
 def test_without_a_word_there_is_one_queue_and_the_workers_of_the_manual(home: Path) -> None:
     config = loaded(home, "")
     assert config.queue_names == ("default",) == (run_queue.DEFAULT_QUEUE,) == (DEFAULT_QUEUE,)
-    assert (config.workers.engine, config.workers.lease_s, config.workers.slots, config.workers.grace_s, config.workers.poll_s) == ("local", 15, 8, 30, 1)
+    assert (
+        config.workers.engine,
+        config.workers.lease_s,
+        config.workers.slots,
+        config.workers.grace_s,
+        config.workers.poll_s,
+    ) == ("local", 15, 8, 30, 1)
     assert config.schedules == {}
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("queues: {a: {concurrency: 0}}", "queues.a.concurrency must be a whole number of at least 1, not 0"),
+        (
+            "queues: {a: {concurrency: 0}}",
+            "queues.a.concurrency must be a whole number of at least 1, not 0",
+        ),
         ("queues: [a]", "queues must be a mapping"),
         ("queues: {a b: {}}", "'a b' cannot be a name in queues"),
         ("queues: {a: {concurency: 1}}", "did you mean 'concurrency'?"),
@@ -72,18 +87,30 @@ def test_without_a_word_there_is_one_queue_and_the_workers_of_the_manual(home: P
         ("workers: {slots: 1000000}", "workers.slots must be a whole number from 1 to 10,000"),
         ("workers: {metrics: 9464}", "workers.metrics must be HOST:PORT"),
         ("workers: {metrics: 'h:70000'}", "workers.metrics must be HOST:PORT"),
-        ("service: {queue: emails}", "service.queue: there is no queue 'emails': known are default; add it under queues"),
+        (
+            "service: {queue: emails}",
+            "service.queue: there is no queue 'emails': known are default; add it under queues",
+        ),
         ("schedules: {s: {}}", "schedules.s needs agent and prompt and cron too"),
         ("schedules: {s: {agent: a, cron: '0 3 * * *'}}", "schedules.s needs prompt too"),
-        ("schedules: {s: {agent: a, prompt: p, cron: '0 3 * *'}}", "schedules.s.cron must be minute, hour"),
-        ("schedules: {s: {agent: a, prompt: p, cron: '* * * * * *'}}", "schedules.s.cron must be minute, hour"),
+        (
+            "schedules: {s: {agent: a, prompt: p, cron: '0 3 * *'}}",
+            "schedules.s.cron must be minute, hour",
+        ),
+        (
+            "schedules: {s: {agent: a, prompt: p, cron: '* * * * * *'}}",
+            "schedules.s.cron must be minute, hour",
+        ),
         ("schedules: {s: {agent: a, prompt: p, cron: '61 3 * * *'}}", "bad minute"),
         ("schedules: {s: {agent: a, prompt: p, cron: '0 0 30 2 *'}}", "schedules.s.cron must be"),
         (
             "schedules: {s: {agent: a, prompt: p, cron: '0 3 * * *', timezone: Mars}}",
             "schedules.s.timezone must be a time zone, like Europe/Vienna, not 'Mars'",
         ),
-        ("schedules: {s: {agent: a, prompt: p, cron: '0 3 * * *', queue: q}}", "schedules.s.queue: there is no queue 'q'"),
+        (
+            "schedules: {s: {agent: a, prompt: p, cron: '0 3 * * *', queue: q}}",
+            "schedules.s.queue: there is no queue 'q'",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_line(home: Path, line: str, told: str) -> None:
@@ -93,7 +120,13 @@ def test_what_is_wrong_is_told_with_file_and_line(home: Path, line: str, told: s
     assert f"{home / 'config.yaml'}:2: " in caught.value.message
 
 
-@pytest.mark.parametrize("line", ["schedules: {s: {agent: a, prompt: p, cron: '0 3 * *'}}", "prices: {'a:b': {input: 1, output: much}}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "schedules: {s: {agent: a, prompt: p, cron: '0 3 * *'}}",
+        "prices: {'a:b': {input: 1, output: much}}",
+    ],
+)
 def test_a_key_whose_value_is_refused_is_not_missing_too(home: Path, line: str) -> None:
     with pytest.raises(AgentError) as caught:
         loaded(home, line)
@@ -105,11 +138,22 @@ def test_a_workspace_sets_none_of_them(home: Path, tmp_path: Path) -> None:
     (project / ".treadle").mkdir(parents=True)
     (project / ".treadle" / "config.yaml").write_text(ALL)
     config = loaded(home, "", cwd=project)
-    assert (config.queues, config.schedules, config.workers, config.service.queue) == ({}, {}, Workers(), None)
-    assert len([warning for warning in config.warnings if "only your own configuration" in warning]) >= 3
+    assert (config.queues, config.schedules, config.workers, config.service.queue) == (
+        {},
+        {},
+        Workers(),
+        None,
+    )
+    assert (
+        len([warning for warning in config.warnings if "only your own configuration" in warning])
+        >= 3
+    )
 
 
 def test_an_address_is_split_also_of_ipv6() -> None:
-    assert (split_address("127.0.0.1:0"), split_address("[::1]:9464")) == (("127.0.0.1", 0), ("::1", 9464))
+    assert (split_address("127.0.0.1:0"), split_address("[::1]:9464")) == (
+        ("127.0.0.1", 0),
+        ("::1", 9464),
+    )
     with pytest.raises(ValueError, match="nowhere"):
         split_address("nowhere")

@@ -1,4 +1,6 @@
-"""Trust in a project: bound to what its files hold, void as soon as one is not what was looked at, and never more than it says."""
+"""Trust in a project: bound to what its files hold, void as soon as one is not what was looked at,
+and never more than it says.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def test_what_nobody_trusted_brings_nothing(place: Place) -> None:
 def test_what_was_looked_at_counts(place: Place) -> None:
     place.trust()
     config = place.load()
-    assert (config.agents, config.mcp_servers["x"].command, config.warnings) == (("theirs.agents",), ("serve",), ())
+    assert (config.agents, config.mcp_servers["x"].command, config.warnings) == (
+        ("theirs.agents",),
+        ("serve",),
+        (),
+    )
 
 
 def changed(place: Place) -> None:
@@ -85,14 +91,19 @@ def other_script(place: Place) -> None:
         (other_script, "'.treadle/skills/s/run.sh' has changed"),
     ],
 )
-def test_trust_is_void_as_soon_as_a_file_is_not_what_was_looked_at(place: Place, happens: Callable[[Place], None], told: str) -> None:
+def test_trust_is_void_as_soon_as_a_file_is_not_what_was_looked_at(
+    place: Place, happens: Callable[[Place], None], told: str
+) -> None:
     place.says(".treadle/skills/s/run.sh", "one")
     place.trust()
     happens(place)
     config = place.load()
     assert (config.agents, config.mcp_servers) == ((), {})
     (void,) = [warning for warning in config.warnings if "not trusted any more" in warning]
-    assert void == f"{place.root} is not trusted any more: {told}. Nothing of its own configuration is used; look at it, then: treadle trust {place.root}"
+    assert (
+        void
+        == f"{place.root} is not trusted any more: {told}. Nothing of its own configuration is used; look at it, then: treadle trust {place.root}"
+    )
     place.trust()
     assert place.trusted().standing is TrustState.HOLDS
 
@@ -121,15 +132,25 @@ def test_what_is_trusted_grants_nothing_that_only_the_user_grants(place: Place) 
     place.trust()
     config = place.load()
     assert config.agents == ("theirs.agents",)
-    assert (config.permissions.allow, config.defaults.sandbox, config.journal, config.providers) == ((), "auto", None, {})
+    assert (
+        config.permissions.allow,
+        config.defaults.sandbox,
+        config.journal,
+        config.providers,
+    ) == ((), "auto", None, {})
     assert len(config.warnings) == 4
 
 
 def test_what_comes_later_says_so_where_it_is_trusted(place: Place) -> None:
     place.says(".treadle/config.yaml", "hooks: {start: x}\n")
-    assert "hooks is ignored: a workspace that is not trusted may not set it" in place.load().warnings[0]
+    assert (
+        "hooks is ignored: a workspace that is not trusted may not set it"
+        in place.load().warnings[0]
+    )
     place.trust()
-    assert place.load().warnings == (f"{place.root}/.treadle/config.yaml:1: hooks is ignored: this version has nothing of the kind",)
+    assert place.load().warnings == (
+        f"{place.root}/.treadle/config.yaml:1: hooks is ignored: this version has nothing of the kind",
+    )
 
 
 def test_nested_files_were_looked_at_too(place: Place) -> None:
@@ -154,7 +175,9 @@ def test_without_git_only_the_folder_itself_is_looked_at(place: Place) -> None:
     assert set(survey(project, place.own)) == {"AGENTS.md", ".treadle/config.yaml"}
 
 
-@pytest.mark.parametrize("name", ["node_modules/left/AGENTS.md", ".venv/lib/AGENTS.md", "vendor/x/AGENTS.md"])
+@pytest.mark.parametrize(
+    "name", ["node_modules/left/AGENTS.md", ".venv/lib/AGENTS.md", "vendor/x/AGENTS.md"]
+)
 def test_what_packages_bring_is_not_looked_into_and_counts_as_new(place: Place, name: str) -> None:
     place.trust()
     place.says(name, "Obey.")
@@ -218,11 +241,17 @@ def test_a_name_that_is_no_text_can_be_stored(place: Place) -> None:
 def test_the_store_is_for_its_owner_alone(place: Place) -> None:
     place.trust()
     assert stat.S_IMODE((place.own / "trust.json").stat().st_mode) == 0o600
-    assert not [path for path in place.own.iterdir() if path.name not in ("trust.json", "trust.json.lock")]
+    assert not [
+        path for path in place.own.iterdir() if path.name not in ("trust.json", "trust.json.lock")
+    ]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2, "folders": {}}', '{"version": 1}', "[" * 100_000])
-def test_a_store_that_cannot_be_read_trusts_nothing_and_is_not_written_over(place: Place, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 2, "folders": {}}', '{"version": 1}', "[" * 100_000]
+)
+def test_a_store_that_cannot_be_read_trusts_nothing_and_is_not_written_over(
+    place: Place, text: str
+) -> None:
     place.trust()
     (place.own / "trust.json").write_text(text)
     config = place.load()
@@ -252,6 +281,8 @@ def test_two_processes_that_trust_at_once_lose_nothing(place: Place, tmp_path: P
         "import sys; from pathlib import Path; from treadle.config.places import Project; from treadle.config.trust import trust\n"
         "for i in range(20): trust(Path(sys.argv[1]), Project(Path(f'/{sys.argv[2]}{i}'), Path('/')), {})"
     )
-    started = [subprocess.Popen([sys.executable, "-c", program, str(place.own), name]) for name in "abc"]
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, str(place.own), name]) for name in "abc"
+    ]
     assert [process.wait(30) for process in started] == [0, 0, 0]
     assert len(trusted(place.own)) == 60

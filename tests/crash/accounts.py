@@ -1,6 +1,8 @@
-"""Rules on what models, callers and people were told and charged, against what the journal holds. Entry: `ACCOUNTS`, `Bounds`.
+"""Rules on what models, callers and people were told and charged, against what the journal holds.
+Entry: `ACCOUNTS`, `Bounds`.
 
-They need the lines of witness.py that models, tools and callers write; a story that writes none of them breaks none. Standard library only.
+They need the lines of witness.py that models, tools and callers write; a story that writes none of
+them breaks none. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,18 +18,24 @@ from tests.crash.witness import Seen, Witness, chain
 
 NAME = re.compile(r"run ([\w-]+)")
 FENCED_OFF = {"busy"}
-"""Kinds of an error that says that another process drives the run: how the run ended is not known to the caller."""
+"""Kinds of an error that says that another process drives the run: how the run ended is not known
+to the caller.
+"""
 
 
 class Bounds(NamedTuple):
     """What the harness did that makes some rules say less."""
 
     cut_off: bool = False
-    """Processes lost their journal, their lease or their run while they were alive: a result or an answer of theirs may have found no place."""
+    """Processes lost their journal, their lease or their run while they were alive: a result or an
+    answer of theirs may have found no place.
+    """
     torn: bool = False
     """The end of the journal was taken away: the request of a model may be gone with it."""
     slack_s: float = 1.0
-    """From the return of a tool, or the end of an answer, to the moment from which it has to be in the journal."""
+    """From the return of a tool, or the end of an answer, to the moment from which it has to be in
+    the journal.
+    """
 
 
 def name_of(run: Run) -> str:
@@ -41,7 +49,9 @@ def name_of(run: Run) -> str:
 
 
 def _history(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """Every call of a request has its result in the next message, in order, and no result stands anywhere else."""
+    """Every call of a request has its result in the next message, in order, and no result stands
+    anywhere else.
+    """
     for name, messages in seen.shown:
         for problem in _invalid(messages):
             yield f"a request of {name} with {len(messages)} messages: {problem}"
@@ -64,7 +74,9 @@ def _invalid(messages: Sequence[Seen]) -> Iterator[str]:
 
 
 def _replay(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """What a model was shown is what the journal gives at one of the requests; what a caller got is what `replay` gives."""
+    """What a model was shown is what the journal gives at one of the requests; what a caller got is
+    what `replay` gives.
+    """
     requests: dict[str, set[str]] = defaultdict(set)
     by_id = {replay["id"]: replay for replay in seen.replays}
     late = {run.id for run in runs if run.entries[-1].type == "tool.late"}
@@ -75,10 +87,19 @@ def _replay(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]
             yield f"a model was shown {len(messages)} messages for {name}, and at no request does the journal give these"
     for result in seen.results:
         replay = by_id.get(result["id"])
-        if replay is None or result["error"] in FENCED_OFF or result["waiting"] or (bounds.cut_off and result["error"] is not None):
+        if (
+            replay is None
+            or result["error"] in FENCED_OFF
+            or result["waiting"]
+            or (bounds.cut_off and result["error"] is not None)
+        ):
             continue
         told = [key for key in _TOLD if key != "messages" or result["id"] not in late]
-        if wrong := [f"{key}: {result[key]!r}, replay: {replay[key]!r}" for key in told if result[key] != replay[key]]:
+        if wrong := [
+            f"{key}: {result[key]!r}, replay: {replay[key]!r}"
+            for key in told
+            if result[key] != replay[key]
+        ]:
             yield f"the caller of {result['id']} was told {'; '.join(wrong)}"
 
 
@@ -86,7 +107,9 @@ _TOLD = ("outcome", "text", "turns", "tool_calls", "messages")
 
 
 def _caller(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """A caller that was told an end finds that end in the journal; one that was told of a question finds no end before its call."""
+    """A caller that was told an end finds that end in the journal; one that was told of a question
+    finds no end before its call.
+    """
     by_id = {run.id: run for run in runs}
     for result in seen.results:
         run = by_id.get(result["id"])
@@ -95,7 +118,12 @@ def _caller(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]
                 yield f"the caller was told {result['outcome']} of {result['id']}, which is not there"
             continue
         ends = [entry.body["outcome"] for entry in run.of("run.finished")]
-        if not result["waiting"] and result["error"] not in FENCED_OFF and not bounds.cut_off and ends != [result["outcome"]]:
+        if (
+            not result["waiting"]
+            and result["error"] not in FENCED_OFF
+            and not bounds.cut_off
+            and ends != [result["outcome"]]
+        ):
             yield f"the caller of {result['id']} was told {result['outcome']} ({result['error']}), and the journal says {ends}"
 
 
@@ -109,27 +137,40 @@ def _view(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
 
 
 def _paid(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """A model is asked once for each request in the journal, and what it answered is not lost unless its process died soon after."""
+    """A model is asked once for each request in the journal, and what it answered is not lost
+    unless its process died soon after.
+    """
     requested: dict[str, int] = defaultdict(int)
     kept: set[str] = set()
     stopped: set[str] = set()
     for run in runs:
         name = name_of(run)
         requested[name] += len(run.of("model.requested"))
-        kept |= {entry.body["message"].get("response_id", "") for entry in run.of("model.responded")}
-        if any(entry.body["outcome"] in ("cancelled", "timeout") for entry in run.of("run.finished")):
+        kept |= {
+            entry.body["message"].get("response_id", "") for entry in run.of("model.responded")
+        }
+        if any(
+            entry.body["outcome"] in ("cancelled", "timeout") for entry in run.of("run.finished")
+        ):
             stopped.add(name)
     for name, times in () if bounds.torn else seen.asked.items():
         if name in requested and times > requested[name]:
             yield f"a model was asked {times} times for {name}, and the journal holds {requested[name]} requests"
     for name, responses in () if bounds.cut_off else seen.answered.items():
         for response, at in responses.items():
-            if name in requested and name not in stopped and response not in kept and at.time_s + bounds.slack_s < seen.ended.get(at.pid, float("inf")):
+            if (
+                name in requested
+                and name not in stopped
+                and response not in kept
+                and at.time_s + bounds.slack_s < seen.ended.get(at.pid, float("inf"))
+            ):
                 yield f"a model answered {name} with {response}, which is not in the journal, though its process lived on"
 
 
 def _bill(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """Nothing is charged beyond the limit of a run, its children included: their names begin with its name."""
+    """Nothing is charged beyond the limit of a run, its children included: their names begin with
+    its name.
+    """
     limits = {name_of(run): run.started.get("limits", {}).get("tokens") for run in runs}
     total: dict[str, int] = defaultdict(int)
     for name, tokens in seen.billed.items():
@@ -144,7 +185,9 @@ def _bill(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
 
 
 def _unknown(runs: Sequence[Run], seen: Witness, bounds: Bounds) -> Iterator[str]:
-    """A call is unknown only where its tool had not returned, or its process was ended too soon for the result to be stored."""
+    """A call is unknown only where its tool had not returned, or its process was ended too soon for
+    the result to be stored.
+    """
     if bounds.cut_off:
         return
     for run in runs:

@@ -1,7 +1,9 @@
-"""`make chaos`: every crash, every cut and every lock, and workers killed at random for as long as one likes. Exits with 1 where anything is violated.
+"""`make chaos`: every crash, every cut and every lock, and workers killed at random for as long as
+one likes. Exits with 1 where anything is violated.
 
-`make chaos CHAOS="--only kills --runs 32 --turns 200 --workers 4 --seconds 600"`. `postgres` is the same for workers that share a PostgreSQL server, which is
-killed too. The suite has a few seconds of each. Entry: `main`.
+`make chaos CHAOS="--only kills --runs 32 --turns 200 --workers 4 --seconds 600"`. `postgres` is the
+same for workers that share a PostgreSQL server, which is killed too. The suite has a few seconds of
+each. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -39,14 +41,22 @@ AT_ONCE = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="make chaos", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--only", action="append", choices=PARTS, help="repeatable")
     parser.add_argument("--runs", type=int, default=16)
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=300, help="of killing; of stopping as much again")
-    parser.add_argument("--engine", action="append", choices=ENGINES, help="of `postgres`; repeatable")
-    parser.add_argument("--rounds", type=int, default=1, help="of `odd`; each with tools of its own")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="of killing; of stopping as much again"
+    )
+    parser.add_argument(
+        "--engine", action="append", choices=ENGINES, help="of `postgres`; repeatable"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="of `odd`; each with tools of its own"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
     violations = 0
@@ -62,12 +72,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _swept(folder: Path, stories: Iterable[str], one: Callable[[str, Path], Swept]) -> int:
-    head = ("", "crashes", "unknown", "of which had happened", "idempotent ones again", "violations")
+    head = (
+        "",
+        "crashes",
+        "unknown",
+        "of which had happened",
+        "idempotent ones again",
+        "violations",
+    )
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     total = Swept()
     names = list(stories)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for story, swept in zip(names, pool.map(one, names, [folder / name for name in names]), strict=True):
+        for story, swept in zip(
+            names, pool.map(one, names, [folder / name for name in names]), strict=True
+        ):
             _row(story, swept)
             total.points += swept.points
             total.unknown += swept.unknown
@@ -81,10 +100,15 @@ def _swept(folder: Path, stories: Iterable[str], one: Callable[[str, Path], Swep
 
 
 def _row(name: str, swept: Swept) -> None:
-    print(f"| {name} | {swept.points} | {swept.unknown} | {swept.had_happened} | {swept.again} | {len(swept.violations)} |", flush=True)
+    print(
+        f"| {name} | {swept.points} | {swept.unknown} | {swept.had_happened} | {swept.again} | {len(swept.violations)} |",
+        flush=True,
+    )
 
 
-def _boundaries(folder: Path, options: argparse.Namespace, server: ChaosServer | None = None) -> int:
+def _boundaries(
+    folder: Path, options: argparse.Namespace, server: ChaosServer | None = None
+) -> int:
     def one(story: str, folder: Path) -> Swept:
         with Nursery() as nursery:
             return sweep(nursery, folder, story, server=server)
@@ -114,7 +138,12 @@ def _commands(folder: Path, options: argparse.Namespace) -> int:
     """In processes of their own; those that wait for a person are killed in what follows too."""
 
     def one(story: str, folder: Path) -> Swept:
-        return sweep_commands(None, folder, story, **({"at": [0], "again": range(1, MOST)} if story == "approval" else {}))
+        return sweep_commands(
+            None,
+            folder,
+            story,
+            **({"at": [0], "again": range(1, MOST)} if story == "approval" else {}),
+        )
 
     return _swept(folder, COMMANDS, one)
 
@@ -124,7 +153,15 @@ def _commands(folder: Path, options: argparse.Namespace) -> int:
 
 def _kills(folder: Path, options: argparse.Namespace, *, stops: bool = False) -> int:
     folder.mkdir()
-    plan = Kills(runs=options.runs, turns=options.turns, workers=options.workers, seconds=options.seconds, seed=options.seed, stops=stops, pause_s=0.01)
+    plan = Kills(
+        runs=options.runs,
+        turns=options.turns,
+        workers=options.workers,
+        seconds=options.seconds,
+        seed=options.seed,
+        stops=stops,
+        pause_s=0.01,
+    )
     print(f"{plan}\n", flush=True)
     outcome = random_kills(folder, plan)
     print(outcome.table())
@@ -141,7 +178,14 @@ def _stops(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _crew(folder: Path, options: argparse.Namespace, **different: Any) -> int:
-    plan = Plan(runs=options.runs, turns=options.turns, workers=options.workers, seconds=options.seconds, seed=options.seed, peace_s=900)
+    plan = Plan(
+        runs=options.runs,
+        turns=options.turns,
+        workers=options.workers,
+        seconds=options.seconds,
+        seed=options.seed,
+        peace_s=900,
+    )
     plan = msgspec.structs.replace(plan, **different)
     print(f"{plan}\n", flush=True)
     outcome = chaos_of_workers(folder, plan)
@@ -154,12 +198,16 @@ def _crew(folder: Path, options: argparse.Namespace, **different: Any) -> int:
 
 
 def _postgres(folder: Path, options: argparse.Namespace) -> int:
-    """With each engine: all harm there is; then with nobody who sleeps or is robbed, where probes are an answer."""
+    """With each engine: all harm there is; then with nobody who sleeps or is robbed, where probes
+    are an answer.
+    """
     violations = 0
     for engine in options.engine or ENGINES:
         print(f"\n### {engine}\n", flush=True)
         violations += _crew(folder / engine, options, engine=engine)
-        violations += _crew(folder / f"{engine}-probes", options, engine=engine, harms=AWAKE, probes=True)
+        violations += _crew(
+            folder / f"{engine}-probes", options, engine=engine, harms=AWAKE, probes=True
+        )
     return violations
 
 
@@ -172,7 +220,12 @@ def _odd(folder: Path, options: argparse.Namespace) -> int:
     violations, total = 0, Counter[str]()
     for number in range(options.rounds):
         for name, plan in ODD.items():
-            given = {"runs": options.runs, "turns": options.turns, "workers": options.workers, "seconds": options.seconds}
+            given = {
+                "runs": options.runs,
+                "turns": options.turns,
+                "workers": options.workers,
+                "seconds": options.seconds,
+            }
             plan = msgspec.structs.replace(plan, **given, seed=options.seed + number, peace_s=900)
             if plan.engine not in (options.engine or ENGINES):
                 continue
@@ -183,7 +236,15 @@ def _odd(folder: Path, options: argparse.Namespace) -> int:
                 print(f"    {rule}: {text}", flush=True)
             violations += len(outcome.verdict.violations) + (outcome.verdict.finished != plan.runs)
             v = outcome.verdict
-            total += Counter({"runs": v.runs, "calls": v.calls, "harms": sum(outcome.harms.values()), "taken over": v.drivers, "unknown": v.unknown})
+            total += Counter(
+                {
+                    "runs": v.runs,
+                    "calls": v.calls,
+                    "harms": sum(outcome.harms.values()),
+                    "taken over": v.drivers,
+                    "unknown": v.unknown,
+                }
+            )
             print(f"so far: {dict(total)}, {violations} violations", flush=True)
     return violations
 
@@ -192,10 +253,14 @@ def _odd(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _locks(folder: Path, options: argparse.Namespace) -> int:
-    """5 s are waited for; after 60 s the run has stopped before its call, and goes on once the file is free."""
+    """5 s are waited for; after 60 s the run has stopped before its call, and goes on once the file
+    is free.
+    """
     with Nursery() as nursery:
         waited = _locked_for(5, Stage(nursery, folder / "5", "one"), "completed\n")
-        return waited + _locked_for(60, Stage(nursery, folder / "60", "one"), "error another process keeps the journal")
+        return waited + _locked_for(
+            60, Stage(nursery, folder / "60", "one"), "error another process keeps the journal"
+        )
 
 
 def _locked_for(seconds: int, stage: Stage, expected: str) -> int:
@@ -210,8 +275,16 @@ def _locked_for(seconds: int, stage: Stage, expected: str) -> int:
     swept = Swept()
     stage.bounds = Bounds(cut_off=True)
     stage.judge(swept, Ended(0, said[0]), crashes=1)
-    print(f"- locked for {seconds} s, {calls} calls meanwhile: {said[0].strip()}. Afterwards: {swept.violations or 'run to its end'}", flush=True)
-    return len(swept.violations) + calls + (not said[0].startswith(expected)) + (bool(early) is (expected == "completed\n"))
+    print(
+        f"- locked for {seconds} s, {calls} calls meanwhile: {said[0].strip()}. Afterwards: {swept.violations or 'run to its end'}",
+        flush=True,
+    )
+    return (
+        len(swept.violations)
+        + calls
+        + (not said[0].startswith(expected))
+        + (bool(early) is (expected == "completed\n"))
+    )
 
 
 def _cuts(folder: Path, options: argparse.Namespace) -> int:
@@ -221,7 +294,10 @@ def _cuts(folder: Path, options: argparse.Namespace) -> int:
         for crash_at in (6, 10):
             stage = Stage(nursery, folder / f"{crash_at}", "one")
             stage.start(crash_at=crash_at)
-            files = {name: (stage.folder / name).read_bytes() for name in ("journal.db", "journal.db-wal", "witness")}
+            files = {
+                name: (stage.folder / name).read_bytes()
+                for name in ("journal.db", "journal.db-wal", "witness")
+            }
             cut, places, swept = Stage(nursery, folder / f"{crash_at}-cut", "one"), 0, Swept()
             cut.bounds = Bounds(cut_off=True, torn=True)
             for place, number in zip(cuts(files["journal.db-wal"], 1), itertools.count()):
@@ -235,7 +311,8 @@ def _cuts(folder: Path, options: argparse.Namespace) -> int:
                     cut.judge(swept, Ended(0, ""), crashes=1)
             wrong += len(swept.violations)
             print(
-                f"- after boundary {crash_at}: cut at {places:,} places, {len(swept.unknown_at_once)} of them run to their end: {wrong} violations", flush=True
+                f"- after boundary {crash_at}: cut at {places:,} places, {len(swept.unknown_at_once)} of them run to their end: {wrong} violations",
+                flush=True,
             )
     return wrong
 

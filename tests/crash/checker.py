@@ -1,8 +1,10 @@
-"""Judges a journal by what the world saw: `python -m tests.crash.checker JOURNAL WITNESS` prints what is wrong, and exits with 1 if anything is.
+"""Judges a journal by what the world saw: `python -m tests.crash.checker JOURNAL WITNESS` prints
+what is wrong, and exits with 1 if anything is.
 
-It reads the database by plain SQL, and shares no code with what it judges: the standard library is all that it imports, and psycopg where the
-journal is a PostgreSQL database, which is named by its URL. The lines of the witness stand in witness.py, the rules about requests, callers and
-bills in accounts.py. Entry: `check`.
+It reads the database by plain SQL, and shares no code with what it judges: the standard library is
+all that it imports, and psycopg where the journal is a PostgreSQL database, which is named by its
+URL. The lines of the witness stand in witness.py, the rules about requests, callers and bills in
+accounts.py. Entry: `check`.
 """
 
 from __future__ import annotations
@@ -74,14 +76,25 @@ class Verdict:
         return "\n".join(f"{rule}: {text}" for rule, text in self.violations) or "no violation"
 
 
-def check(journal: Path | str, witness: Path, *, open_runs: bool = False, bounds: Bounds = ORDINARY, only: Sequence[str] = ()) -> Verdict:
-    """`journal`: a SQLite file, or the URL of a PostgreSQL database. `open_runs`: some runs may not have ended yet, or wait for a person.
+def check(
+    journal: Path | str,
+    witness: Path,
+    *,
+    open_runs: bool = False,
+    bounds: Bounds = ORDINARY,
+    only: Sequence[str] = (),
+) -> Verdict:
+    """`journal`: a SQLite file, or the URL of a PostgreSQL database. `open_runs`: some runs may not
+    have ended yet, or wait for a person.
 
-    `bounds`: what the harness did that makes a rule say less. `only`: ids of runs, if the others and the file are not to be read.
+    `bounds`: what the harness did that makes a rule say less. `only`: ids of runs, if the others
+    and the file are not to be read.
     """
     verdict = Verdict()
     with _opened(journal) as db:
-        verdict.violations += [] if only else [Violation("file", text) for text in (*db.broken(), *_file(db))]
+        verdict.violations += (
+            [] if only else [Violation("file", text) for text in (*db.broken(), *_file(db))]
+        )
         runs = _runs(db, only)
     seen = read_witness(witness)
     for run in runs:
@@ -153,8 +166,12 @@ class _Postgres:
         return self._db.execute(statement.encode())
 
     def broken(self) -> Iterator[str]:
-        """Each of its own sums is looked at while the tables are read; what is left are its indexes."""
-        for (name,) in self.rows("select indexrelid::regclass::text from pg_index where not indisvalid or not indisready"):
+        """Each of its own sums is looked at while the tables are read; what is left are its
+        indexes.
+        """
+        for (name,) in self.rows(
+            "select indexrelid::regclass::text from pg_index where not indisvalid or not indisready"
+        ):
             yield f"the index {name} is not valid"
 
 
@@ -162,14 +179,26 @@ def _runs(db: _Database, only: Sequence[str]) -> list[Run]:
     names = ", ".join(f"'{name}'" for name in only)
     among = f"where place >> 32 in (select num from runs where id in ({names}))" if only else ""
     texts: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-    for place, at, text in db.rows(f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob {among} order by place, at"):
+    for place, at, text in db.rows(
+        f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob {among} order by place, at"
+    ):
         texts[place].append((at, text))
     entries: dict[int, list[Entry]] = defaultdict(list)
-    for place, kind, call, body in db.rows(f"select place, type, call, body from entries {among} order by place"):
+    for place, kind, call, body in db.rows(
+        f"select place, type, call, body from entries {among} order by place"
+    ):
         column = call.decode("utf-8", "surrogatepass") if isinstance(call, bytes) else call
-        entries[place >> 32].append(Entry(place & 0xFFFFFFFF, kind, column, json.loads(_whole(body, texts.get(place, [])))))
-    rows = list(db.rows(f"select num, id, head, fence, finished from runs {f'where id in ({names})' if only else ''} order by num"))
-    return [Run(name, head, fence, finished, entries[num]) for num, name, head, fence, finished in rows]
+        entries[place >> 32].append(
+            Entry(place & 0xFFFFFFFF, kind, column, json.loads(_whole(body, texts.get(place, []))))
+        )
+    rows = list(
+        db.rows(
+            f"select num, id, head, fence, finished from runs {f'where id in ({names})' if only else ''} order by num"
+        )
+    )
+    return [
+        Run(name, head, fence, finished, entries[num]) for num, name, head, fence, finished in rows
+    ]
 
 
 def _whole(body: bytes, texts: Sequence[tuple[int, bytes]]) -> bytes:
@@ -185,7 +214,9 @@ def _file(db: _Database) -> Iterator[str]:
             yield f"blob {number} is not what its hash says"
     for (place,) in db.rows("select place from cuts where blob not in (select num from blobs)"):
         yield f"entry {place} lacks a part of its body"
-    for (place,) in db.rows("select place from entries where place >> 32 not in (select num from runs)"):
+    for (place,) in db.rows(
+        "select place from entries where place >> 32 not in (select num from runs)"
+    ):
         yield f"entry {place} is of no run"
 
 
@@ -199,7 +230,11 @@ def _order(run: Run) -> Iterator[str]:
     if run.head != len(seqs):
         yield f"its head is {run.head}, and it has {len(seqs)} entries"
     types = [entry.type for entry in run.entries]
-    if types[:1] != ["run.started"] or "run.started" in types[1:] or run.entries[0].body["run_id"] != run.id:
+    if (
+        types[:1] != ["run.started"]
+        or "run.started" in types[1:]
+        or run.entries[0].body["run_id"] != run.id
+    ):
         yield f"it does not begin with its one run.started: {types[:5]}"
     for entry in run.entries:
         if entry.column != entry.call:
@@ -212,7 +247,9 @@ def _ends_once(run: Run) -> Iterator[str]:
         yield f"it ends at {ends}"
     if (run.finished or None) != (ends[0] if ends else None):
         yield f"its row says that it ended at {run.finished}, its entries at {ends}"
-    if ends and (after := [entry.type for entry in run.entries[ends[0] :] if entry.type != "tool.late"]):
+    if ends and (
+        after := [entry.type for entry in run.entries[ends[0] :] if entry.type != "tool.late"]
+    ):
         yield f"after its end stand {after}"
 
 
@@ -253,7 +290,9 @@ def _key(run: Run) -> Iterator[str]:
 
 
 def _turns(run: Run) -> Iterator[str]:
-    """Both barriers: a call starts after its response, and the next request comes after every result."""
+    """Both barriers: a call starts after its response, and the next request comes after every
+    result.
+    """
     asked: dict[str, dict[str, Any]] = {}
     still_open: set[str] = set()
     started: set[str] = set()
@@ -269,11 +308,15 @@ def _turns(run: Run) -> Iterator[str]:
         elif entry.type == "tool.started":
             started.add(call)
             by_hand.discard(call)
-            if call not in still_open or entry.body["arguments_json"] != asked[call].get("arguments_json", "{}"):
+            if call not in still_open or entry.body["arguments_json"] != asked[call].get(
+                "arguments_json", "{}"
+            ):
                 yield f"call {call} started at {entry.seq}, which no response asks for"
         elif entry.type == "tool.finished":
             still_open.discard(call)
-            if call not in asked or (entry.body.get("started", True) is not (call in started) and call not in by_hand):
+            if call not in asked or (
+                entry.body.get("started", True) is not (call in started) and call not in by_hand
+            ):
                 yield f"the result {entry.seq} of call {call} is not of a call like that"
         elif entry.type == "approval.answered":
             by_hand.add(call)
@@ -284,7 +327,9 @@ def _turns(run: Run) -> Iterator[str]:
 def _counts(run: Run) -> Iterator[str]:
     for end in run.of("run.finished"):
         started = len({entry.call for entry in run.of("tool.started")})
-        responses = sum(entry.body.get("stop_reason") is not None for entry in run.of("model.responded"))
+        responses = sum(
+            entry.body.get("stop_reason") is not None for entry in run.of("model.responded")
+        )
         if end.body["tool_calls"] != started:
             yield f"its end counts {end.body['tool_calls']} calls, and {started} were started"
         if end.body["turns"] != responses:
@@ -311,12 +356,16 @@ def _world(runs: Sequence[Run], seen: Witness) -> Iterator[Violation]:
     for mark, keys in seen.did.items():
         of_mark = starts.get(mark, [])
         if not of_mark:
-            yield Violation("no effect without a start", f"{mark} happened, and no call with it was started")
+            yield Violation(
+                "no effect without a start", f"{mark} happened, and no call with it was started"
+            )
         if len(keys) > 1 and all(start.body["effect"] != "idempotent" for start in of_mark):
             yield Violation("once", f"{mark} happened {len(keys)} times")
         given = {key for key in keys if key}
         if given and len(given | {start.body["key"] for start in of_mark}) > 1:
-            yield Violation("key", f"{mark} happened with the keys {sorted(given)}, and its starts have others")
+            yield Violation(
+                "key", f"{mark} happened with the keys {sorted(given)}, and its starts have others"
+            )
     yield from (Violation("no result without its effect", text) for text in _hollow(runs, seen))
     yield from (Violation("nothing acknowledged is lost", text) for text in _lost(runs, seen))
 
@@ -340,14 +389,20 @@ def _hollow(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
                 by_hand.discard(entry.call)
             elif entry.type == "approval.answered":
                 by_hand.add(entry.call)
-            elif entry.type == "tool.finished" and entry.body["status"] == "ok" and entry.call not in by_hand:
+            elif (
+                entry.type == "tool.finished"
+                and entry.body["status"] == "ok"
+                and entry.call not in by_hand
+            ):
                 for mark in marks.get(entry.call, set()) - seen.did.keys():
                     yield f"{run.id}: call {entry.call} ended well, and {mark} never happened"
 
 
 def _lost(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
     by_id = {run.id: run for run in runs}
-    results = {entry.call: entry.body["result"] for run in runs for entry in run.of("tool.finished")}
+    results = {
+        entry.call: entry.body["result"] for run in runs for entry in run.of("tool.finished")
+    }
     changed: dict[str, str] = {}
     for run in runs:
         changed |= run.entries[0].body.get("fork", {}).get("results", {})
@@ -357,7 +412,10 @@ def _lost(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
             continue
         if result is None:
             yield f"a model was told the result of call {told['call']}, which is not in the journal"
-        elif any(result.get(name, default) != told.get(name, default) for name, default in (("is_error", False), ("content", ""))):
+        elif any(
+            result.get(name, default) != told.get(name, default)
+            for name, default in (("is_error", False), ("content", ""))
+        ):
             yield f"a model was told {told}, and the journal says {result}"
     for name, seq, kind in seen.published:
         run = by_id.get(name)
@@ -379,7 +437,11 @@ def _count(verdict: Verdict, runs: Sequence[Run], seen: Witness) -> None:
         for entry in run.of("tool.finished"):
             if entry.body["status"] == "unknown":
                 verdict.unknown += 1
-                marks = MARK.findall(started[entry.call].body["arguments_json"]) if entry.call in started else []
+                marks = (
+                    MARK.findall(started[entry.call].body["arguments_json"])
+                    if entry.call in started
+                    else []
+                )
                 verdict.had_happened += any(mark in seen.did for mark in marks)
 
 

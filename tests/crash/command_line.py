@@ -1,4 +1,8 @@
-"""The same through the command line: `TREADLE_CRASH_AT=N treadle run …`, then `treadle runs resume`, and the checker judges. Entry: `sweep_commands`."""
+"""The same through the command line:
+
+`TREADLE_CRASH_AT=N treadle run …`, then `treadle runs resume`, and the checker judges. Entry:
+`sweep_commands`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ from tests.crash.sweep import MOST, STEPS_MOST, Swept
 
 def bash(mark: str, *, then: str = "", **arguments: Any) -> Call:
     """A once-call that leaves its mark."""
-    return {"name": "bash", "arguments": {"command": f"echo did mark-{mark} >> witness{then}", **arguments}}
+    return {
+        "name": "bash",
+        "arguments": {"command": f"echo did mark-{mark} >> witness{then}", **arguments},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +49,36 @@ class Commands:
 
 COMMANDS = {
     "one": Commands(turns=[[bash("a")], [bash("b")]]),
-    "parallel": Commands(turns=[[bash("a"), bash("b"), bash("c"), {"name": "read", "arguments": {"path": "note.txt"}}]]),
+    "parallel": Commands(
+        turns=[
+            [bash("a"), bash("b"), bash("c"), {"name": "read", "arguments": {"path": "note.txt"}}]
+        ]
+    ),
     "wire": Commands(turns=[[bash("a"), bash("b")], [bash("c")]], by_wire=True),
-    "approval": Commands(turns=[[bash("a"), bash("b")]], options=("--mode", "ask", "--on-ask", "wait")),
-    "person": Commands(turns=[[bash("a")], [bash("b")]], options=("--mode", "full", "--on-unknown", "wait")),
-    "cancel": Commands(turns=[[bash("a", then="; kill -INT $PPID; sleep 30"), bash("b")]], confined=False),
+    "approval": Commands(
+        turns=[[bash("a"), bash("b")]], options=("--mode", "ask", "--on-ask", "wait")
+    ),
+    "person": Commands(
+        turns=[[bash("a")], [bash("b")]], options=("--mode", "full", "--on-unknown", "wait")
+    ),
+    "cancel": Commands(
+        turns=[[bash("a", then="; kill -INT $PPID; sleep 30"), bash("b")]], confined=False
+    ),
     "timeout": Commands(turns=[[bash("a", then="; sleep 30", timeout_s=0.1)], [bash("b")]]),
     "fork": Commands(turns=[[bash("a")], [bash("b"), bash("c")]], fork=True),
 }
 
 
-def sweep_commands(nursery: Nursery | None, folder: Path, story: str, *, at: Iterable[int] | None = None, again: Iterable[int] = (0,)) -> Swept:
-    """One crash each, at the boundaries `at`, and where `again` says so one more of the command that goes on; 0 is nowhere.
+def sweep_commands(
+    nursery: Nursery | None,
+    folder: Path,
+    story: str,
+    *,
+    at: Iterable[int] | None = None,
+    again: Iterable[int] = (0,),
+) -> Swept:
+    """One crash each, at the boundaries `at`, and where `again` says so one more of the command
+    that goes on; 0 is nowhere.
 
     `nursery`: None for processes of their own, as a person starts them.
     """
@@ -83,7 +108,10 @@ class _Stage:
         (folder / "home").mkdir()
         if not self._story.confined:
             (folder / "home/config.yaml").write_text("defaults: {sandbox: off}\n")
-        self._environment = {"TREADLE_HOME": str(folder / "home"), "TREADLE_JOURNAL": f"sqlite:///{self._journal}"}
+        self._environment = {
+            "TREADLE_HOME": str(folder / "home"),
+            "TREADLE_JOURNAL": f"sqlite:///{self._journal}",
+        }
         self._model = self._script("script.json", self._story.turns)
         if self._story.by_wire:
             server = stack.enter_context(ModelServer(self._story.turns, World(self._witness)))
@@ -91,14 +119,24 @@ class _Stage:
             self._model = "anthropic:claude-haiku-4-5"
 
     def _script(self, name: str, turns: Sequence[Sequence[Call]]) -> str:
-        (self._folder / name).write_text(json.dumps([*({"tool_calls": list(calls)} for calls in turns), {"text": THE_END}]))
+        (self._folder / name).write_text(
+            json.dumps([*({"tool_calls": list(calls)} for calls in turns), {"text": THE_END}])
+        )
         return f"script:{self._folder / name}"
 
     def _treadle(self, *arguments: str, crash_at: int = 0) -> Ended:
         if self._nursery is not None:
-            return self._nursery.treadle(*arguments, cwd=self._folder, env=self._environment, crash_at=crash_at)
+            return self._nursery.treadle(
+                *arguments, cwd=self._folder, env=self._environment, crash_at=crash_at
+            )
         ours = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
-        environment = {**ours, "HOME": str(self._folder), "NO_PROXY": "*", "TREADLE_CRASH_AT": str(crash_at), **self._environment}
+        environment = {
+            **ours,
+            "HOME": str(self._folder),
+            "NO_PROXY": "*",
+            "TREADLE_CRASH_AT": str(crash_at),
+            **self._environment,
+        }
         done = subprocess.run(
             [sys.executable, "-m", "treadle", *arguments],
             cwd=self._folder,
@@ -114,7 +152,9 @@ class _Stage:
     def play(self, *, crash_at: int) -> bool:
         """Whether it was killed."""
         if not self._story.fork:
-            return self._treadle("run", "--model", self._model, *self._story.options, "go", crash_at=crash_at).killed
+            return self._treadle(
+                "run", "--model", self._model, *self._story.options, "go", crash_at=crash_at
+            ).killed
         self._treadle("run", "--model", self._model, *self._story.options, "go")
         self._fork = self._script("fork.json", [[bash("fork-a"), bash("fork-b")], [bash("fork-c")]])
         return self._treadle(*self._to_fork(), crash_at=crash_at).killed
@@ -125,8 +165,12 @@ class _Stage:
 
     def go_on(self, *, crash_at: int = 0) -> Ended:
         """One step, as a person would take it who looks at the world before saying what happened."""
-        if not self._rows("select 1 from sqlite_schema where name = 'runs'") or not self._rows("select 1 from runs"):
-            return self._treadle("run", "--model", self._model, *self._story.options, "go", crash_at=crash_at)
+        if not self._rows("select 1 from sqlite_schema where name = 'runs'") or not self._rows(
+            "select 1 from runs"
+        ):
+            return self._treadle(
+                "run", "--model", self._model, *self._story.options, "go", crash_at=crash_at
+            )
         if self._story.fork and not self._rows("select 1 from runs where fork_of is not null"):
             return self._treadle(*self._to_fork(), crash_at=crash_at)
         (run,) = self._rows("select id from runs order by num desc limit 1")[0]
@@ -135,14 +179,21 @@ class _Stage:
     def _answers(self, run: str) -> list[str]:
         asked: dict[str, str] = {}
         for kind, call, body in self._rows(
-            "select type, call, body from entries where run = (select num from runs where id = ?) and type like 'approval.%' order by place", run
+            "select type, call, body from entries where run = (select num from runs where id = ?) and type like 'approval.%' order by place",
+            run,
         ):
             asked[call] = body.decode() if kind == "approval.asked" else ""
         world, answers = World(self._witness), list[str]()
         for call, body in asked.items():
             if body:
-                mark = next(word for word in json.loads(json.loads(body)["arguments_json"])["command"].split() if word.startswith("mark-"))
-                answers += ["--result", f"{call}=it did"] if world.happened(mark) else ["--approve", call]
+                mark = next(
+                    word
+                    for word in json.loads(json.loads(body)["arguments_json"])["command"].split()
+                    if word.startswith("mark-")
+                )
+                answers += (
+                    ["--result", f"{call}=it did"] if world.happened(mark) else ["--approve", call]
+                )
         return answers
 
     def _rows(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
@@ -158,11 +209,16 @@ class _Stage:
         place, before = self._folder.name, -1
         ended = Ended(-signal.SIGKILL, "")
         for _ in range(STEPS_MOST):
-            verdict = check(self._journal, self._witness, open_runs=True) if self._rows("select 1 from sqlite_schema where name = 'runs'") else None
+            verdict = (
+                check(self._journal, self._witness, open_runs=True)
+                if self._rows("select 1 from sqlite_schema where name = 'runs'")
+                else None
+            )
             over = verdict is not None and verdict.finished == verdict.runs == 1 + self._story.fork
             if over and verdict is not None and before == verdict.effects:
                 break
-            before = verdict.effects if verdict is not None and over else -1  # once more, over a run that is over: nothing happens
+            # once more, over a run that is over: nothing happens
+            before = verdict.effects if verdict is not None and over else -1
             ended = self.go_on()
             if ended.killed or "Traceback" in ended.said:
                 swept.wrong(place, "end", f"{ended.code}: {ended.said}")

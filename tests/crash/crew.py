@@ -1,8 +1,9 @@
-"""Real workers on one journal, harmed at random while they drive queued runs; the checker judges what is left. Entry: `chaos_of_workers`.
+"""Real workers on one journal, harmed at random while they drive queued runs; the checker judges
+what is left. Entry: `chaos_of_workers`.
 
-They are killed, stopped for longer than their lease, drained and replaced; over PostgreSQL their server is killed too, and what connects
-them to it is cut, torn and stalled. Everything is done by a process of its own, `python -m tests.crash.crew FOLDER`, of which the workers
-are children.
+They are killed, stopped for longer than their lease, drained and replaced; over PostgreSQL their
+server is killed too, and what connects them to it is cut, torn and stalled. Everything is done by a
+process of its own, `python -m tests.crash.crew FOLDER`, of which the workers are children.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ import msgspec
 
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
-from tests.crash.crew_worker import ORDERLY, UNREACHED, WEIGHTS, Harm, Plan, Share, submit, wake, work
+from tests.crash.crew_worker import (
+    ORDERLY,
+    UNREACHED,
+    WEIGHTS,
+    Harm,
+    Plan,
+    Share,
+    submit,
+    wake,
+    work,
+)
 from tests.crash.examine import examined
 from tests.crash.nursery import ROOT
 from tests.crash.people import live
@@ -45,14 +56,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     harms: dict[str, int]
     seconds: float
     woken: int
-    """Runs that were parked, because one worker after the other died over them, and that somebody woke."""
+    """Runs that were parked, because one worker after the other died over them, and that somebody
+    woke.
+    """
 
     def table(self) -> str:
         v = self.verdict
         cells = {
             "runs": v.runs,
             "calls": v.calls,
-            **{f"{name}s" if name != "cut" else "cuts": count for name, count in self.harms.items()},
+            **{
+                f"{name}s" if name != "cut" else "cuts": count for name, count in self.harms.items()
+            },
             "parked and woken": self.woken,
             "taken over": v.drivers,
             "unknown": v.unknown,
@@ -65,7 +80,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chaos_of_workers(folder: Path, plan: Plan) -> Outcome:
-    """Harm until every run has ended or the seconds are over; then the rest is run to its end in peace. `folder`: what they say is left in it."""
+    """Harm until every run has ended or the seconds are over; then the rest is run to its end in
+    peace. `folder`: what they say is left in it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
     process = subprocess.Popen([sys.executable, "-m", "tests.crash.crew", str(folder)], cwd=ROOT)
@@ -90,7 +107,9 @@ def said(folder: Path) -> str:
 
 
 class Crew:
-    def __init__(self, folder: Path, plan: Plan, server: ChaosServer | None, proxies: Sequence[Proxy] = ()) -> None:
+    def __init__(
+        self, folder: Path, plan: Plan, server: ChaosServer | None, proxies: Sequence[Proxy] = ()
+    ) -> None:
         """`proxies`: one for each worker, where they have lines of their own."""
         self._folder, self._plan, self._server, self._proxies = folder, plan, server, proxies
         self.url = f"sqlite:///{folder / 'journal.db'}" if server is None else server.journal()
@@ -128,15 +147,30 @@ class Crew:
             harmed_s = time.monotonic() - begun
             self._come_to_an_end()
         finally:
-            for pid in (*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])):
+            for pid in (
+                *self._workers,
+                *self._leaving,
+                *filter(None, [self._submitter, self._waker]),
+            ):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
         past = self.url if self._server is None else self._server.past_the_proxy(self.url)
         examined(past, self.witness)
-        bounds = Bounds(cut_off=not ORDERLY.issuperset(self._plan.harms), slack_s=self._plan.slack_s)
-        verdict = check(self._folder / "journal.db" if self._server is None else past, self.witness, bounds=bounds)
+        bounds = Bounds(
+            cut_off=not ORDERLY.issuperset(self._plan.harms), slack_s=self._plan.slack_s
+        )
+        verdict = check(
+            self._folder / "journal.db" if self._server is None else past,
+            self.witness,
+            bounds=bounds,
+        )
         verdict.violations += self.wrong
-        outcome = Outcome(verdict=verdict, harms=dict(sorted(self.harms.items())), seconds=harmed_s, woken=self._woken)
+        outcome = Outcome(
+            verdict=verdict,
+            harms=dict(sorted(self.harms.items())),
+            seconds=harmed_s,
+            woken=self._woken,
+        )
         (self._folder / "outcome.json").write_bytes(msgspec.json.encode(outcome))
 
     # ---- one harm
@@ -176,7 +210,9 @@ class Crew:
                 proxy.stall(self._chance.uniform(0.1, self._plan.lease_s * 1.5))
             case _:
                 proxy.swallow() if harm == "swallow" else proxy.lose(self._chance.randrange(1, 30))
-                self._muted[proxy] = time.monotonic() + self._plan.lease_s * self._chance.uniform(0.5, 3.0)
+                self._muted[proxy] = time.monotonic() + self._plan.lease_s * self._chance.uniform(
+                    0.5, 3.0
+                )
 
     def _kill(self, pid: int) -> None:
         self._end(pid, signal.SIGKILL)
@@ -221,11 +257,14 @@ class Crew:
     def _went(self, pid: int, status: int) -> None:
         self._asleep.pop(pid, None)  # it had ended by then
         if pid in (self._submitter, self._waker):
-            self._submitter, self._waker = (one if one != pid else 0 for one in (self._submitter, self._waker))
+            self._submitter, self._waker = (
+                one if one != pid else 0 for one in (self._submitter, self._waker)
+            )
             self._note(pid, status, expected=(0,))
         elif pid in self._leaving:
             del self._leaving[pid]
-            self._note(pid, status, expected=(0, UNREACHED, -signal.SIGTERM))  # it may not have got as far as listening
+            # it may not have got as far as listening
+            self._note(pid, status, expected=(0, UNREACHED, -signal.SIGTERM))
         else:
             self._workers.discard(pid)
             self._note(pid, status, expected=(UNREACHED,))
@@ -241,11 +280,15 @@ class Crew:
         self._born += 1
         share = self._share
         if self._proxies and self._server is not None:
-            share = msgspec.structs.replace(share, url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]))
+            share = msgspec.structs.replace(
+                share,
+                url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]),
+            )
         self._workers.add(self._child(live if self._plan.sessions else work, share, self._born))
 
     def _child(self, does: Callable[[*Told], Awaitable[int]], *told: *Told) -> int:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it is not to do in the child what we do
+        # it is not to do in the child what we do
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         pid = os.fork()
         if pid:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -257,7 +300,11 @@ class Crew:
             log = os.open(self._folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s %(message)s", force=True)
+            logging.basicConfig(
+                level=logging.WARNING,
+                format="%(asctime)s %(process)d %(name)s %(message)s",
+                force=True,
+            )
             code = anyio.run(does, *told)
         except BaseException:  # the edge of a process
             traceback.print_exc()
@@ -272,7 +319,12 @@ class Crew:
         while not self._is_over():
             self._look_after()
             if time.monotonic() > deadline:
-                self.wrong.append(Violation("end", f"after {self._plan.peace_s:.0f} s of peace not every run has ended: {self._left()}"))
+                self.wrong.append(
+                    Violation(
+                        "end",
+                        f"after {self._plan.peace_s:.0f} s of peace not every run has ended: {self._left()}",
+                    )
+                )
                 return
             time.sleep(0.1)
         for pid in list(self._workers):
@@ -280,20 +332,30 @@ class Crew:
         while self._leaving:
             self._look_after()
             if time.monotonic() > deadline + 30:
-                self.wrong.append(Violation("end", f"{len(self._leaving)} workers that were told to drain did not end"))
+                self.wrong.append(
+                    Violation(
+                        "end", f"{len(self._leaving)} workers that were told to drain did not end"
+                    )
+                )
                 return
             time.sleep(0.05)
 
     def _held(self) -> tuple[int, int]:
         """How many are parked, and how many wait for a person."""
-        found = self._ask("select count(parked), count(*) - count(parked) from runs where finished is null and (parked is not null or waiting = 1)")
+        found = self._ask(
+            "select count(parked), count(*) - count(parked) from runs where finished is null and (parked is not null or waiting = 1)"
+        )
         return (found[0][0], found[0][1] if self._plan.odd else 0) if found else (0, 0)
 
     def _is_over(self) -> bool:
-        return self._ask("select count(*) from runs where finished is not null") == [(self._plan.runs,)]
+        return self._ask("select count(*) from runs where finished is not null") == [
+            (self._plan.runs,)
+        ]
 
     def _left(self) -> object:
-        return self._ask("select id, owner, head, sent_to, deliveries, fruitless, parked from runs where finished is null order by num limit 5")
+        return self._ask(
+            "select id, owner, head, sent_to, deliveries, fruitless, parked from runs where finished is null order by num limit 5"
+        )
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
         if self._server is not None:
@@ -303,7 +365,9 @@ class Crew:
                 return self._server.sql_of(self.url, statement.replace(" runs ", " treadle.runs "))
             return []
         try:
-            with closing(sqlite3.connect(f"file:{self._folder / 'journal.db'}?mode=ro", uri=True, timeout=5)) as db:
+            with closing(
+                sqlite3.connect(f"file:{self._folder / 'journal.db'}?mode=ro", uri=True, timeout=5)
+            ) as db:
                 return db.execute(statement).fetchall()
         except sqlite3.Error:  # nobody has made it yet, or it is busy
             return []
@@ -316,8 +380,16 @@ def _main(folder: Path) -> None:
         server = None
         if plan.store == "postgres":
             server = stack.enter_context(ChaosServer(proxied=True) if plan.synced else unsynced())
-        proxies = [stack.enter_context(server.line()) for _ in range(plan.workers if plan.apart else 0)] if server is not None else []
-        print(*described(plan.seed, longest_s=plan.longest_s) if plan.odd else (), sep="\n", flush=True)
+        proxies = (
+            [stack.enter_context(server.line()) for _ in range(plan.workers if plan.apart else 0)]
+            if server is not None
+            else []
+        )
+        print(
+            *described(plan.seed, longest_s=plan.longest_s) if plan.odd else (),
+            sep="\n",
+            flush=True,
+        )
         Crew(folder, plan, server, proxies).work()
 
 

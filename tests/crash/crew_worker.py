@@ -1,4 +1,7 @@
-"""What the processes of a crew do: one submits runs, workers drive them. Who harms them is crew.py's business. Entry: `submit`, `work`."""
+"""What the processes of a crew do: one submits runs, workers drive them.
+
+Who harms them is crew.py's business. Entry: `submit`, `work`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ from treadle.journal.journal import Journal, RunInfo
 from treadle.types import Limits, OnAsk, Settings
 from treadle.workers.worker import Worker
 
-Harm: TypeAlias = Literal["kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump", "swallow", "lose"]
+Harm: TypeAlias = Literal[
+    "kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump", "swallow", "lose"
+]
 OF_FILES: tuple[Harm, ...] = ("kill", "drain")
 """A stopped process keeps the lock of its file: nobody takes its runs."""
 AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
@@ -34,9 +39,21 @@ APART: tuple[Harm, ...] = ("kill", "drain", "cut", "tear", "stall", "swallow", "
 EVERYTHING: tuple[Harm, ...] = ("kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump")
 ORDERLY: frozenset[Harm] = frozenset(("kill", "drain"))
 """They rob no living process of its journal."""
-WEIGHTS: dict[Harm, int] = {"kill": 8, "stop": 5, "drain": 4, "restart": 1, "cut": 3, "tear": 4, "stall": 2, "jump": 1, "swallow": 4, "lose": 4}
-"""Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more. swallow: nothing goes through for longer than the lease, and
-neither side is told; lose: the same from the next answer on."""
+WEIGHTS: dict[Harm, int] = {
+    "kill": 8,
+    "stop": 5,
+    "drain": 4,
+    "restart": 1,
+    "cut": 3,
+    "tear": 4,
+    "stall": 2,
+    "jump": 1,
+    "swallow": 4,
+    "lose": 4,
+}
+"""Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more. swallow:
+nothing goes through for longer than the lease, and neither side is told; lose: the same from the
+next answer on."""
 ENGINES = ("local", "dbos")
 SLOTS = 6
 TOKENS = 40
@@ -62,16 +79,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     twice: bool = True
     """Tickets are delivered twice, and late."""
     probes: bool = False
-    """Some calls have one. It is no answer where a process may sleep between the check of its lease and the effect."""
+    """Some calls have one.
+
+    It is no answer where a process may sleep between the check of its lease and the effect.
+    """
     odd: bool = False
-    """Their tools have random properties, and probes all of them (properties.py); people are asked, and answer."""
+    """Their tools have random properties, and probes all of them (properties.py); people are asked,
+    and answer.
+    """
     longest_s: float = 1.5
     """How long the effect of such a tool may take to come about."""
     grace_s: float = 1.0
     apart: bool = False
     """Each worker has a proxy of its own."""
     sessions: int = 0
-    """Runs are driven by processes that begin them themselves, in so many conversations, and not by workers."""
+    """Runs are driven by processes that begin them themselves, in so many conversations, and not by
+    workers.
+    """
     synced: bool = True
     pause_s: float = 0.01
     peace_s: float = 120.0
@@ -86,14 +110,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 _ODD = Plan(runs=6, turns=5, workers=3, seconds=5, synced=False, odd=True, longest_s=0.15)
 _APART = msgspec.structs.replace(_ODD, harms=APART, apart=True)
 ODD: dict[str, Plan] = {
-    "odd tools": msgspec.structs.replace(_ODD, store="sqlite", harms=OF_FILES, longest_s=0.6, grace_s=0.4),
-    "conversations": msgspec.structs.replace(_ODD, runs=8, store="sqlite", harms=OF_FILES, sessions=2),
+    "odd tools": msgspec.structs.replace(
+        _ODD, store="sqlite", harms=OF_FILES, longest_s=0.6, grace_s=0.4
+    ),
+    "conversations": msgspec.structs.replace(
+        _ODD, runs=8, store="sqlite", harms=OF_FILES, sessions=2
+    ),
     "cut off alone": _APART,
     "cut off alone, DBOS": msgspec.structs.replace(_APART, engine="dbos"),
     "conversations, cut off alone": msgspec.structs.replace(_APART, runs=8, sessions=3),
     "long calls": msgspec.structs.replace(_ODD, harms=OF_FILES, longest_s=2.0),
 }
-"""Crews whose tools have random properties, as the suite has them. Effects that may come about after a lease are only asked of those that keep theirs."""
+"""Crews whose tools have random properties, as the suite has them.
+
+Effects that may come about after a lease are only asked of those that keep theirs.
+"""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,21 +142,45 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
         """`name`: of the run that begins, whose limits these are."""
         plan, world = self.plan, World(self.witness)
         if plan.odd:
-            odd = OddStory(turns=(), seed=plan.seed, length=plan.turns, pause_s=plan.pause_s, tokens=TOKENS)
-            tools = [*tools_of(world, plan.pause_s), *odd_tools(world, plan.seed, longest_s=plan.longest_s)]
-            return Agent(name="story", model=StoryModel(odd, world), tools=tools, limits=limits_of(name), settings=ROOM)
+            odd = OddStory(
+                turns=(), seed=plan.seed, length=plan.turns, pause_s=plan.pause_s, tokens=TOKENS
+            )
+            tools = [
+                *tools_of(world, plan.pause_s),
+                *odd_tools(world, plan.seed, longest_s=plan.longest_s),
+            ]
+            return Agent(
+                name="story",
+                model=StoryModel(odd, world),
+                tools=tools,
+                limits=limits_of(name),
+                settings=ROOM,
+            )
         story = Story(turns=turns_of(plan.turns, probes=plan.probes), pause_s=plan.pause_s)
-        return Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, plan.pause_s), limits=Limits(turns=10_000))
+        return Agent(
+            name="story",
+            model=StoryModel(story, world),
+            tools=tools_of(world, plan.pause_s),
+            limits=Limits(turns=10_000),
+        )
 
 
 async def submit(share: Share) -> int:
-    """Until every run is in the queue. What was in doubt is submitted again under the same id, which is refused where it is there."""
+    """Until every run is in the queue.
+
+    What was in doubt is submitted again under the same id, which is refused where it is there.
+    """
     names = [f"{share.plan.names}{number}" for number in range(share.plan.runs)]
     while names:
         try:
             async with Runtime(journal=share.opened()) as runtime:
                 while names:
-                    await _submit(runtime, share.agent(names[0]), names[0], on_ask="wait" if share.plan.odd else "deny")
+                    await _submit(
+                        runtime,
+                        share.agent(names[0]),
+                        names[0],
+                        on_ask="wait" if share.plan.odd else "deny",
+                    )
                     names.pop(0)
         except AgentError as e:
             print("submitting:", e.message, flush=True)
@@ -136,7 +191,11 @@ async def submit(share: Share) -> int:
 async def _submit(runtime: Runtime, agent: Agent[object, str], name: str, *, on_ask: OnAsk) -> None:
     try:
         await runtime.submit(
-            agent, f"run {name}", run_id=name, on_ask=on_ask, on_unknown="wait" if on_ask == "wait" and crc32(name.encode()) % 3 == 0 else "tell"
+            agent,
+            f"run {name}",
+            run_id=name,
+            on_ask=on_ask,
+            on_unknown="wait" if on_ask == "wait" and crc32(name.encode()) % 3 == 0 else "tell",
         )
     except AgentError as e:
         if e.kind != "busy":
@@ -174,7 +233,15 @@ async def work(share: Share, number: int) -> int:
 
     try:
         async with Runtime(journal=share.opened()) as runtime, _engine(share) as engine:
-            worker = Worker(runtime, engine, name=f"w{number}", slots=SLOTS, poll_s=0.2, grace_s=plan.grace_s, agent_of=agent_of)
+            worker = Worker(
+                runtime,
+                engine,
+                name=f"w{number}",
+                slots=SLOTS,
+                poll_s=0.2,
+                grace_s=plan.grace_s,
+                agent_of=agent_of,
+            )
             async with worker, anyio.create_task_group() as group:
                 group.start_soon(_drained, worker)
                 group.start_soon(orphaned, share.parent)
@@ -215,5 +282,7 @@ async def orphaned(parent: int) -> None:
 
 if __name__ == "__main__":
     what, file = sys.argv[1:]
-    told = msgspec.json.decode(Path(file).read_bytes(), type=Share, dec_hook=lambda kind, value: kind(value))
+    told = msgspec.json.decode(
+        Path(file).read_bytes(), type=Share, dec_hook=lambda kind, value: kind(value)
+    )
     sys.exit(anyio.run(submit, told) if what == "submit" else anyio.run(work, told, os.getpid()))

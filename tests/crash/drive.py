@@ -1,4 +1,5 @@
-"""One process that starts a story, or goes on with whatever is left of it: what gets killed. Entry: `drive`.
+"""One process that starts a story, or goes on with whatever is left of it: what gets killed. Entry:
+`drive`.
 
 What the stories are stands in stories.py; the switches that take a guard away, in sabotage.py.
 """
@@ -39,7 +40,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 15.0
     """There."""
     do: Literal["start", "go on", "examine"] = "start"
-    """`go on`: with what is left, as often as something is. `examine`: nothing but write what there is to the witness."""
+    """`go on`: with what is left, as often as something is.
+
+    `examine`: nothing but write what there is to the witness.
+    """
     name: str = "x"
     without: tuple[Guard, ...] = ()
     fault: str = ""
@@ -69,7 +73,9 @@ def task_of(text: str) -> Task:
 
 
 def drive(task: Task) -> None:
-    """Prints a line for each run that it drove: its outcome, and its error; `refused`, where it could not begin."""
+    """Prints a line for each run that it drove: its outcome, and its error; `refused`, where it
+    could not begin.
+    """
     sabotage(task.without, postgres=bool(task.url))
     if task.do == "examine":
         anyio.run(examine, task.url or f"sqlite:///{task.journal}", task.witness)
@@ -89,31 +95,50 @@ async def _main(task: Task) -> None:
     try:
         await (_start(stage) if task.do == "start" else _go_on(stage))
     finally:
-        with suppress(*[apsw.Error] if task.fault else []):  # what a disk of ours raises comes out of closing too, where SQLite can live with it
+        # what a disk of ours raises comes out of closing too, where SQLite can live with it
+        with suppress(*[apsw.Error] if task.fault else []):
             await runtime.aclose()
 
 
 def _opened(task: Task) -> Journal:
-    return open_journal(task.url, lease_s=task.lease_s) if task.url else SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)
+    return (
+        open_journal(task.url, lease_s=task.lease_s)
+        if task.url
+        else SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)
+    )
 
 
 async def _start(stage: _Stage) -> None:
     rt, story, task = stage.runtime, stage.story, stage.task
-    result = await _watched(stage, rt.stream(stage.agent, f"run {task.name}", on_ask=story.on_ask, on_unknown=story.on_unknown))
+    result = await _watched(
+        stage,
+        rt.stream(
+            stage.agent, f"run {task.name}", on_ask=story.on_ask, on_unknown=story.on_unknown
+        ),
+    )
     if story.fork:
         await _fork(stage, result.run_id)
 
 
 async def _fork(stage: _Stage, run_id: str) -> None:
-    await _watched(stage, stage.runtime.fork_stream(run_id, turn=1, text=f"run {stage.task.name}-fork", agent=stage.agent))
+    await _watched(
+        stage,
+        stage.runtime.fork_stream(
+            run_id, turn=1, text=f"run {stage.task.name}-fork", agent=stage.agent
+        ),
+    )
 
 
 async def _go_on(stage: _Stage) -> None:
-    """One step: with what is left, else with what a person is asked, else from where nothing has begun yet. Prints nothing once all is over."""
+    """One step: with what is left, else with what a person is asked, else from where nothing has
+    begun yet. Prints nothing once all is over.
+    """
     if stage.task.force:
         await _take_away(stage)
     runs = [info for info in await stage.runtime.journal.runs() if info.parent_run_id is None]
-    left = [info for info in runs if info.status == "stopped"] or [info for info in runs if info.status == "waiting"]
+    left = [info for info in runs if info.status == "stopped"] or [
+        info for info in runs if info.status == "waiting"
+    ]
     for info in left:
         await _resume(stage, info.run_id)
     if not runs:
@@ -153,7 +178,9 @@ async def _watched(stage: _Stage, stream: RunStream[str]) -> RunResult[str]:
                 stream.cancel()
     result = stream.result
     stage.world.ended(result)
-    print(f"{result.outcome.value} {result.error.message if result.error else ''}".strip(), flush=True)
+    print(
+        f"{result.outcome.value} {result.error.message if result.error else ''}".strip(), flush=True
+    )
     return result
 
 

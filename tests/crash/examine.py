@@ -1,6 +1,8 @@
-"""Writes to the witness what Treadle itself gives once all is over: each run replayed, each session counted. Entry: `examine`, `examined`.
+"""Writes to the witness what Treadle itself gives once all is over: each run replayed, each session
+counted. Entry: `examine`, `examined`.
 
-`python -m tests.crash.examine URL WITNESS`. The checker, which shares no code with Treadle, compares it with what the world saw meanwhile.
+`python -m tests.crash.examine URL WITNESS`. The checker, which shares no code with Treadle,
+compares it with what the world saw meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def examined(url: str, witness: Path) -> None:
     """In a process of its own. Raises CalledProcessError if a run cannot be replayed."""
-    subprocess.run([sys.executable, "-m", "tests.crash.examine", url, str(witness)], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.crash.examine", url, str(witness)], cwd=ROOT, check=True
+    )
 
 
 async def examine(url: str, witness: Path) -> None:
@@ -40,11 +44,18 @@ async def examine(url: str, witness: Path) -> None:
             started = own[0].entry
             assert isinstance(started, RunStarted), "a run begins with run.started"
             name = NAME.fullmatch(started.input.text)
-            told = {"id": run_id, "run": run_id if name is None else name[1], "requests": _requests(journal, records, run_id)}
+            told = {
+                "id": run_id,
+                "run": run_id if name is None else name[1],
+                "requests": _requests(journal, records, run_id),
+            }
             world.saw("replay", json.dumps({**told, **account(await runtime.replay(run_id))}))
         for info in runtime.sessions.list():
             messages = len(await runtime.messages(info.id))
-            world.saw("view", json.dumps({"session": info.id, "count": info.message_count, "messages": messages}))
+            world.saw(
+                "view",
+                json.dumps({"session": info.id, "count": info.message_count, "messages": messages}),
+            )
 
 
 def _requests(journal: Journal, records: Mapping[str, Sequence[Record]], run_id: str) -> list[str]:

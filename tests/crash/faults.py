@@ -1,4 +1,7 @@
-"""A disk that fails under a whole run: from its N-th write or sync on, or only then. Entry: `fail`, `Locked`, `cuts`."""
+"""A disk that fails under a whole run: from its N-th write or sync on, or only then. Entry:
+
+`fail`, `Locked`, `cuts`.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,14 @@ _installed: list[FailingDisk] = []
 
 
 def fail(fault: str) -> None:
-    """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the M-th. From 1, for the whole process.
+    """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the
+    M-th. From 1, for the whole process.
 
-    `limit:N`: the system itself refuses what would make a file longer than N bytes. `powerless`: root may not write where others may not.
-    `clock:N`: the clock on the wall jumps by N hours each time that it is read. Of PostgreSQL: `answers` loses the connection after each append, before its
-    answer is there; `renewals` keeps the lease from being renewed but where somebody looks at it.
+    `limit:N`: the system itself refuses what would make a file longer than N bytes. `powerless`:
+    root may not write where others may not. `clock:N`: the clock on the wall jumps by N hours each
+    time that it is read. Of PostgreSQL: `answers` loses the connection after each append, before
+    its answer is there; `renewals` keeps the lease from being renewed but where somebody looks at
+    it.
     """
     name, _, span = fault.partition(":")
     first, _, last = span.partition("-")
@@ -51,7 +57,9 @@ def fail(fault: str) -> None:
     elif name == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(first), resource.RLIM_INFINITY))
     else:
-        _installed.append(_CountingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40)))
+        _installed.append(
+            _CountingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40))
+        )
 
 
 def _lose_answers() -> None:
@@ -87,7 +95,11 @@ def _jump(hours: int) -> None:
     def now() -> types.Time:
         return read() + timedelta(hours=hours * next(jumps))
 
-    for module in [module for name, module in sys.modules.items() if name.startswith("treadle") and getattr(module, "now", None) is read]:
+    for module in [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("treadle") and getattr(module, "now", None) is read
+    ]:
         vars(module)["now"] = now
 
 
@@ -135,9 +147,15 @@ class Locked:
 
 
 def last_transaction(log: bytes) -> range:
-    """Where it stands in a write-ahead log: frames of a page with 24 bytes before it, of which the last of a transaction says how long the file is."""
+    """Where it stands in a write-ahead log: frames of a page with 24 bytes before it, of which the
+    last of a transaction says how long the file is.
+    """
     page = struct.unpack(">I", log[8:12])[0]
-    ends = [at + 24 + page for at in range(32, len(log), 24 + page) if struct.unpack(">I", log[at + 4 : at + 8])[0]]
+    ends = [
+        at + 24 + page
+        for at in range(32, len(log), 24 + page)
+        if struct.unpack(">I", log[at + 4 : at + 8])[0]
+    ]
     return range(ends[-2], ends[-1])
 
 

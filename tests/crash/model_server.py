@@ -1,4 +1,6 @@
-"""A model on loopback that speaks Anthropic's wire, answers by the history alone, and tells the witness what it was told. Entry: `ModelServer`."""
+"""A model on loopback that speaks Anthropic's wire, answers by the history alone, and tells the
+witness what it was told. Entry: `ModelServer`.
+"""
 
 from __future__ import annotations
 
@@ -45,34 +47,85 @@ class ModelServer:
         threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._server.shutdown()
         self._server.server_close()
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self._server.server_port}", "ANTHROPIC_API_KEY": "sk-ant-none"}
+        return {
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self._server.server_port}",
+            "ANTHROPIC_API_KEY": "sk-ant-none",
+        }
 
     def answer(self, messages: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
         self._world.saw("asked")
-        for block in [b for m in messages if m["role"] == "user" and not isinstance(m["content"], str) for b in m["content"]]:
+        for block in [
+            b
+            for m in messages
+            if m["role"] == "user" and not isinstance(m["content"], str)
+            for b in m["content"]
+        ]:
             if block["type"] == "tool_result":
                 content = block.get("content", "")
-                text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-                self._world.saw("told", json.dumps({"call": block["tool_use_id"], "is_error": block.get("is_error", False), "content": text}))
+                text = (
+                    content
+                    if isinstance(content, str)
+                    else "".join(part.get("text", "") for part in content)
+                )
+                self._world.saw(
+                    "told",
+                    json.dumps(
+                        {
+                            "call": block["tool_use_id"],
+                            "is_error": block.get("is_error", False),
+                            "content": text,
+                        }
+                    ),
+                )
         turn = sum(message["role"] == "assistant" for message in messages)
         calls = self._turns[turn] if turn < len(self._turns) else ()
-        yield _event("message_start", message={"id": new_id("msg"), "type": "message", "role": "assistant", "model": "m", "content": [], "usage": _USED})
+        yield _event(
+            "message_start",
+            message={
+                "id": new_id("msg"),
+                "type": "message",
+                "role": "assistant",
+                "model": "m",
+                "content": [],
+                "usage": _USED,
+            },
+        )
         for index, call in enumerate(calls):
-            yield _event("content_block_start", index=index, content_block={"type": "tool_use", "id": new_id("toolu"), "name": call["name"], "input": {}})
+            yield _event(
+                "content_block_start",
+                index=index,
+                content_block={
+                    "type": "tool_use",
+                    "id": new_id("toolu"),
+                    "name": call["name"],
+                    "input": {},
+                },
+            )
             arguments = {"type": "input_json_delta", "partial_json": json.dumps(call["arguments"])}
             yield _event("content_block_delta", index=index, delta=arguments)
             yield _event("content_block_stop", index=index)
         if not calls:
             yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-            yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": THE_END})
+            yield _event(
+                "content_block_delta", index=0, delta={"type": "text_delta", "text": THE_END}
+            )
             yield _event("content_block_stop", index=0)
-        yield _event("message_delta", delta={"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}, usage=_USED)
+        yield _event(
+            "message_delta",
+            delta={"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None},
+            usage=_USED,
+        )
         yield _event("message_stop")
 
 

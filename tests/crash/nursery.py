@@ -1,7 +1,9 @@
-"""A process that has loaded everything, and lets a child of itself do each piece of work: a hundred crashes in the time of ten.
+"""A process that has loaded everything, and lets a child of itself do each piece of work: a hundred
+crashes in the time of ten.
 
-`python -m tests.crash.nursery` reads tasks, a JSON line each, and answers each with a line that says how its child ended. What a
-child does is drive.py's business, or the command line's. Entry: `Nursery`.
+`python -m tests.crash.nursery` reads tasks, a JSON line each, and answers each with a line that
+says how its child ended. What a child does is drive.py's business, or the command line's. Entry:
+`Nursery`.
 """
 
 from __future__ import annotations
@@ -47,7 +49,11 @@ class Nursery:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "ANTHROPIC_"))}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TREADLE_", "ANTHROPIC_"))
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.nursery"],
             cwd=ROOT,
@@ -58,7 +64,12 @@ class Nursery:
         )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._process:
             assert self._process.stdin is not None, "it is a pipe"
             self._process.stdin.close()
@@ -67,9 +78,13 @@ class Nursery:
     def drive(self, task: Task, *, crash_at: int = 0) -> Ended:
         return self._ask({"task": text_of(task), "crash_at": crash_at})
 
-    def treadle(self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0) -> Ended:
+    def treadle(
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0
+    ) -> Ended:
         """The command line, as another process would run it."""
-        return self._ask({"arguments": arguments, "cwd": str(cwd), "env": dict(env), "crash_at": crash_at})
+        return self._ask(
+            {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "crash_at": crash_at}
+        )
 
     def _ask(self, what: Mapping[str, object]) -> Ended:
         assert self._process.stdin is not None, "it is a pipe"
@@ -78,7 +93,9 @@ class Nursery:
         self._process.stdin.write(json.dumps({**what, "said": str(said)}) + "\n")
         self._process.stdin.flush()
         code, pid, at_s = self._process.stdout.readline().split()
-        return Ended(int(code), said.read_text(encoding="utf-8", errors="replace"), int(pid), float(at_s))
+        return Ended(
+            int(code), said.read_text(encoding="utf-8", errors="replace"), int(pid), float(at_s)
+        )
 
 
 # ---------------------------------------------------------------- in the process itself

@@ -1,4 +1,5 @@
-"""Processes that begin runs themselves, several in each conversation, go on with what others left, and answer what is asked. Entry: `live`.
+"""Processes that begin runs themselves, several in each conversation, go on with what others left,
+and answer what is asked. Entry: `live`.
 
 Who harms them is crew.py's business.
 """
@@ -49,7 +50,12 @@ async def _told_to_end(runtime: Runtime, scope: anyio.CancelScope) -> None:
 
 class _Person:
     def __init__(self, share: Share, runtime: Runtime, driving: anyio.abc.TaskGroup) -> None:
-        self._share, self._world, self._runtime, self._driving = share, World(share.witness), runtime, driving
+        self._share, self._world, self._runtime, self._driving = (
+            share,
+            World(share.witness),
+            runtime,
+            driving,
+        )
         self._chance = random.Random()
         self._driven: set[str] = set()
 
@@ -66,16 +72,23 @@ class _Person:
             await anyio.sleep(plan.pause_s * self._chance.uniform(1, 20))
 
     def _take(self, names: Sequence[str], infos: dict[str, RunInfo]) -> None:
-        left = [name for name in names if name in infos and infos[name].status in ("stopped", "waiting")]
+        left = [
+            name for name in names if name in infos and infos[name].status in ("stopped", "waiting")
+        ]
         new = [name for name in names if name not in infos][: AT_ONCE * 2]
         self._chance.shuffle(left)
         self._chance.shuffle(new)
-        for name in [name for name in (*left, *new) if name not in self._driven][: AT_ONCE - len(self._driven)]:
+        for name in [name for name in (*left, *new) if name not in self._driven][
+            : AT_ONCE - len(self._driven)
+        ]:
             self._driven.add(name)
             self._driving.start_soon(self._drive, name, infos.get(name))
 
     async def _drive(self, name: str, info: RunInfo | None) -> None:
-        """Another process may be faster, or the conversation is busy. What a caller is told is noted; nothing of it is expected here."""
+        """Another process may be faster, or the conversation is busy.
+
+        What a caller is told is noted; nothing of it is expected here.
+        """
         share, plan = self._share, self._share.plan
         waits = int(name.removeprefix(plan.names)) % 3 == 0
         try:
@@ -83,12 +96,24 @@ class _Person:
                 session = f"s{int(name.removeprefix(plan.names)) % plan.sessions}"
                 asking = {"on_ask": "wait"} if waits else {"on_approval": self._approve}
                 unknown = "wait" if int(name.removeprefix(plan.names)) % 4 < 2 else "tell"
-                told = self._runtime.run(share.agent(name), f"run {name}", run_id=name, session=session, on_unknown=unknown, **asking)  # pyright: ignore[reportArgumentType]
+                told = self._runtime.run(
+                    share.agent(name),
+                    f"run {name}",
+                    run_id=name,
+                    session=session,
+                    on_unknown=unknown,
+                    **asking,
+                )  # pyright: ignore[reportArgumentType]
             else:
                 answers = honest(self._world, await self._runtime.journal.load(name))
                 if info.status == "waiting" and not (answers["approve"] or answers["results"]):
                     return
-                told = self._runtime.resume(name, share.agent(name), **answers, **({} if waits else {"on_approval": self._approve}))
+                told = self._runtime.resume(
+                    name,
+                    share.agent(name),
+                    **answers,
+                    **({} if waits else {"on_approval": self._approve}),
+                )
             self._world.ended(await told)
         except AgentError as e:
             print(f"{name}: {e.kind}: {e.message}", flush=True)
@@ -100,6 +125,8 @@ class _Person:
         await anyio.sleep(self._share.plan.pause_s * self._chance.uniform(1, 30))
         while not self._world.is_over(request.call_id):
             await anyio.sleep(self._share.plan.pause_s)
-        if isinstance(request.arguments, dict) and self._world.happened(str(request.arguments["mark"])):
+        if isinstance(request.arguments, dict) and self._world.happened(
+            str(request.arguments["mark"])
+        ):
             return Deny("it had happened")
         return Approve() if self._chance.random() < 0.8 else Deny("not today")

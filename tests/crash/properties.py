@@ -1,6 +1,8 @@
-"""Tools of `once` calls with random properties, the same in every process that is given the same seed. Entry: `properties_of`, `odd_tools`, `OddStory`.
+"""Tools of `once` calls with random properties, the same in every process that is given the same
+seed. Entry: `properties_of`, `odd_tools`, `OddStory`.
 
-All have a probe: that a probe may be asked whenever the journal asks it is what is promised. Each has the argument `mark`.
+All have a probe: that a probe may be asked whenever the journal asks it is what is promised. Each
+has the argument `mark`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ FIRST_TURN = ("odd0", "look")
 
 class Properties(NamedTuple):
     kind: Literal["async", "sync", "shielded", "spawning"]
-    """`sync` runs in a thread, which nobody can stop; `shielded` does not heed cancellation; `spawning` starts a process meanwhile."""
+    """`sync` runs in a thread, which nobody can stop; `shielded` does not heed cancellation;
+    `spawning` starts a process meanwhile.
+    """
     before_s: float
     """Until the effect."""
     after_s: float
@@ -53,7 +57,9 @@ def properties_of(seed: int, number: int, *, longest_s: float) -> Properties:
         before_s=before_s,
         after_s=after_s,
         slow_probe_s=chance.choice((0.0, 0.0, 0.5, 1.5)) * longest_s,
-        timeout_s=max(before_s + after_s, 0.05) * chance.choice((0.5, 0.9)) if may_time_out else None,
+        timeout_s=max(before_s + after_s, 0.05) * chance.choice((0.5, 0.9))
+        if may_time_out
+        else None,
         deferred=chance.random() < 0.15,
         parallel=chance.random() < 0.8,
     )
@@ -71,21 +77,37 @@ class OddStory(Story):
     def turns_of(self, name: str) -> Sequence[Sequence[str]]:
         chance = random.Random(f"{self.seed}/{name}")
         tools = [f"odd{number}" for number in range(ODD)] * 2 + list(OTHERS)
-        return [FIRST_TURN, *(tuple(chance.sample(tools, chance.choice((1, 1, 2, 3)))) for _ in range(self.length - 1))]
+        return [
+            FIRST_TURN,
+            *(
+                tuple(chance.sample(tools, chance.choice((1, 1, 2, 3))))
+                for _ in range(self.length - 1)
+            ),
+        ]
 
 
 def limits_of(name: str) -> Limits:
     """One run in five may spend less than it needs."""
     chance = random.Random(name)
-    return Limits(turns=10_000, tokens=chance.randrange(1_500, 6_000) if name and chance.random() < 0.2 else None)
+    return Limits(
+        turns=10_000,
+        tokens=chance.randrange(1_500, 6_000) if name and chance.random() < 0.2 else None,
+    )
 
 
 def odd_tools(world: World, seed: int, *, longest_s: float) -> list[FunctionTool[Any, ..., Any]]:
-    return [_odd(world, f"odd{number}", properties_of(seed, number, longest_s=longest_s)) for number in range(ODD)]
+    return [
+        _odd(world, f"odd{number}", properties_of(seed, number, longest_s=longest_s))
+        for number in range(ODD)
+    ]
 
 
 def _odd(world: World, name: str, properties: Properties) -> FunctionTool[Any, ..., Any]:
-    does = partial(_in_thread, world, properties) if properties.kind == "sync" else partial(_in_loop, world, properties)
+    does = (
+        partial(_in_thread, world, properties)
+        if properties.kind == "sync"
+        else partial(_in_loop, world, properties)
+    )
 
     async def probe(ctx: ToolContext[object], mark: str) -> ProbeAnswer:
         happened = world.happened(mark)
@@ -125,7 +147,9 @@ def _in_thread(world: World, properties: Properties, ctx: ToolContext[object], m
     return _over(world, properties, ctx, mark)
 
 
-async def _in_loop(world: World, properties: Properties, ctx: ToolContext[object], mark: str) -> str:
+async def _in_loop(
+    world: World, properties: Properties, ctx: ToolContext[object], mark: str
+) -> str:
     world.entered(mark, ctx)
     try:
         with anyio.CancelScope(shield=properties.kind == "shielded"):
@@ -150,4 +174,6 @@ def _over(world: World, properties: Properties, ctx: ToolContext[object], mark: 
 
 def described(seed: int, *, longest_s: float) -> Sequence[str]:
     """A line for each tool, for whoever reads what a run came to."""
-    return [f"odd{number}: {properties_of(seed, number, longest_s=longest_s)}" for number in range(ODD)]
+    return [
+        f"odd{number}: {properties_of(seed, number, longest_s=longest_s)}" for number in range(ODD)
+    ]

@@ -1,7 +1,8 @@
-"""Stands between a client and its server: hands on what they say, until it is told to cut, to tear, to stall, or to swallow. Entry: `Proxy`.
+"""Stands between a client and its server: hands on what they say, until it is told to cut, to tear,
+to stall, or to swallow. Entry: `Proxy`.
 
-A process of its own, `python -m tests.crash.proxy SOCKET`: whoever forks and kills has no threads of it. It reads orders, a line each,
-and answers each with a line.
+A process of its own, `python -m tests.crash.proxy SOCKET`: whoever forks and kills has no threads
+of it. It reads orders, a line each, and answers each with a line.
 """
 
 from __future__ import annotations
@@ -32,11 +33,22 @@ class Proxy:
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "tests.crash.proxy", str(self._server)]
-        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command,
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.port = int(self._answer())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._process:
             self._process.kill()
 
@@ -45,7 +57,8 @@ class Proxy:
         return self._ask("cut")
 
     def tear(self, way: Way, number: int = 1) -> int:
-        """Of all that is said from now on, that message goes half of its way and then its connection is cut: to the server (`there`), or from it (`back`).
+        """Of all that is said from now on, that message goes half of its way and then its
+        connection is cut: to the server (`there`), or from it (`back`).
 
         A message is what one side says at once. In place of an earlier one.
         """
@@ -60,11 +73,15 @@ class Proxy:
         return self._ask(f"stall {seconds}")
 
     def swallow(self) -> int:
-        """From now on nothing goes through, in either way, and nobody is told: what is said is taken, and lost. New connections are taken too."""
+        """From now on nothing goes through, in either way, and nobody is told: what is said is
+        taken, and lost. New connections are taken too.
+        """
         return self._ask("swallow")
 
     def lose(self, number: int = 1) -> int:
-        """The same from that message of the server on: what it answers is done there, and nobody here ever hears of it."""
+        """The same from that message of the server on: what it answers is done there, and nobody
+        here ever hears of it.
+        """
         return self._ask(f"lose {number}")
 
     def spit(self) -> int:
@@ -169,7 +186,9 @@ class _Switchboard:
 class _Line:
     """One connection, both ways."""
 
-    def __init__(self, board: _Switchboard, client: anyio.abc.SocketStream, server: anyio.abc.SocketStream) -> None:
+    def __init__(
+        self, board: _Switchboard, client: anyio.abc.SocketStream, server: anyio.abc.SocketStream
+    ) -> None:
         self._board, self._client, self._server = board, client, server
         self._scope = anyio.CancelScope()
         self.mute = False
@@ -183,10 +202,14 @@ class _Line:
     def cut(self) -> None:
         """Hard: the client hears of it by a reset."""
         with suppress(OSError):
-            self._client.extra(anyio.abc.SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._client.extra(anyio.abc.SocketAttribute.raw_socket).setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         self._scope.cancel()
 
-    async def _hand_on(self, source: anyio.abc.SocketStream, to: anyio.abc.SocketStream, way: Way) -> None:
+    async def _hand_on(
+        self, source: anyio.abc.SocketStream, to: anyio.abc.SocketStream, way: Way
+    ) -> None:
         with suppress(*BROKEN):
             while True:
                 data = await source.receive()
@@ -201,7 +224,9 @@ class _Line:
 
 
 def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A socket that becomes ready in the moment in which whoever waited for it is cancelled: anyio tells the one that is gone."""
+    """A socket that becomes ready in the moment in which whoever waited for it is cancelled: anyio
+    tells the one that is gone.
+    """
     if not isinstance(context.get("exception"), asyncio.InvalidStateError):
         loop.default_exception_handler(context)
 

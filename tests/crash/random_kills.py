@@ -1,7 +1,8 @@
-"""Several workers on one journal, killed and stopped at random while they run, and the checker at the end. Entry: `random_kills`.
+"""Several workers on one journal, killed and stopped at random while they run, and the checker at
+the end. Entry: `random_kills`.
 
-A worker begins its share of the runs and takes over what dead ones left, until every run has ended. Where one is stopped, another
-takes its runs away by force; then it wakes up.
+A worker begins its share of the runs and takes over what dead ones left, until every run has ended.
+Where one is stopped, another takes its runs away by force; then it wakes up.
 """
 
 from __future__ import annotations
@@ -84,10 +85,20 @@ class Outcome:
 
 
 def random_kills(folder: Path, plan: Plan) -> Outcome:
-    """Kills, and where the plan says so stops, until every run has ended or the seconds are over; then the rest is run to its end in peace."""
-    share = Share(journal=folder / "journal.db", witness=folder / "witness", taken=folder / "taken", plan=plan)
+    """Kills, and where the plan says so stops, until every run has ended or the seconds are over;
+    then the rest is run to its end in peace.
+    """
+    share = Share(
+        journal=folder / "journal.db", witness=folder / "witness", taken=folder / "taken", plan=plan
+    )
     text = msgspec.json.encode(share, enc_hook=str).decode()
-    done = subprocess.run([sys.executable, "-m", "tests.crash.random_kills", text], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.random_kills", text],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     kills, stops, seconds = done.stdout.split()
     examined(f"sqlite:///{share.journal}", share.witness)
     verdict = check(share.journal, share.witness, bounds=Bounds(cut_off=plan.stops))
@@ -163,13 +174,20 @@ class Crew:
 async def work(share: Share, number: int) -> None:
     plan, world = share.plan, World(share.witness)
     story = Story(turns=turns_of(plan.turns, probes=not plan.stops), pause_s=plan.pause_s)
-    agent = Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, plan.pause_s), limits=Limits(turns=10_000))
+    agent = Agent(
+        name="story",
+        model=StoryModel(story, world),
+        tools=tools_of(world, plan.pause_s),
+        limits=Limits(turns=10_000),
+    )
     async with Runtime(journal=SqliteJournal.open(share.journal)) as runtime:
         await _Worker(share, number, runtime, agent).work()
 
 
 class _Worker:
-    def __init__(self, share: Share, number: int, runtime: Runtime, agent: Agent[object, str]) -> None:
+    def __init__(
+        self, share: Share, number: int, runtime: Runtime, agent: Agent[object, str]
+    ) -> None:
         self._share, self._number, self._runtime, self._agent = share, number, runtime, agent
         self._chance = random.Random()
         self._driven: set[str] = set()
@@ -186,16 +204,25 @@ class _Worker:
                 if all(name in infos and infos[name].status == "finished" for name in names):
                     return
                 await self._take_away(list(infos.values()))
-                mine = [name for n, name in enumerate(names) if name not in infos and n % plan.workers == self._number]
+                mine = [
+                    name
+                    for n, name in enumerate(names)
+                    if name not in infos and n % plan.workers == self._number
+                ]
                 left = [name for name in names if name in infos and infos[name].status == "stopped"]
                 self._chance.shuffle(left)
-                for name in [name for name in (*left, *mine) if name not in self._driven][: AT_ONCE - len(self._driven)]:
+                for name in [name for name in (*left, *mine) if name not in self._driven][
+                    : AT_ONCE - len(self._driven)
+                ]:
                     self._driven.add(name)
                     group.start_soon(self._drive, name, infos.get(name))
-                await anyio.sleep(plan.pause_s * 10)  # a list of long runs that are under way is no small thing
+                # a list of long runs that are under way is no small thing
+                await anyio.sleep(plan.pause_s * 10)
 
     async def _drive(self, name: str, info: RunInfo | None) -> None:
-        """Somebody else may be faster, or may take it away: nothing else that goes wrong is let pass."""
+        """Somebody else may be faster, or may take it away: nothing else that goes wrong is let
+        pass.
+        """
         try:
             if info is None:
                 error = (await self._runtime.run(self._agent, f"run {name}", session=name)).error
@@ -231,4 +258,6 @@ class _Worker:
 
 
 if __name__ == "__main__":
-    Crew(msgspec.json.decode(sys.argv[1], type=Share, dec_hook=lambda kind, value: kind(value))).work()
+    Crew(
+        msgspec.json.decode(sys.argv[1], type=Share, dec_hook=lambda kind, value: kind(value))
+    ).work()

@@ -1,4 +1,7 @@
-"""What the checker reads out of a journal, and what it finds wrong. Entry: `Run`, `Entry`, `Violation`."""
+"""What the checker reads out of a journal, and what it finds wrong. Entry:
+
+`Run`, `Entry`, `Violation`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,11 @@ class Entry(NamedTuple):
     @property
     def call(self) -> str | None:
         """The call, as the entry itself has it."""
-        return self.body["result"]["call_id"] if self.type == "tool.finished" else self.body.get("call_id")
+        return (
+            self.body["result"]["call_id"]
+            if self.type == "tool.finished"
+            else self.body.get("call_id")
+        )
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Takes a guard away, in the process of a test only, to see that the checker notices. Entry: `sabotage`.
+"""Takes a guard away, in the process of a test only, to see that the checker notices. Entry:
+`sabotage`.
 
 Nothing in the product knows of it: it replaces functions and statements of this process.
 """
@@ -18,8 +19,13 @@ from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.tables.driving import Hold
 from treadle.loop import recorder as pen
 
-Guard = Literal["start", "fence", "index", "barrier", "only fence", "only head", "only owner", "lease"]
-"""Those of PostgreSQL alone stand last. `fence` takes all away that says who appends: `only …`, one of the three."""
+Guard = Literal[
+    "start", "fence", "index", "barrier", "only fence", "only head", "only owner", "lease"
+]
+"""Those of PostgreSQL alone stand last. `fence` takes all away that says who appends:
+
+`only …`, one of the three.
+"""
 _ADVANCE = "update runs set head = head + ?1, updated_at_us = ?2 where num = ?3 and ?4 + ?5 is not null and ?6 is not null"
 """Whatever fence, head and owner are."""
 
@@ -37,7 +43,9 @@ def _without_starts() -> None:
     append = pen.Pen.append
 
     async def without(self: pen.Pen, *entries: Entry, hold: bool = False) -> None:
-        await append(self, *[entry for entry in entries if not isinstance(entry, ToolStarted)], hold=hold)
+        await append(
+            self, *[entry for entry in entries if not isinstance(entry, ToolStarted)], hold=hold
+        )
 
     pen.Pen.append = without
 
@@ -47,7 +55,10 @@ def _without_fence() -> None:
 
     def finish(db: Any, hold: Hold, entries: Sequence[Entry], end: int, seen: object) -> None:
         end_of_run = _head(db, hold.num) + len(entries)
-        db.execute("update runs set head = ?, finished = ? where num = ?", (end_of_run, end_of_run, hold.num))
+        db.execute(
+            "update runs set head = ?, finished = ? where num = ?",
+            (end_of_run, end_of_run, hold.num),
+        )
 
     def add_late(db: Any, hold: Hold, entries: Sequence[Entry]) -> None:
         db.execute("update runs set head = head + ? where num = ?", (len(entries), hold.num))
@@ -79,7 +90,9 @@ def _without_index() -> None:
 
 
 def _without_barrier() -> None:
-    """Results are used before they are in the journal: they wait for what is appended after the next response."""
+    """Results are used before they are in the journal: they wait for what is appended after the
+    next response.
+    """
     kept: list[Entry] = []
 
     async def without(self: pen.Pen, *entries: Entry, hold: bool = False) -> None:

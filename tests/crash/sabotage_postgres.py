@@ -1,4 +1,7 @@
-"""Takes guards of the PostgreSQL journal away, as sabotage.py does with those of SQLite. Entry: `OF_POSTGRES`."""
+"""Takes guards of the PostgreSQL journal away, as sabotage.py does with those of SQLite. Entry:
+
+`OF_POSTGRES`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ from functools import partial
 from typing import Any, Literal
 
 Check = Literal["fence", "head", "owner"]
-_IN_APPEND: Mapping[Check, str] = {"fence": "runs.fence = given.fence", "head": "runs.head = given.head", "owner": "runs.owner = given.owner"}
+_IN_APPEND: Mapping[Check, str] = {
+    "fence": "runs.fence = given.fence",
+    "head": "runs.head = given.head",
+    "owner": "runs.owner = given.owner",
+}
 _IN_FINISH: Mapping[Check, str] = {"fence": "fence = ?", "head": "head = ?", "owner": "owner = ?"}
 
 
@@ -21,8 +28,16 @@ def _without_checks(checks: Collection[Check]) -> None:
         for check in checks:
             statement = _replaced(statement, _IN_APPEND[check], "true")
         if "head" in checks:
-            statement = _replaced(statement, "set head = given.head + given.count", "set head = runs.head + given.count")
-            statement = _replaced(statement, "returning runs.num, given.head", "returning runs.num, runs.head - given.count as head")
+            statement = _replaced(
+                statement,
+                "set head = given.head + given.count",
+                "set head = runs.head + given.count",
+            )
+            statement = _replaced(
+                statement,
+                "returning runs.num, given.head",
+                "returning runs.num, runs.head - given.count as head",
+            )
         setattr(appending, name, statement)
     statement = driving._FINISH  # pyright: ignore[reportPrivateUsage]  what is taken away here is inside
     before, where, after = statement.partition("where")

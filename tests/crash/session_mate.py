@@ -1,4 +1,5 @@
-"""A process that runs in a session which other processes use too: `python -m tests.crash.session_mate URL SEED RUNS`.
+"""A process that runs in a session which other processes use too: `python -m
+tests.crash.session_mate URL SEED RUNS`.
 
 Prints a line of JSON for each run: its id and the ids of the messages in its result. Entry: `main`.
 """
@@ -38,12 +39,19 @@ async def _one(rt: Runtime, chance: random.Random, name: str) -> None:
     if what < 0.03:
         await rt.clear(SESSION)
     elif what < 0.1:
-        rt.sessions.add_messages(SESSION, [Message.user(f"by hand {name}"), Message.assistant("noted")])
+        rt.sessions.add_messages(
+            SESSION, [Message.user(f"by hand {name}"), Message.assistant("noted")]
+        )
     model = PlayedModel(wishes((f"call_{name}", "note", "{}")), text("done"))
     result = await rt.run(agent(model, gives("note")), f"go {name}", session=SESSION)
     for history in (*model.histories, result.messages):
         check_history(history)
-    print(json.dumps({"run_id": result.run_id, "messages": [message.id for message in result.messages]}), flush=True)
+    print(
+        json.dumps(
+            {"run_id": result.run_id, "messages": [message.id for message in result.messages]}
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What runs under the crash tests do: tools that leave a witness, a model that knows from the history alone what comes next.
+"""What runs under the crash tests do: tools that leave a witness, a model that knows from the
+history alone what comes next.
 
-Who starts, kills and resumes them is drive.py's and sweep.py's business. Entry: `STORIES`, `agent_of`.
+Who starts, kills and resumes them is drive.py's and sweep.py's business. Entry: `STORIES`,
+`agent_of`.
 
-What a call does is named by its mark, which the story gives: the same however often the model is asked again, while call ids
-are new each time, as with real providers.
+What a call does is named by its mark, which the story gives: the same however often the model is
+asked again, while call ids are new each time, as with real providers.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ import anyio
 from tests.crash.witness import chain
 from treadle import Agent, Message, ModelRequest, RunResult, StopReason, ToolContext, Usage
 from treadle.journal.run_state import RunState
-from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.tools.function import FunctionTool
 from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer
 from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
@@ -38,7 +47,10 @@ class World:
     """The witness: a file that outlives every process, and that no test double forgets."""
 
     def __init__(self, witness: Path, *, stop_at: str = "") -> None:
-        """`stop_at`: where this process stops itself, once: "model", "look" or "effect"; before anything comes of it."""
+        """`stop_at`: where this process stops itself, once:
+
+        "model", "look" or "effect"; before anything comes of it.
+        """
         self._path = witness
         self._stop_at = stop_at
 
@@ -73,7 +85,12 @@ class World:
 
     def ended(self, result: RunResult[Any]) -> None:
         """What a caller got."""
-        told = {"id": result.run_id, "error": None if result.error is None else str(result.error.kind), "waiting": result.waiting, **account(result)}
+        told = {
+            "id": result.run_id,
+            "error": None if result.error is None else str(result.error.kind),
+            "waiting": result.waiting,
+            **account(result),
+        }
         self.saw("result", json.dumps(told))
 
     def is_over(self, call: str) -> bool:
@@ -111,7 +128,12 @@ def _lives(pid: int) -> bool:
 
 def account(result: RunResult[Any]) -> dict[str, Any]:
     """What a caller learns of the end of a run, as the witness holds it."""
-    told = {"outcome": result.outcome.value, "text": result.text, "turns": result.metrics.turns, "tool_calls": result.metrics.tool_calls}
+    told = {
+        "outcome": result.outcome.value,
+        "text": result.text,
+        "turns": result.metrics.turns,
+        "tool_calls": result.metrics.tool_calls,
+    }
     return {**told, "messages": chain(map(digest, result.messages))}
 
 
@@ -120,7 +142,9 @@ def digest(message: Message) -> str:
 
 
 class Showing:
-    """Writes the messages of each request of this process to the witness: for each run those that its last request did not have."""
+    """Writes the messages of each request of this process to the witness: for each run those that
+    its last request did not have.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -128,10 +152,27 @@ class Showing:
 
     def show(self, name: str, messages: Sequence[Message]) -> None:
         before, digests = self._last.get(name, ([], []))
-        kept = next((n for n, (ours, theirs) in enumerate(zip(before, messages, strict=False)) if ours is not theirs), min(len(before), len(messages)))
-        more = [(m.role, digest(m), [call.id for call in m.tool_calls], [result.call_id for result in m.tool_results]) for m in messages[kept:]]
+        kept = next(
+            (
+                n
+                for n, (ours, theirs) in enumerate(zip(before, messages, strict=False))
+                if ours is not theirs
+            ),
+            min(len(before), len(messages)),
+        )
+        more = [
+            (
+                m.role,
+                digest(m),
+                [call.id for call in m.tool_calls],
+                [result.call_id for result in m.tool_results],
+            )
+            for m in messages[kept:]
+        ]
         self._last[name] = list(messages), [*digests[:kept], *(each[1] for each in more)]
-        self._world.saw("shown", json.dumps({"run": name, "pid": os.getpid(), "kept": kept, "more": more}))
+        self._world.saw(
+            "shown", json.dumps({"run": name, "pid": os.getpid(), "kept": kept, "more": more})
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +183,17 @@ class Story:
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     meanwhile: Literal["steer", "cancel"] | None = None
-    """What somebody does: steers as soon as a call has started, cancels as soon as one says that it happened."""
+    """What somebody does: steers as soon as a call has started, cancels as soon as one says that it
+    happened.
+    """
     fork: bool = False
     """The run is forked after its first turn, with other words; what is killed is the fork."""
     pause_s: float = 0.0
     """How long the model and each tool take."""
     limits: Limits = NO_LIMITS
     tokens: int = 1
-    """Of output, in each response. Its input counts as one, which is less than anybody estimates."""
+    """Of output, in each response. Its input counts as one, which is less than anybody estimates.
+    """
     agents: Sequence[str] = ()
     """Names of stories that are tools here: agents that tell them."""
 
@@ -160,13 +204,23 @@ class Story:
     @property
     def requests(self) -> int:
         """Of all agents in it."""
-        below = sum(STORIES[tool].requests for turn in self.turns for tool in turn if tool in self.agents)
+        below = sum(
+            STORIES[tool].requests for turn in self.turns for tool in turn if tool in self.agents
+        )
         return len(self.turns) + 1 + below
 
     @property
     def at_once(self) -> int:
         """How many may be under way when a process is killed."""
-        return max([1, *(sum(STORIES[tool].at_once for tool in turn if tool in self.agents) for turn in self.turns)])
+        return max(
+            [
+                1,
+                *(
+                    sum(STORIES[tool].at_once for tool in turn if tool in self.agents)
+                    for turn in self.turns
+                ),
+            ]
+        )
 
 
 STORIES = {
@@ -194,7 +248,9 @@ STORIES = {
 
 
 class StoryModel:
-    """Answers by the history alone, so that it may be asked again; tells the witness what it was told."""
+    """Answers by the history alone, so that it may be asked again; tells the witness what it was
+    told.
+    """
 
     name = "story:model"
     refuses: frozenset[str] = frozenset()
@@ -206,12 +262,22 @@ class StoryModel:
         name, turn = where(request.messages)
         if not name:
             yield TextDelta("In short.")
-            yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1, output_tokens=self._story.tokens))
+            yield ResponseEnd(
+                stop_reason=StopReason.COMPLETE,
+                usage=Usage(input_tokens=1, output_tokens=self._story.tokens),
+            )
             return
         self._world.saw("asked", name)
         self._showing.show(name, request.messages)
-        for result in request.messages[-1].tool_results or (r for m in request.messages[-3:] for r in m.tool_results):
-            told = {"call": result.call_id, "is_error": result.is_error, "unknown": result.unknown, "content": result.content}
+        for result in request.messages[-1].tool_results or (
+            r for m in request.messages[-3:] for r in m.tool_results
+        ):
+            told = {
+                "call": result.call_id,
+                "is_error": result.is_error,
+                "unknown": result.unknown,
+                "content": result.content,
+            }
             self._world.saw("told", json.dumps(told))
         await anyio.sleep(self._story.pause_s)
         self._world.reached("model")
@@ -220,7 +286,13 @@ class StoryModel:
         for number, tool in enumerate(calls):
             yield ToolCallStart(new_id("call"), tool)
             place = f"{name}-{turn}-{number}"
-            yield ArgumentsDelta(json.dumps({"prompt": f"run {place}"} if tool in self._story.agents else {"mark": f"mark-{place}"}))
+            yield ArgumentsDelta(
+                json.dumps(
+                    {"prompt": f"run {place}"}
+                    if tool in self._story.agents
+                    else {"mark": f"mark-{place}"}
+                )
+            )
             yield PartEnd()
         if not calls:
             yield TextDelta(THE_END)
@@ -231,28 +303,48 @@ class StoryModel:
 
 
 def where(messages: Sequence[Message]) -> tuple[str, int]:
-    """The name of the story that is being told, and how many of its turns are over, also where old ones have gone from view.
+    """The name of the story that is being told, and how many of its turns are over, also where old
+    ones have gone from view.
 
     The empty name where none is told: a summary is asked for.
     """
-    told = [found[1] for message in messages if message.role == "user" and (found := _NAME.fullmatch(message.text))]
+    told = [
+        found[1]
+        for message in messages
+        if message.role == "user" and (found := _NAME.fullmatch(message.text))
+    ]
     if not told:
         return "", 0
     asked = re.compile(rf"(?:mark-|run ){re.escape(told[-1])}-(\d+)-\d+\"")
-    turns = [int(turn) for message in messages for call in message.tool_calls for turn in asked.findall(call.arguments_json)]
+    turns = [
+        int(turn)
+        for message in messages
+        for call in message.tool_calls
+        for turn in asked.findall(call.arguments_json)
+    ]
     return told[-1], max(turns, default=-1) + 1
 
 
 def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, str]:
     below = [agent_of(STORIES[each], world, each) for each in story.agents]
-    return Agent(name=name, model=StoryModel(story, world), tools=[*tools_of(world, story.pause_s), *below], limits=story.limits)
+    return Agent(
+        name=name,
+        model=StoryModel(story, world),
+        tools=[*tools_of(world, story.pause_s), *below],
+        limits=story.limits,
+    )
 
 
 def honest(world: World, state: RunState) -> dict[str, Any]:
-    """The answers of a person who looks at the world first, and says nothing of a call that a living process may still be busy with."""
+    """The answers of a person who looks at the world first, and says nothing of a call that a
+    living process may still be busy with.
+    """
     answers: dict[str, Any] = {"approve": [], "results": {}}
     for call in state.open_calls:
-        if call.id not in state.asked or (mark := json.loads(call.arguments_json).get("mark")) is None:
+        if (
+            call.id not in state.asked
+            or (mark := json.loads(call.arguments_json).get("mark")) is None
+        ):
             continue
         if world.happened(mark):
             answers["results"][call.id] = f"a person found out: {mark}"
@@ -298,7 +390,9 @@ def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
         return Happened(f"found: {mark}") if world.happened(mark) else DidNotHappen()
 
     def made(name: str, execute: Any, **traits: Any) -> FunctionTool[Any, ..., Any]:
-        return FunctionTool(name=name, description=f"Does {name}.", parameters=MARK, execute=execute, **traits)
+        return FunctionTool(
+            name=name, description=f"Does {name}.", parameters=MARK, execute=execute, **traits
+        )
 
     return [
         made("charge", effect),

@@ -1,6 +1,8 @@
-"""Kills a process at every durable boundary in turn, lets another one go on, and has the journal judged each time. Entry: `sweep`, `sweep_twice`.
+"""Kills a process at every durable boundary in turn, lets another one go on, and has the journal
+judged each time. Entry: `sweep`, `sweep_twice`.
 
-A boundary is passed before and after the commit of each append, and before and after each execution of a tool (treadle/crash.py).
+A boundary is passed before and after the commit of each append, and before and after each execution
+of a tool (treadle/crash.py).
 """
 
 from __future__ import annotations
@@ -64,7 +66,10 @@ def sweep(
     at: Iterable[int] | None = None,
     server: ChaosServer | None = None,
 ) -> Swept:
-    """One crash each: at the first boundary, at the second, and so on until the run survives. `at`: only at these. `server`: over PostgreSQL."""
+    """One crash each: at the first boundary, at the second, and so on until the run survives.
+
+    `at`: only at these. `server`: over PostgreSQL.
+    """
     swept = Swept()
     for number in at if at is not None else range(1, MOST):
         stage = Stage(nursery, folder / f"{number}", story, without, server)
@@ -76,8 +81,16 @@ def sweep(
     return swept
 
 
-def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int] | None = None, server: ChaosServer | None = None) -> Swept:
-    """Two crashes each: the process that goes on is killed at its first boundary, at its second, and so on until it survives.
+def sweep_twice(
+    nursery: Nursery,
+    folder: Path,
+    story: str,
+    *,
+    at: Iterable[int] | None = None,
+    server: ChaosServer | None = None,
+) -> Swept:
+    """Two crashes each: the process that goes on is killed at its first boundary, at its second,
+    and so on until it survives.
 
     `at`: where the first is killed, 0 for nowhere.
     """
@@ -99,8 +112,17 @@ def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int]
 class Stage:
     """A folder with a journal and a witness, and the processes that work on it."""
 
-    def __init__(self, nursery: Nursery, folder: Path, story: str, without: tuple[Guard, ...] = (), server: ChaosServer | None = None) -> None:
-        """`server`: the journal is a database of its own there, and only the witness is in the folder."""
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        story: str,
+        without: tuple[Guard, ...] = (),
+        server: ChaosServer | None = None,
+    ) -> None:
+        """`server`: the journal is a database of its own there, and only the witness is in the
+        folder.
+        """
         folder.mkdir(parents=True)
         self.folder = folder
         self.journal, self.witness = folder / "journal.db", folder / "witness"
@@ -109,13 +131,18 @@ class Stage:
         self._nursery, self._server = nursery, server
         self.bounds = Bounds()
         """Change it where processes are robbed of their journal."""
-        self.task = Task(journal=self.journal, witness=self.witness, story=story, without=without, url=self.url)
+        self.task = Task(
+            journal=self.journal, witness=self.witness, story=story, without=without, url=self.url
+        )
 
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._drive(self.task, crash_at)
 
     def go_on(self, *, crash_at: int = 0, force: bool = False) -> Ended:
-        """Over PostgreSQL nobody's lease holds any more. `force`: runs are taken from processes that are alive."""
+        """Over PostgreSQL nobody's lease holds any more.
+
+        `force`: runs are taken from processes that are alive.
+        """
         if self._server is not None:
             self._server.expire(self.url)
         return self._drive(msgspec.structs.replace(self.task, do="go on", force=force), crash_at)
@@ -140,19 +167,27 @@ class Stage:
             last = self.go_on()
             if not last.said:
                 break
-        examined = self._nursery.drive(msgspec.structs.replace(self.task, do="examine", without=(), fault=""))
+        examined = self._nursery.drive(
+            msgspec.structs.replace(self.task, do="examine", without=(), fault="")
+        )
         if examined.code or examined.said:
             swept.wrong(place, "replay", f"the journal cannot be examined: {examined.said}")
         verdict = check(self.url or self.journal, self.witness, bounds=self.bounds)
         if self._server is not None:
             self._server.drop(self.url)
-        if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes * self.story.at_once):
-            swept.wrong(place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough")
+        if verdict.asked > (
+            paid := self.story.requests * (1 + self.story.fork) + crashes * self.story.at_once
+        ):
+            swept.wrong(
+                place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough"
+            )
         swept.add(place, verdict)
         return verdict
 
 
-def robbed(nursery: Nursery, folder: Path, story: str, *, server: ChaosServer | None = None) -> Stage:
+def robbed(
+    nursery: Nursery, folder: Path, story: str, *, server: ChaosServer | None = None
+) -> Stage:
     """A stage on which living processes lose their journal."""
     stage = Stage(nursery, folder, story, server=server)
     stage.bounds = Bounds(cut_off=True)

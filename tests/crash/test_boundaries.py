@@ -1,4 +1,5 @@
-"""Whatever the boundary at which a process is killed: nothing acknowledged is lost, nothing happens twice, and the run comes to its end.
+"""Whatever the boundary at which a process is killed: nothing acknowledged is lost, nothing happens
+twice, and the run comes to its end.
 
 Every boundary of the longer stories is `make chaos`'s.
 """
@@ -15,11 +16,15 @@ from tests.crash.sweep import MOST, sweep, sweep_twice
 EVERY_FOURTH = range(1, MOST, 4)
 
 
-def test_one_once_call_after_the_other_is_unknown_where_it_was_cut_and_happens_once(nursery: Nursery, tmp_path: Path) -> None:
+def test_one_once_call_after_the_other_is_unknown_where_it_was_cut_and_happens_once(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path, "one")
     assert not swept.violations
     assert swept.points > 15
-    assert 0 < swept.had_happened < swept.unknown, "only `unknown` is honest: some had happened, some had not"
+    assert 0 < swept.had_happened < swept.unknown, (
+        "only `unknown` is honest: some had happened, some had not"
+    )
     assert max(swept.unknown_at_once) == 1
 
 
@@ -30,14 +35,29 @@ def test_parallel_once_calls_may_all_be_unknown(nursery: Nursery, tmp_path: Path
     assert max(swept.unknown_at_once) == 3
 
 
-def test_of_sequential_once_calls_exactly_the_one_that_was_cut_is_unknown(nursery: Nursery, tmp_path: Path) -> None:
+def test_of_sequential_once_calls_exactly_the_one_that_was_cut_is_unknown(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path, "sequential")
     assert not swept.violations
     assert 0 < swept.had_happened < swept.unknown
     assert max(swept.unknown_at_once) == 1, "those behind it had not started, and run normally"
 
 
-@pytest.mark.parametrize("story", ["mixed", "approval", "person", "timeout", "timeout, person", "cancel", "steering", "fork", "long"])
+@pytest.mark.parametrize(
+    "story",
+    [
+        "mixed",
+        "approval",
+        "person",
+        "timeout",
+        "timeout, person",
+        "cancel",
+        "steering",
+        "fork",
+        "long",
+    ],
+)
 def test_a_killed_run_goes_on_to_its_end(nursery: Nursery, tmp_path: Path, story: str) -> None:
     swept = sweep(nursery, tmp_path, story, at=EVERY_FOURTH)
     assert not swept.violations
@@ -45,26 +65,34 @@ def test_a_killed_run_goes_on_to_its_end(nursery: Nursery, tmp_path: Path, story
 
 
 @pytest.mark.parametrize(("story", "first"), [("one", 7), ("approval", 0), ("person", 6)])
-def test_a_run_is_killed_again_while_it_goes_on(nursery: Nursery, tmp_path: Path, story: str, first: int) -> None:
+def test_a_run_is_killed_again_while_it_goes_on(
+    nursery: Nursery, tmp_path: Path, story: str, first: int
+) -> None:
     swept = sweep_twice(nursery, tmp_path, story, at=[first])
     assert not swept.violations
     assert swept.points > 3
 
 
-def test_a_run_goes_on_with_the_runs_that_it_had_started_wherever_it_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_runs_that_it_had_started_wherever_it_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path, "delegation", at=range(1, MOST, 2))
     assert not swept.violations
     assert swept.points > 15
     assert swept.had_happened < swept.unknown
 
 
-def test_answers_reach_the_runs_below_wherever_it_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+def test_answers_reach_the_runs_below_wherever_it_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep_twice(nursery, tmp_path, "asking family", at=[0])
     assert not swept.violations
     assert swept.points > 15
 
 
-def test_a_tree_of_runs_is_killed_at_many_places_and_again_while_it_goes_on(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_tree_of_runs_is_killed_at_many_places_and_again_while_it_goes_on(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path / "once", "family", at=range(1, MOST, 4))
     again = sweep_twice(nursery, tmp_path / "twice", "delegation", at=[15])
     assert not swept.violations + again.violations

@@ -14,7 +14,9 @@ from tests.journals.runs import begun, started
 from treadle.journal.sqlite import SqliteJournal
 
 
-def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellation_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellation_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entries: list[int] = []
 
     async def cancelled() -> None:
@@ -37,7 +39,8 @@ def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellatio
         entries.append(len(await journal.read(run.run_id)))
         await journal.aclose()
 
-    thread = threading.Thread(target=anyio.run, args=[cancelled], daemon=True)  # an append that never ends cannot be cancelled
+    # an append that never ends cannot be cancelled
+    thread = threading.Thread(target=anyio.run, args=[cancelled], daemon=True)
     thread.start()
     thread.join(20)
     assert entries == [2]

@@ -1,4 +1,6 @@
-"""The checker can fail: with each guard taken away in turn it turns red, and with all of them in place it is green."""
+"""The checker can fail: with each guard taken away in turn it turns red, and with all of them in
+place it is green.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,24 @@ def test_it_is_green_where_nothing_is_taken_away(nursery: Nursery, tmp_path: Pat
     assert not swept.rules
 
 
-def test_without_the_start_of_a_call_it_is_run_again_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+def test_without_the_start_of_a_call_it_is_run_again_and_the_checker_sees_it(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=("start",))
     assert {"once", "no effect without a start"} <= swept.rules
 
 
-def test_without_the_second_barrier_what_the_model_was_told_is_lost_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+def test_without_the_second_barrier_what_the_model_was_told_is_lost_and_the_checker_sees_it(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=("barrier",))
     assert {"turn", "nothing acknowledged is lost"} <= swept.rules
 
 
 @pytest.mark.parametrize("stop_at", ["model", "look", "effect"])
-def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(nursery: Nursery, tmp_path: Path, stop_at: str) -> None:
+def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(
+    nursery: Nursery, tmp_path: Path, stop_at: str
+) -> None:
     verdict, said = zombie(nursery, tmp_path / "x", stop_at)
     assert not verdict.violations
     assert verdict.finished == verdict.runs == 1
@@ -44,12 +52,16 @@ def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(nursery: N
     assert verdict.had_happened == verdict.unknown, "the sleeper did it late, and once"
 
 
-def test_without_the_fence_it_goes_on_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+def test_without_the_fence_it_goes_on_and_the_checker_sees_it(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     verdict, _ = zombie(nursery, tmp_path / "x", "model", without=("fence",))
     assert {"once", "one end"} <= verdict.rules
 
 
-def test_where_the_fence_fails_the_index_still_refuses_a_second_result(nursery: Nursery, tmp_path: Path) -> None:
+def test_where_the_fence_fails_the_index_still_refuses_a_second_result(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     kept, said = zombie(nursery, tmp_path / "with", "look", without=("fence",))
     assert not kept.violations
     assert "refuses it" in said
@@ -64,31 +76,47 @@ def journal(nursery: Nursery, tmp_path: Path) -> Path:
     assert nursery.drive(task).said == "completed\n"
     assert nursery.drive(msgspec.structs.replace(task, do="examine")).code == 0
     with sqlite3.connect(task.journal) as db:
-        db.executescript("drop trigger entries_stay; drop trigger entries_are_kept; drop index one_result; drop index one_start")
+        db.executescript(
+            "drop trigger entries_stay; drop trigger entries_are_kept; drop index one_result; drop index one_start"
+        )
     db.close()
     return task.journal
 
 
 FORGERIES = {
-    "delete from entries where type = 'tool.finished' and seq = (select max(seq) from entries where type = 'tool.finished')": {"order", "turn"},
+    "delete from entries where type = 'tool.finished' and seq = (select max(seq) from entries where type = 'tool.finished')": {
+        "order",
+        "turn",
+    },
     "delete from entries where seq = 3": {"order", "turn"},
     "delete from entries where type = 'run.finished'": {"order", "one end"},
     "update runs set finished = null": {"one end", "end"},
     "update runs set head = head + 1": {"order"},
     "update runs set fence = 0": {"fence"},
-    "insert into entries(place, type, call, body) select place + 100, type, call, body from entries where type = 'tool.finished'": {"one result", "order"},
-    "insert into entries(place, type, call, attempt, body) select place + 100, type, call, 9, body from entries where type = 'tool.started'": {"one start"},
-    """update entries set body = cast(replace(cast(body as text), '"tool_calls":5', '"tool_calls":4') as blob) where type = 'run.finished'""": {"count"},
+    "insert into entries(place, type, call, body) select place + 100, type, call, body from entries where type = 'tool.finished'": {
+        "one result",
+        "order",
+    },
+    "insert into entries(place, type, call, attempt, body) select place + 100, type, call, 9, body from entries where type = 'tool.started'": {
+        "one start"
+    },
+    """update entries set body = cast(replace(cast(body as text), '"tool_calls":5', '"tool_calls":4') as blob) where type = 'run.finished'""": {
+        "count"
+    },
     """update entries set body = cast(replace(cast(body as text), 'done: ', 'none: ') as blob) where type = 'tool.finished'""": {
         "nothing acknowledged is lost"
     },
-    """update entries set body = cast(replace(cast(body as text), ':call', ':other') as blob) where type = 'tool.started'""": {"key"},
+    """update entries set body = cast(replace(cast(body as text), ':call', ':other') as blob) where type = 'tool.started'""": {
+        "key"
+    },
     "delete from runs": {"file", "no effect without a start", "nothing acknowledged is lost"},
 }
 
 
 @pytest.mark.parametrize("statement", FORGERIES)
-def test_it_sees_what_was_changed_in_the_file(journal: Path, tmp_path: Path, statement: str) -> None:
+def test_it_sees_what_was_changed_in_the_file(
+    journal: Path, tmp_path: Path, statement: str
+) -> None:
     witness = tmp_path / "witness"
     assert not check(journal, witness).violations
     db = sqlite3.connect(journal)
@@ -104,14 +132,26 @@ def test_it_sees_what_was_changed_in_the_file(journal: Path, tmp_path: Path, sta
         ("did mark-x-0-1 key", "once"),
         ("did mark-x-0-2 key", "key"),
         ("did mark-nowhere", "no effect without a start"),
-        ('told {"call": "nowhere", "is_error": false, "unknown": false, "content": ""}', "nothing acknowledged is lost"),
+        (
+            'told {"call": "nowhere", "is_error": false, "unknown": false, "content": ""}',
+            "nothing acknowledged is lost",
+        ),
         ("published nowhere 1.0 run_start", "nothing acknowledged is lost"),
         ("asked x", "paid"),
         ("answered x resp_lost 1 1.0", "paid"),
         ('shown {"run": "x", "pid": 0, "kept": 0, "more": [["user", "d", [], []]]}', "replay"),
-        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["assistant", "e", ["c"], []], ["user", "f", [], []]]}', "history"),
-        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["tool", "e", [], ["c"]]]}', "history"),
-        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["assistant", "e", ["a", "b"], []], ["tool", "f", [], ["b", "a"]]]}', "history"),
+        (
+            'shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["assistant", "e", ["c"], []], ["user", "f", [], []]]}',
+            "history",
+        ),
+        (
+            'shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["tool", "e", [], ["c"]]]}',
+            "history",
+        ),
+        (
+            'shown {"run": "?", "pid": 0, "kept": 0, "more": [["assistant", "e", ["a", "b"], []], ["tool", "f", [], ["b", "a"]]]}',
+            "history",
+        ),
         ('view {"session": "s", "count": -3054, "messages": 2}', "view"),
     ],
 )
@@ -125,16 +165,29 @@ def test_it_sees_what_the_world_saw(journal: Path, tmp_path: Path, line: str, ru
 def test_it_sees_a_caller_that_was_told_another_end(journal: Path, tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     lines = witness.read_text().splitlines()
-    witness.write_text("\n".join(line.replace('"outcome": "completed"', '"outcome": "cancelled"') if line.startswith("result ") else line for line in lines))
+    witness.write_text(
+        "\n".join(
+            line.replace('"outcome": "completed"', '"outcome": "cancelled"')
+            if line.startswith("result ")
+            else line
+            for line in lines
+        )
+    )
     assert check(journal, witness).rules == {"replay", "caller"}
 
 
-def test_it_sees_an_outcome_that_is_unknown_although_its_tool_had_returned(nursery: Nursery, tmp_path: Path) -> None:
+def test_it_sees_an_outcome_that_is_unknown_although_its_tool_had_returned(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     stage = Stage(nursery, tmp_path / "x", "zombie")
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")):
         assert stage.go_on(force=True).said == "completed\n"
     assert "unknown" not in stage.judge_open().rules
-    call = next(line.split()[2] for line in stage.witness.read_text().splitlines() if line.startswith("entered "))
+    call = next(
+        line.split()[2]
+        for line in stage.witness.read_text().splitlines()
+        if line.startswith("entered ")
+    )
     World(stage.witness).saw("returned", "mark-x-1-0", call, "1", "1000.0")
     assert "unknown" in stage.judge_open().rules
 
@@ -149,5 +202,7 @@ def test_it_sees_what_was_charged_beyond_the_limit(nursery: Nursery, tmp_path: P
 
 def test_it_sees_an_effect_that_is_missing(journal: Path, tmp_path: Path) -> None:
     witness = tmp_path / "witness"
-    witness.write_text("\n".join(line for line in witness.read_text().splitlines() if not line.startswith("did ")))
+    witness.write_text(
+        "\n".join(line for line in witness.read_text().splitlines() if not line.startswith("did "))
+    )
     assert check(journal, witness).rules == {"no result without its effect"}

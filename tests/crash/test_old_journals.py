@@ -1,4 +1,5 @@
-"""A journal that an older version wrote is read, listed, exported, replayed, resumed, forked and gone on with, for ever.
+"""A journal that an older version wrote is read, listed, exported, replayed, resumed, forked and
+gone on with, for ever.
 
 How the files came to be stands in tests/fixtures/old_journals.py.
 """
@@ -25,7 +26,9 @@ from treadle.journal.sqlite.schema import VERSION
 from treadle.testing import ScriptedModel
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-VERSIONS = sorted(int(path.stem.removeprefix("journal-v")) for path in FIXTURES.glob("journal-v*.db"))
+VERSIONS = sorted(
+    int(path.stem.removeprefix("journal-v")) for path in FIXTURES.glob("journal-v*.db")
+)
 
 
 def test_there_is_a_journal_of_each_version_before_this_one() -> None:
@@ -47,7 +50,9 @@ def reading(version: int) -> dict[str, Any]:
 @pytest.fixture
 def run_of(reading: dict[str, Any]) -> Callable[[str], str]:
     """The oldest run of an agent."""
-    return lambda agent: [run_id for run_id, read in reading.items() if read["row"]["agent"] == agent][-1]
+    return lambda agent: [
+        run_id for run_id, read in reading.items() if read["row"]["agent"] == agent
+    ][-1]
 
 
 @pytest.fixture
@@ -63,7 +68,13 @@ async def runtime(journal: Path) -> AsyncIterator[Runtime]:
 
 def _known(read: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     """`read` without the fields that are newer than `then`."""
-    return {key: _known(value, then[key]) if isinstance(then[key], dict) and value is not None else value for key, value in read.items() if key in then}
+    return {
+        key: _known(value, then[key])
+        if isinstance(then[key], dict) and value is not None
+        else value
+        for key, value in read.items()
+        if key in then
+    }
 
 
 async def test_everything_in_it_reads_as_it_did(runtime: Runtime, reading: dict[str, Any]) -> None:
@@ -74,11 +85,28 @@ def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
     with closing(sqlite3.connect(journal)) as db:
         kinds = {kind for (kind,) in db.execute("select distinct type from entries")}
         assert db.execute("select count(*) from cuts").fetchone() != (0,)
-    everything = {"run.started", "model.requested", "model.responded", "tool.started", "tool.finished", "tool.late", "approval.asked", "approval.answered"}
-    assert kinds == everything | {"input.added", "compaction", "cancel.asked", "run.resumed", "run.finished"}
+    everything = {
+        "run.started",
+        "model.requested",
+        "model.responded",
+        "tool.started",
+        "tool.finished",
+        "tool.late",
+        "approval.asked",
+        "approval.answered",
+    }
+    assert kinds == everything | {
+        "input.added",
+        "compaction",
+        "cancel.asked",
+        "run.resumed",
+        "run.finished",
+    }
 
 
-async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runtime: Runtime, run_of: Callable[[str], str]) -> None:
+async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(
+    runtime: Runtime, run_of: Callable[[str], str]
+) -> None:
     result = await runtime.resume(run_of("killed"), agent_of("killed"))
     assert result.outcome is Outcome.COMPLETED
     assert result.text == "It may have happened."
@@ -88,26 +116,38 @@ async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runt
     assert stamp.text == "tea: done", "idempotent calls are run again"
 
 
-async def test_a_call_that_waits_for_approval_runs_once_it_is_given(runtime: Runtime, run_of: Callable[[str], str]) -> None:
+async def test_a_call_that_waits_for_approval_runs_once_it_is_given(
+    runtime: Runtime, run_of: Callable[[str], str]
+) -> None:
     state = await runtime.journal.load(run_of("waiting"))
-    result = await runtime.resume(run_of("waiting"), agent_of("waiting"), approve=[call.id for call in state.open_calls])
+    result = await runtime.resume(
+        run_of("waiting"), agent_of("waiting"), approve=[call.id for call in state.open_calls]
+    )
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "It was allowed.")
     assert result.messages[2].tool_results[0].text == "tea: done"
 
 
-async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(runtime: Runtime, run_of: Callable[[str], str]) -> None:
+async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(
+    runtime: Runtime, run_of: Callable[[str], str]
+) -> None:
     state = await runtime.journal.load(run_of("unknown"))
     (call,) = state.open_calls
     assert call.id in state.asked
-    result = await runtime.resume(run_of("unknown"), agent_of("unknown"), results={call.id: "It did."})
+    result = await runtime.resume(
+        run_of("unknown"), agent_of("unknown"), results={call.id: "It did."}
+    )
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "A person said what happened.")
     assert result.messages[2].tool_results[0].text == "It did."
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
-async def test_a_run_is_forked_at_any_turn(runtime: Runtime, turn: int, run_of: Callable[[str], str]) -> None:
+async def test_a_run_is_forked_at_any_turn(
+    runtime: Runtime, turn: int, run_of: Callable[[str], str]
+) -> None:
     parent = await runtime.replay(run_of("finished"))
-    result = await runtime.fork(run_of("finished"), turn=turn, text="Once more.", agent=agent_of("forked"))
+    result = await runtime.fork(
+        run_of("finished"), turn=turn, text="Once more.", agent=agent_of("forked")
+    )
     assert result.text == "Otherwise, then."
     kept = len(result.messages) - 2
     assert result.messages[:kept] == parent.messages[:kept]
@@ -122,9 +162,13 @@ async def test_a_conversation_goes_on_after_its_view_was_cut(runtime: Runtime) -
     assert before[0].text == "Question 0, about weaving."
 
 
-async def test_what_came_after_the_end_of_a_run_is_told_in_the_next_one_of_its_conversation(runtime: Runtime) -> None:
+async def test_what_came_after_the_end_of_a_run_is_told_in_the_next_one_of_its_conversation(
+    runtime: Runtime,
+) -> None:
     model = ScriptedModel([{"text": "I know it now."}])
-    await runtime.run(replace(agent_of("late-after-the-end"), model=model), "And now?", session="late")
+    await runtime.run(
+        replace(agent_of("late-after-the-end"), model=model), "And now?", session="late"
+    )
     assert any("done after all" in message.text for message in model.requests[0].messages)
 
 
@@ -139,7 +183,9 @@ async def test_long_results_are_whole(runtime: Runtime, run_of: Callable[[str], 
     assert LONG.strip() in [part.text.strip() for part in result.messages[2].tool_results]
 
 
-async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp_path: Path, reading: dict[str, Any]) -> None:
+async def test_each_run_is_exported_and_taken_in_elsewhere(
+    runtime: Runtime, tmp_path: Path, reading: dict[str, Any]
+) -> None:
     async with Runtime(journal=SqliteJournal.open(tmp_path / "other.db")) as other:
         for run_id in reversed(reading):
             await other.journal.add_run(await runtime.journal.read_bytes(run_id))
@@ -148,9 +194,15 @@ async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp
         assert {**_known(read[run_id], one), "row": None} == {**one, "row": None}
 
 
-def test_the_commands_work_on_it(nursery: Nursery, journal: Path, tmp_path: Path, run_of: Callable[[str], str]) -> None:
+def test_the_commands_work_on_it(
+    nursery: Nursery, journal: Path, tmp_path: Path, run_of: Callable[[str], str]
+) -> None:
     where = {"TREADLE_JOURNAL": f"sqlite:///{journal}", "TREADLE_HOME": str(tmp_path / "home")}
-    for arguments in (["runs", "list"], ["sessions", "list"], *(["runs", command, run_of("finished")] for command in ("show", "replay", "export"))):
+    for arguments in (
+        ["runs", "list"],
+        ["sessions", "list"],
+        *(["runs", command, run_of("finished")] for command in ("show", "replay", "export")),
+    ):
         ended = nursery.treadle(*arguments, cwd=tmp_path, env=where)
         assert ended.code == 0, ended.said
     with closing(sqlite3.connect(journal)) as db:

@@ -1,4 +1,6 @@
-"""What guards the PostgreSQL journal is missed when it is gone: with each taken away the checker turns red, and with all in place it is green."""
+"""What guards the PostgreSQL journal is missed when it is gone: with each taken away the checker
+turns red, and with all in place it is green.
+"""
 
 from __future__ import annotations
 
@@ -27,30 +29,46 @@ AROUND_THE_FIRST_CALL = (8, 9, 11)
     ids=["nothing", "the start of a call", "the second barrier"],
 )
 def test_without_a_barrier_the_checker_turns_red(
-    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, without: tuple[Guard, ...], rules: set[str]
+    nursery: Nursery,
+    tmp_path: Path,
+    chaos_server: ChaosServer,
+    without: tuple[Guard, ...],
+    rules: set[str],
 ) -> None:
-    swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=without, server=chaos_server)
+    swept = sweep(
+        nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=without, server=chaos_server
+    )
     assert swept.points == len(AROUND_THE_FIRST_CALL)
     assert rules <= swept.rules if rules else not swept.rules
 
 
-def test_without_all_that_says_who_appends_a_sleeper_goes_on_when_it_wakes_up(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_without_all_that_says_who_appends_a_sleeper_goes_on_when_it_wakes_up(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     verdict, _ = zombie(nursery, tmp_path / "x", "model", without=("fence",), server=chaos_server)
     assert {"once", "one end"} <= verdict.rules
 
 
 @pytest.mark.parametrize("without", ["only fence", "only head", "only owner"])
-def test_each_of_the_three_alone_is_made_up_for_by_the_others(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, without: Guard) -> None:
-    verdict, said = zombie(nursery, tmp_path / "x", "model", without=(without,), server=chaos_server)
+def test_each_of_the_three_alone_is_made_up_for_by_the_others(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, without: Guard
+) -> None:
+    verdict, said = zombie(
+        nursery, tmp_path / "x", "model", without=(without,), server=chaos_server
+    )
     assert not verdict.violations
     assert "is not held by this driver any more" in said
 
 
-def test_where_the_fence_fails_the_index_still_refuses_a_second_result(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_where_the_fence_fails_the_index_still_refuses_a_second_result(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     kept, said = zombie(nursery, tmp_path / "with", "look", without=("fence",), server=chaos_server)
     assert "one result" not in kept.rules
     assert "refuses it" in said
-    lost, _ = zombie(nursery, tmp_path / "without", "look", without=("fence", "index"), server=chaos_server)
+    lost, _ = zombie(
+        nursery, tmp_path / "without", "look", without=("fence", "index"), server=chaos_server
+    )
     assert "one result" in lost.rules
 
 
@@ -75,7 +93,10 @@ def test_only_the_look_at_the_lease_keeps_a_probe_from_being_asked_while_the_cal
     """Its model thinks for longer than its lease, which nobody renews."""
     stage = Stage(nursery, tmp_path / "x", "slow check", without, chaos_server)
     with Nursery() as another:
-        first = threading.Thread(target=another.drive, args=[msgspec.structs.replace(stage.task, fault="renewals", lease_s=1.0)])
+        first = threading.Thread(
+            target=another.drive,
+            args=[msgspec.structs.replace(stage.task, fault="renewals", lease_s=1.0)],
+        )
         first.start()
         while not _has_started(chaos_server, stage.url):
             assert first.is_alive()

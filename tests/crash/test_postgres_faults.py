@@ -1,4 +1,6 @@
-"""A server that goes away, or cannot be reached, or has no space left, under a whole run: what is in doubt is looked up, and nothing is lost or doubled."""
+"""A server that goes away, or cannot be reached, or has no space left, under a whole run: what is
+in doubt is looked up, and nothing is lost or doubled.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
 
 @pytest.mark.parametrize("way", ["there", "back"])
 def test_a_connection_that_is_lost_in_the_middle_of_any_message_is_made_again_and_the_run_goes_on(
-    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, proxy: Proxy, way: Literal["there", "back"]
+    nursery: Nursery,
+    tmp_path: Path,
+    chaos_server: ChaosServer,
+    proxy: Proxy,
+    way: Literal["there", "back"],
 ) -> None:
     torn = 0
     for number in range(1, MESSAGES_MOST, 3):
@@ -51,12 +57,16 @@ def test_a_connection_that_is_lost_in_the_middle_of_any_message_is_made_again_an
         if not proxy.tear_none():
             break
         torn += 1
-        assert ended.said == "completed\n" or ended.said.startswith("refused"), "only who has not begun gives up at once"
+        assert ended.said == "completed\n" or ended.said.startswith("refused"), (
+            "only who has not begun gives up at once"
+        )
         whole(stage, ended, crashes=0)
     assert torn > 10
 
 
-def test_a_server_that_dies_at_any_moment_is_waited_for(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_a_server_that_dies_at_any_moment_is_waited_for(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     for stop_at in ("model", "effect"):
         stage = robbed(nursery, tmp_path / stop_at, "one", server=chaos_server)
         with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
@@ -70,20 +80,26 @@ def test_a_server_that_dies_at_any_moment_is_waited_for(nursery: Nursery, tmp_pa
         whole(stage, Ended(0, said), crashes=0)
 
 
-def test_a_server_that_is_not_there_is_told_before_anything_is_asked(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_a_server_that_is_not_there_is_told_before_anything_is_asked(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     chaos_server.stop()
     try:
         ended = stage.start()
     finally:
         chaos_server.start()
-    assert ended.said.startswith("refused no PostgreSQL answers at 'postgresql://postgres@127.0.0.1")
+    assert ended.said.startswith(
+        "refused no PostgreSQL answers at 'postgresql://postgres@127.0.0.1"
+    )
     assert "see that the server runs there" in ended.said
     assert not read_witness(stage.witness).asked
     whole(stage, ended, crashes=0)
 
 
-def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, proxy: Proxy) -> None:
+def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, proxy: Proxy
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "parallel", server=chaos_server)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
         proxy.stall(0.5)
@@ -95,7 +111,9 @@ def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(nursery: N
 # ---------------------------------------------------------------- clocks
 
 
-def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
         chaos_server.expire(stage.url)
@@ -104,17 +122,24 @@ def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(nurse
     whole(stage, Ended(0, said), crashes=0)
 
 
-def test_the_clock_of_the_database_jumps_back_and_a_dead_drivers_run_is_free_all_the_same(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
+def test_the_clock_of_the_database_jumps_back_and_a_dead_drivers_run_is_free_all_the_same(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     assert stage.start(crash_at=7).killed
-    chaos_server.sql_of(stage.url, "update treadle.workers set lease_until_us = lease_until_us + 3600000000, seen_at_us = seen_at_us + 3600000000")
+    chaos_server.sql_of(
+        stage.url,
+        "update treadle.workers set lease_until_us = lease_until_us + 3600000000, seen_at_us = seen_at_us + 3600000000",
+    )
     ended = nursery.drive(msgspec.structs.replace(stage.task, do="go on"))
     assert ended.said == "completed\n"
     whole(stage, ended, crashes=1)
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_the_clock_of_the_driver_jumps_all_the_time(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, hours: int) -> None:
+def test_the_clock_of_the_driver_jumps_all_the_time(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, hours: int
+) -> None:
     stage = robbed(nursery, tmp_path / "x", "mixed", server=chaos_server)
     ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"clock:{hours}"))
     assert ended.said == "completed\n"
@@ -130,7 +155,11 @@ def small_disk() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="treadle-disk-") as folder:
         os.chmod(folder, 0o755)
         try:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=755", "none", folder], capture_output=True, check=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=96m,mode=755", "none", folder],
+                capture_output=True,
+                check=True,
+            )
         except (OSError, subprocess.CalledProcessError):
             pytest.skip("no disk can be mounted here")
         try:
@@ -139,7 +168,9 @@ def small_disk() -> Iterator[Path]:
             subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_server_without_space_stops_the_run_before_its_next_call_and_it_goes_on_afterwards(nursery: Nursery, tmp_path: Path, small_disk: Path) -> None:
+def test_a_server_without_space_stops_the_run_before_its_next_call_and_it_goes_on_afterwards(
+    nursery: Nursery, tmp_path: Path, small_disk: Path
+) -> None:
     with ChaosServer(folder=small_disk, max_wal_size="'32MB'", min_wal_size="'32MB'") as server:
         stage = robbed(nursery, tmp_path / "x", "long", server=server)
         with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:

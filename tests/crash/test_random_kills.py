@@ -1,4 +1,7 @@
-"""Workers on one journal, killed and stopped at random: a few seconds of it. `make chaos` does so for as long as one likes."""
+"""Workers on one journal, killed and stopped at random: a few seconds of it.
+
+`make chaos` does so for as long as one likes.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +19,7 @@ def test_workers_may_die_at_any_moment(tmp_path: Path, stops: bool) -> None:
     outcome = random_kills(tmp_path, plan)
     assert not outcome.verdict.violations, outcome.verdict
     assert outcome.verdict.finished == outcome.verdict.runs == plan.runs
-    assert outcome.verdict.calls == plan.runs * sum(map(len, turns_of(plan.turns, probes=not stops)))
+    assert outcome.verdict.calls == plan.runs * sum(
+        map(len, turns_of(plan.turns, probes=not stops))
+    )
     assert outcome.kills

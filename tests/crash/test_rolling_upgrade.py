@@ -1,4 +1,6 @@
-"""Two versions on one journal: old workers go on with old runs and leave the new ones alone, until they drain; nothing is lost."""
+"""Two versions on one journal: old workers go on with old runs and leave the new ones alone, until
+they drain; nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,23 @@ class Versions:
         self.url, self.witness = server.journal(), folder / "witness"
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def begin(self, what: Literal["submit", "work"], version: str, *, names: str = "r") -> subprocess.Popen[bytes]:
-        share = Share(url=self._server.past_the_proxy(self.url), witness=self.witness, parent=os.getpid(), plan=msgspec.structs.replace(PLAN, names=names))
+    def begin(
+        self, what: Literal["submit", "work"], version: str, *, names: str = "r"
+    ) -> subprocess.Popen[bytes]:
+        share = Share(
+            url=self._server.past_the_proxy(self.url),
+            witness=self.witness,
+            parent=os.getpid(),
+            plan=msgspec.structs.replace(PLAN, names=names),
+        )
         file = self._folder / f"{len(self._processes)}.json"
         file.write_bytes(msgspec.json.encode(share, enc_hook=str))
         environment = os.environ | ({"PYTHONPATH": str(self._newer)} if version == NUMBER else {})
-        process = subprocess.Popen([sys.executable, "-m", "tests.crash.crew_worker", what, str(file)], cwd=ROOT, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.crew_worker", what, str(file)],
+            cwd=ROOT,
+            env=environment,
+        )
         self._processes.append(process)
         return process
 
@@ -51,7 +64,10 @@ class Versions:
         """SQL over `runs`."""
         deadline = time.monotonic() + within_s
         while self.asked(f"select {condition} from treadle.runs") != [(True,)]:
-            assert time.monotonic() < deadline, (condition, self.asked("select id, head, owner, sent_to, deliveries, parked from treadle.runs"))
+            assert time.monotonic() < deadline, (
+                condition,
+                self.asked("select id, head, owner, sent_to, deliveries, parked from treadle.runs"),
+            )
             time.sleep(0.02)
 
     def asked(self, statement: str) -> list[tuple[object, ...]]:
@@ -72,7 +88,9 @@ def versions(tmp_path: Path, chaos_server: ChaosServer) -> Iterator[Versions]:
     made.end()
 
 
-def test_workers_of_two_versions_share_a_journal_until_the_old_ones_drain(versions: Versions) -> None:
+def test_workers_of_two_versions_share_a_journal_until_the_old_ones_drain(
+    versions: Versions,
+) -> None:
     versions.submit(__version__, "old")
     old = [versions.begin("work", __version__) for _ in range(2)]
     versions.wait_for("bool_or(head > 10)")
@@ -80,12 +98,16 @@ def test_workers_of_two_versions_share_a_journal_until_the_old_ones_drain(versio
     versions.submit(NUMBER, "new")  # which changes the tables under the old workers
     versions.submit(__version__, "older")  # what is submitted later, and can be driven, is
     versions.wait_for("bool_or(head > 10) filter (where id like 'older%')")
-    untouched = versions.asked("select distinct head, deliveries from treadle.runs where id like 'new%'")
+    untouched = versions.asked(
+        "select distinct head, deliveries from treadle.runs where id like 'new%'"
+    )
     assert untouched == [(1, 0)], "old workers leave what a newer version wrote"
 
     new = [versions.begin("work", NUMBER) for _ in range(2)]
     versions.wait_for("bool_or(head > 10) filter (where id like 'new%')")
-    assert versions.asked("select distinct version from treadle.workers where card = 1 order by 1") == [(__version__,), (NUMBER,)]
+    assert versions.asked(
+        "select distinct version from treadle.workers where card = 1 order by 1"
+    ) == [(__version__,), (NUMBER,)]
     for process in old:
         process.send_signal(signal.SIGTERM)
     assert [process.wait(30) for process in old] == [0, 0]
@@ -98,14 +120,22 @@ def test_workers_of_two_versions_share_a_journal_until_the_old_ones_drain(versio
     assert not verdict.violations, verdict
     assert verdict.finished == 3 * PLAN.runs
     assert verdict.calls == verdict.finished * sum(map(len, turns_of(PLAN.turns, probes=False)))
-    assert verdict.unknown == 0, "who drains waits for the calls that are under way, or they are none of ours"
+    assert verdict.unknown == 0, (
+        "who drains waits for the calls that are under way, or they are none of ours"
+    )
 
 
-def test_a_sqlite_file_belongs_to_one_version_at_a_time_and_the_older_one_says_so(tmp_path: Path) -> None:
+def test_a_sqlite_file_belongs_to_one_version_at_a_time_and_the_older_one_says_so(
+    tmp_path: Path,
+) -> None:
     """Its processes are on one machine: they are ended, and begin again as the newer version."""
     journal = tmp_path / "journal.db"
     SqliteJournal.open(journal)
     opening = f"from treadle.journal import open_journal; open_journal('sqlite:///{journal}')"
-    subprocess.run([sys.executable, "-c", opening], env=os.environ | {"PYTHONPATH": str(next_version(tmp_path / "next"))}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", opening],
+        env=os.environ | {"PYTHONPATH": str(next_version(tmp_path / "next"))},
+        check=True,
+    )
     with pytest.raises(AgentError, match=r"was written by a newer Treadle.*upgrade to read it"):
         SqliteJournal.open(journal)

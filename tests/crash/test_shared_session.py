@@ -1,4 +1,6 @@
-"""Several processes run in one session at once: each run's replay is its result, every request is valid, and lists count what is in view."""
+"""Several processes run in one session at once: each run's replay is its result, every request is
+valid, and lists count what is in view.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ async def test_runs_of_several_processes_in_one_session_go_on_from_what_is_there
     found: list[dict[str, object]] = []
 
     async def process(seed: int) -> None:
-        done = await anyio.run_process([sys.executable, "-m", "tests.crash.session_mate", url, str(seed), str(RUNS)], cwd=ROOT, stderr=sys.stderr)
+        done = await anyio.run_process(
+            [sys.executable, "-m", "tests.crash.session_mate", url, str(seed), str(RUNS)],
+            cwd=ROOT,
+            stderr=sys.stderr,
+        )
         found.extend(json.loads(line) for line in done.stdout.splitlines())
 
     with anyio.fail_after(240):
@@ -42,7 +48,11 @@ async def test_runs_of_several_processes_in_one_session_go_on_from_what_is_there
             for seed in range(PROCESSES):
                 group.start_soon(process, seed)
     assert len(found) == PROCESSES * RUNS
-    assert [one["run_id"] for one in found if await _replay(journal, str(one["run_id"])) != one["messages"]] == []
+    assert [
+        one["run_id"]
+        for one in found
+        if await _replay(journal, str(one["run_id"])) != one["messages"]
+    ] == []
     view, info = (await journal.view(SESSION)).messages, journal.sessions.get(SESSION)
     check_history(view)
     assert info is not None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-FIRST_TURN, LATER_TURNS = ("charge", "look"), (("charge", "stamp", "look"), ("alone", "charge"), ("checked", "look"), ("charge", "charge"))
+FIRST_TURN, LATER_TURNS = (
+    ("charge", "look"),
+    (("charge", "stamp", "look"), ("alone", "charge"), ("checked", "look"), ("charge", "charge")),
+)
 WITHOUT_PROBE = tuple(turn for turn in LATER_TURNS if "checked" not in turn)
-"""Where runs are taken from the living, a probe is no answer: the one it was taken from may still do it."""
+"""Where runs are taken from the living, a probe is no answer: the one it was taken from may still
+do it.
+"""
 
 
 def turns_of(turns: int, *, probes: bool) -> list[tuple[str, ...]]:

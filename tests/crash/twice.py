@@ -1,4 +1,7 @@
-"""An engine that delivers too much: tickets twice at once, and again when they are long over. Entry: `Twice`."""
+"""An engine that delivers too much: tickets twice at once, and again when they are long over.
+
+Entry: `Twice`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ class Twice:
         return self._engine.counts_globally
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(
+        self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
+    ) -> AsyncGenerator[None]:
         further: list[anyio.abc.TaskGroup] = []
 
         async def again(ticket: Ticket, after_s: float) -> None:
@@ -57,7 +62,10 @@ class Twice:
                     further[0].start_soon(again, ticket, after_s)
             await deliver(ticket)
 
-        async with self._engine.delivering(worker, lanes, too_much, slots=slots), anyio.create_task_group() as group:
+        async with (
+            self._engine.delivering(worker, lanes, too_much, slots=slots),
+            anyio.create_task_group() as group,
+        ):
             further.append(group)
             try:
                 yield

@@ -1,9 +1,12 @@
-"""The witness: a text file outside the journal, one line for each thing that the world saw. Entry: `read_witness`, `Witness`.
+"""The witness: a text file outside the journal, one line for each thing that the world saw. Entry:
+`read_witness`, `Witness`.
 
-    did MARK [KEY]                      an effect took place; its call has the word MARK, which begins with `mark-`, in its arguments
+    did MARK [KEY]                      an effect took place; its call has the word MARK, which
+                                        begins with `mark-`, in its arguments
     entered MARK CALL PID AT            a tool began this call
     returned MARK CALL PID AT           a tool is about to return from this call
-    left MARK CALL PID AT               a tool was cancelled in this call, or put its result off (only people look at it)
+    left MARK CALL PID AT               a tool was cancelled in this call, or put its result off
+                                        (only people look at it)
     told {"call": …, …}                 a model was shown this result: call, is_error, content
     asked [RUN]                         a model was asked
     answered RUN RESPONSE PID AT        a model finished this response
@@ -11,11 +14,14 @@
     shown {"run": …, "pid": …, …}       the messages of a request (`Shown`)
     published RUN ENTRY.K TYPE          a subscriber received this durable event
     result {"run": …, …}                what a caller got from `run` or `resume`
-    ending PID AT                       the harness is about to kill a process, or to tell it to drain
+    ending PID AT                       the harness is about to kill a process, or to tell it to
+                                        drain
     replay {"id": …, "run": …, …}       what `Runtime.replay` gives, once all is over
-    view {"session": …, …}              what a list of sessions counts, and how many messages there are
+    view {"session": …, …}              what a list of sessions counts, and how many messages there
+                                        are
 
-RUN in the lines of a model is the name that its prompt gives (`run NAME`). AT is the wall clock, in seconds. Standard library only.
+RUN in the lines of a model is the name that its prompt gives (`run NAME`). AT is the wall clock, in
+seconds. Standard library only.
 """
 
 from __future__ import annotations
@@ -37,7 +43,9 @@ class At(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One message of a request: its role, a digest of its bytes, the ids of the calls it asks for and of the results it brings."""
+    """One message of a request: its role, a digest of its bytes, the ids of the calls it asks for
+    and of the results it brings.
+    """
 
     role: str
     digest: str
@@ -60,7 +68,9 @@ class Witness:
     """Call id -> each time that its tool began."""
     returned: dict[str, list[At]] = field(default_factory=lambda: defaultdict(list))
     billed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    shown: list[tuple[str, Sequence[Seen]]] = field(default_factory=list[tuple[str, Sequence[Seen]]])
+    shown: list[tuple[str, Sequence[Seen]]] = field(
+        default_factory=list[tuple[str, Sequence[Seen]]]
+    )
     """Name of a run, and the messages of one request."""
     results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ended: dict[str, float] = field(default_factory=dict[str, float])
@@ -89,14 +99,18 @@ _JSON = {"told", "shown", "result", "replay", "view"}
 _WORDS = {"did", "entered", "returned", "asked", "answered", "billed", "published", "ending"}
 
 
-def _read_json(seen: Witness, what: str, body: dict[str, Any], last: dict[tuple[str, str], list[Seen]]) -> None:
+def _read_json(
+    seen: Witness, what: str, body: dict[str, Any], last: dict[tuple[str, str], list[Seen]]
+) -> None:
     if what == "shown":
         by = (str(body["pid"]), body["run"])
         messages = [*last.get(by, [])[: body["kept"]], *(Seen(*each) for each in body["more"])]
         last[by] = messages
         seen.shown.append((body["run"], messages))
     else:
-        {"told": seen.told, "result": seen.results, "replay": seen.replays, "view": seen.views}[what].append(body)
+        {"told": seen.told, "result": seen.results, "replay": seen.replays, "view": seen.views}[
+            what
+        ].append(body)
 
 
 def _read_words(seen: Witness, what: str, words: list[str]) -> None:

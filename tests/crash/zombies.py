@@ -1,4 +1,6 @@
-"""A driver that is stopped, whose run another one takes away, and that wakes up when it is all over. Entry: `zombie`, `Sleeper`."""
+"""A driver that is stopped, whose run another one takes away, and that wakes up when it is all
+over. Entry: `zombie`, `Sleeper`.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,18 @@ from tests.crash.sabotage import Guard
 from tests.crash.sweep import Stage
 
 
-def zombie(nursery: Nursery, folder: Path, stop_at: str, *, without: tuple[Guard, ...] = (), server: ChaosServer | None = None) -> tuple[Verdict, str]:
-    """What the checker says, and what the one that woke up says. `server`: over PostgreSQL, where its lease is over while it sleeps."""
+def zombie(
+    nursery: Nursery,
+    folder: Path,
+    stop_at: str,
+    *,
+    without: tuple[Guard, ...] = (),
+    server: ChaosServer | None = None,
+) -> tuple[Verdict, str]:
+    """What the checker says, and what the one that woke up says.
+
+    `server`: over PostgreSQL, where its lease is over while it sleeps.
+    """
     stage = Stage(nursery, folder, "zombie", without, server)
     stage.bounds = Bounds(cut_off=True)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
@@ -37,7 +49,11 @@ class Sleeper:
 
     def __init__(self, task: Task) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.drive", text_of(task)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-m", "tests.crash.drive", text_of(task)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def __enter__(self) -> Self:
@@ -46,7 +62,12 @@ class Sleeper:
             raise AssertionError(f"it ended instead: {self._process.communicate()[0]}")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()

@@ -1,4 +1,7 @@
-"""Two users with a row in every owned table, so that whatever reaches across is seen. Entry: `ADA`, `BOB`, `row_of`, `furnished`."""
+"""Two users with a row in every owned table, so that whatever reaches across is seen. Entry:
+
+`ADA`, `BOB`, `row_of`, `furnished`.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,22 @@ ADA = Scope(Identity("ada", "caller"))
 BOB = Scope(Identity("bob", "caller"))
 TABLES: tuple[type[Owned], ...] = tuple(Owned.__subclasses__())
 AT = datetime(2026, 11, 20, tzinfo=UTC)
-BY_TYPE = {"str": "x", "int": 1, "float": 1.0, "date": date(2026, 11, 20), "datetime": AT, "bool": False}
+BY_TYPE = {
+    "str": "x",
+    "int": 1,
+    "float": 1.0,
+    "date": date(2026, 11, 20),
+    "datetime": AT,
+    "bool": False,
+}
 
 
 def row_of(table: type[Owned], user_id: str) -> Any:
     """One with a value in each field that needs one; its key, and texts, have the user's name."""
     values: dict[str, Any] = {
-        name: BY_TYPE[field.annotation.__name__] for name, field in table.model_fields.items() if field.is_required() and field.annotation
+        name: BY_TYPE[field.annotation.__name__]
+        for name, field in table.model_fields.items()
+        if field.is_required() and field.annotation
     }
     values |= {"user_id": user_id, key_of(table): f"{table.__name__}-{user_id}"}
     if table is ChatMessage:

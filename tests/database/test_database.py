@@ -1,4 +1,6 @@
-"""Transactions: kept or not, side by side, made once more, and what is told where the database fails."""
+"""Transactions: kept or not, side by side, made once more, and what is told where the database
+fails.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def add(title: str, session: Session) -> Task:
     return task
 
 
-async def test_what_raises_is_rolled_back_and_what_returns_is_kept_and_read_afterwards(database: Database) -> None:
+async def test_what_raises_is_rolled_back_and_what_returns_is_kept_and_read_afterwards(
+    database: Database,
+) -> None:
     def fail(session: Session) -> None:
         add("lost", session)
         session.flush()
@@ -46,9 +50,12 @@ async def test_what_raises_is_rolled_back_and_what_returns_is_kept_and_read_afte
     with pytest.raises(LookupError):
         await database.run(ADA, fail)
     assert (await database.run(ADA, partial(add, "kept"))).title == "kept"
-    assert await database.read(ADA, lambda session: [(task.title, task.created_at.tzinfo is not None) for task in session.exec(select(Task))]) == [
-        ("kept", True)
-    ]
+    assert await database.read(
+        ADA,
+        lambda session: [
+            (task.title, task.created_at.tzinfo is not None) for task in session.exec(select(Task))
+        ],
+    ) == [("kept", True)]
 
 
 async def test_one_users_changes_are_made_one_after_the_other(database: Database) -> None:
@@ -62,7 +69,9 @@ async def test_one_users_changes_are_made_one_after_the_other(database: Database
     async with anyio.create_task_group() as group:
         for _ in range(24):
             group.start_soon(database.run, ADA, one_more)
-    assert await database.read(ADA, lambda session: session.exec(select(col(Spent.tokens))).all()) == [24]
+    assert await database.read(
+        ADA, lambda session: session.exec(select(col(Spent.tokens))).all()
+    ) == [24]
 
 
 async def test_what_is_nobodys_is_changed_as_if_one_after_the_other(database: Database) -> None:
@@ -137,7 +146,10 @@ async def test_the_file_and_its_folder_are_private(tmp_path: Path) -> None:
     file = tmp_path / "new" / "rows.db"
     async with Database.open(f"sqlite:///{file}") as database:
         await database.run(ADA, partial(add, "x"))
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (file.parent, *file.parent.iterdir())}
+        modes = {
+            path.name: stat.S_IMODE(path.stat().st_mode)
+            for path in (file.parent, *file.parent.iterdir())
+        }
     assert modes.pop("new") == 0o700
     assert set(modes.values()) == {0o600}
     with sqlite3.connect(file) as connection:
@@ -180,7 +192,9 @@ async def test_a_full_database_is_told_and_what_was_there_stays(tmp_path: Path) 
         assert await database.read(ADA, count) == 1
 
 
-@pytest.mark.parametrize("url", ["postgresql://ada:hunter2@127.0.0.1:1/db", "postgresql://ada:hunter2@/db?host=/nowhere"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:hunter2@127.0.0.1:1/db", "postgresql://ada:hunter2@/db?host=/nowhere"]
+)
 async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(AgentError, match="does not answer") as caught:
@@ -193,22 +207,35 @@ async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) ->
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ('FATAL:  password authentication failed for user "ada"', "does not take this name and password"),
+        (
+            'FATAL:  password authentication failed for user "ada"',
+            "does not take this name and password",
+        ),
         ("fe_sendauth: no password supplied", "does not take this name and password"),
         ('FATAL:  database "db" does not exist', "no such database: make it with `createdb`"),
         ("server does not support SSL, but SSL was required", "cannot be encrypted: .*sslmode"),
         ("connection refused", "does not answer"),
     ],
 )
-def test_why_a_connection_does_not_come_to_stand_is_told_without_its_address(said: str, told: str) -> None:
+def test_why_a_connection_does_not_come_to_stand_is_told_without_its_address(
+    said: str, told: str
+) -> None:
     psycopg = pytest.importorskip("psycopg")
-    error = failures.told(OperationalError(None, None, psycopg.OperationalError(f'connection to server at "127.0.0.1", port 1 failed: {said}')))
+    error = failures.told(
+        OperationalError(
+            None,
+            None,
+            psycopg.OperationalError(f'connection to server at "127.0.0.1", port 1 failed: {said}'),
+        )
+    )
     assert error is not None
     assert re.search(told, error.message)
     assert "127.0.0.1" not in error.message
 
 
-async def test_a_dead_connection_is_replaced_and_the_transaction_made_once_more(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_dead_connection_is_replaced_and_the_transaction_made_once_more(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     async with Database.open(postgres_url) as database:
         tries: list[int] = []
 
@@ -226,7 +253,9 @@ async def test_a_dead_connection_is_replaced_and_the_transaction_made_once_more(
         assert await database.read(ADA, count) == 1
 
 
-async def test_a_database_that_keeps_dying_is_told_and_is_used_again_when_it_is_back(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_database_that_keeps_dying_is_told_and_is_used_again_when_it_is_back(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     async with Database.open(postgres_url) as database:
 
         def die(session: Session) -> None:
@@ -239,7 +268,9 @@ async def test_a_database_that_keeps_dying_is_told_and_is_used_again_when_it_is_
         await database.ping()
 
 
-async def test_a_connection_lost_while_a_change_is_kept_makes_nothing_twice(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_connection_lost_while_a_change_is_kept_makes_nothing_twice(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     async with Database.open(postgres_url) as database:
         tries: list[int] = []
 
@@ -261,7 +292,9 @@ async def test_a_conflict_is_tried_three_times_more_and_then_told(postgres_url: 
 
         def work(session: Session) -> None:
             tries.append(1)
-            connection_of(session).execute(text("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$"))
+            connection_of(session).execute(
+                text("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$")
+            )
 
         with pytest.raises(AgentError, match="others change the same rows"):
             await database.run(ADA, work)
@@ -288,7 +321,9 @@ async def test_a_value_that_the_database_does_not_take_is_told(postgres_url: str
             assert caught.value.kind == "invalid"
 
 
-async def test_an_applications_own_sessions_work_as_ours_do(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_an_applications_own_sessions_work_as_ours_do(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     async with Database.open(postgres_url) as ours:
         assert ours._engines is not None
         theirs = Database(partial(Session, ours._engines.writing, expire_on_commit=False))
@@ -301,8 +336,15 @@ async def test_many_users_side_by_side_see_their_own(database: Database) -> None
     async def use(name: str) -> None:
         scope = Scope(Identity(name, "caller"))
         for number in range(4):
-            await database.run(scope, lambda session, number=number: session.add(Task(user_id=name, title=f"{name}{number}")))  # type: ignore[misc]
-            titles = await database.read(scope, lambda session: session.exec(select(Task.title)).all())
+            await database.run(
+                scope,
+                lambda session, number=number: session.add(
+                    Task(user_id=name, title=f"{name}{number}")
+                ),
+            )  # type: ignore[misc]
+            titles = await database.read(
+                scope, lambda session: session.exec(select(Task.title)).all()
+            )
             assert len(titles) == number + 1
             assert {title[: len(name)] for title in titles} == {name}
 
@@ -312,5 +354,10 @@ async def test_many_users_side_by_side_see_their_own(database: Database) -> None
 
 
 def test_every_table_of_ours_is_of_users_or_named_here() -> None:
-    assert {table.name for table in METADATA.sorted_tables if "user_id" not in table.c} == {"account", "login", "reserved", "spentbyall"}
+    assert {table.name for table in METADATA.sorted_tables if "user_id" not in table.c} == {
+        "account",
+        "login",
+        "reserved",
+        "spentbyall",
+    }
     assert row_of(Task, "ada").user_id == "ada"

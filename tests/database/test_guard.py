@@ -1,4 +1,6 @@
-"""The first lock: whatever shape a statement has, it sees and changes the rows of its scope, or is refused."""
+"""The first lock: whatever shape a statement has, it sees and changes the rows of its scope, or is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,14 @@ from tests.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
 from treadle.service.database.database import Database
 from treadle.service.database.guard import GuardedSession, scoped
 from treadle.service.database.statements import OutOfScope
-from treadle.service.database.tables import METADATA, Account, ChatMessage, Conversation, Owned, Task
+from treadle.service.database.tables import (
+    METADATA,
+    Account,
+    ChatMessage,
+    Conversation,
+    Owned,
+    Task,
+)
 
 T: Any = Task.__table__  # type: ignore[attr-defined]
 OTHER = aliased(Task)
@@ -51,7 +60,9 @@ NARROWED: dict[str, Any] = {
     "join": select(Conversation.user_id, Task.user_id).join(Task, Task.id != Conversation.id),
     "joined to itself": select(Task.user_id, OTHER.user_id).join(OTHER, OTHER.title != ""),
     "joined to itself outside": select(Task.user_id, OTHER.user_id).outerjoin(OTHER, true()),
-    "alias joined": select(Conversation.user_id, OTHER.user_id).select_from(Conversation).join(OTHER, true()),
+    "alias joined": select(Conversation.user_id, OTHER.user_id)
+    .select_from(Conversation)
+    .join(OTHER, true()),
     "join on": select(ChatMessage.user_id).join(Conversation, Conversation.id != ChatMessage.id),
     "in": select(Conversation.user_id).where(Conversation.user_id.in_(select(Task.user_id))),
     "exists": select(Conversation.user_id).where(exists().where(Task.user_id == "bob")),
@@ -66,7 +77,9 @@ COUNTED: dict[str, Any] = {
     "count": select(func.count()).select_from(Task),
     "count where": select(func.count()).where(Task.title != ""),
     "count of a subquery": select(func.count()).select_from(TITLES),
-    "count beside an account": select(func.count(Task.id)).where(~exists().where(Account.id == "none")),
+    "count beside an account": select(func.count(Task.id)).where(
+        ~exists().where(Account.id == "none")
+    ),
 }
 REFUSED: dict[str, Any] = {
     "text": text("SELECT * FROM task"),
@@ -76,21 +89,31 @@ REFUSED: dict[str, Any] = {
     "literal": select(literal_column("(select max(title) from task)")),
     "table": select(T.c.title),
     "table by its name": select(named_table("task", named_column("user_id")).c.user_id),
-    "table by its name in another case": select(named_column("user_id")).select_from(named_table("TASK")),
-    "table of another's metadata": select(Table("task", MetaData(), Column("user_id", Text)).c.user_id),
+    "table by its name in another case": select(named_column("user_id")).select_from(
+        named_table("TASK")
+    ),
+    "table of another's metadata": select(
+        Table("task", MetaData(), Column("user_id", Text)).c.user_id
+    ),
     "table's alias": select(T.alias().c.title),
     "table in a subquery": select(select(T.c.title).subquery().c.title),
-    "table's subquery beside an entity": select(Conversation.id, select(T.c.title).subquery().c.title),
+    "table's subquery beside an entity": select(
+        Conversation.id, select(T.c.title).subquery().c.title
+    ),
     "table in a condition": select(Conversation).where(Conversation.id.in_(select(T.c.id))),
     "table joined": select(Conversation.id).join(T, T.c.title != ""),
     "bare column beside an alias": select(OTHER.user_id).where(T.c.title != ""),
-    "bare column in a subquery": select(Task.user_id).where(exists(select(T.c.id).where(T.c.title == "b"))),
+    "bare column in a subquery": select(Task.user_id).where(
+        exists(select(T.c.id).where(T.c.title == "b"))
+    ),
     "window": select(func.row_number().over(order_by=Task.title)),
     "insert": insert(Task).values(row_of(Task, "ada").model_dump()),
     "insert into a table": insert(T).values(row_of(Task, "ada").model_dump()),
     "insert from select": insert(Account).from_select(["id"], select(Task.id)),
     "update of a table": update(T).values(title="x"),
-    "update of another table's match": update(Conversation).where(Task.title == "x").values(title="x"),
+    "update of another table's match": update(Conversation)
+    .where(Task.title == "x")
+    .values(title="x"),
     "update of an account by a task": update(Account).where(Task.title == "x").values(username="x"),
     "delete of a table": delete(T),
     "a row given away": update(Task).values(user_id="bob"),
@@ -124,7 +147,9 @@ def test_what_cannot_be_narrowed_is_refused(statement: Any) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_without_a_scope_no_row_of_a_user_is_read_or_written(database: Database, table: type[Owned]) -> None:
+async def test_without_a_scope_no_row_of_a_user_is_read_or_written(
+    database: Database, table: type[Owned]
+) -> None:
     acts: list[Callable[[Session], Any]] = [
         lambda session: session.execute(select(table)).all(),
         lambda session: session.get(table, "x"),
@@ -137,7 +162,9 @@ async def test_without_a_scope_no_row_of_a_user_is_read_or_written(database: Dat
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_a_row_of_another_is_not_found_and_not_changed(database: Database, table: type[Owned]) -> None:
+async def test_a_row_of_another_is_not_found_and_not_changed(
+    database: Database, table: type[Owned]
+) -> None:
     await furnished(database)
     key = f"{table.__name__}-bob"
     assert await database.run(ADA, lambda session: session.get(table, key)) is None
@@ -168,18 +195,25 @@ WRITES: dict[str, Callable[[Session, Task], Any]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-async def test_a_row_of_another_is_written_in_no_way(database: Database, write: Callable[[Session, Task], Any]) -> None:
+async def test_a_row_of_another_is_written_in_no_way(
+    database: Database, write: Callable[[Session, Task], Any]
+) -> None:
     await furnished(database)
     bobs = await database.run(BOB, lambda session: session.get(Task, "Task-bob"))
     assert bobs is not None
     bobs.title = "taken"
     with pytest.raises(OutOfScope):
         await database.run(ADA, lambda session: write(session, bobs))
-    assert await database.read(BOB, lambda session: session.exec(select(Task.title)).all()) == [("x",)]
+    assert await database.read(BOB, lambda session: session.exec(select(Task.title)).all()) == [
+        ("x",)
+    ]
 
 
 async def test_what_only_reads_changes_nothing(database: Database) -> None:
-    for act in (lambda session: session.add(row_of(Task, "ada")), lambda session: session.execute(delete(Task))):
+    for act in (
+        lambda session: session.add(row_of(Task, "ada")),
+        lambda session: session.execute(delete(Task)),
+    ):
         with pytest.raises(OutOfScope):
             await database.read(ADA, act)
 
@@ -218,7 +252,9 @@ def test_a_session_of_an_applications_factory_is_guarded_once_it_is_bound() -> N
 
 
 @pytest.mark.parametrize("act", ["refresh", "flush", "delete"])
-async def test_a_row_that_was_not_read_here_is_taken_from_nobody(database: Database, act: str) -> None:
+async def test_a_row_that_was_not_read_here_is_taken_from_nobody(
+    database: Database, act: str
+) -> None:
     """It would be changed by its key alone."""
     await furnished(database)
 

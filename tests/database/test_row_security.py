@@ -24,7 +24,9 @@ async def locked(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
         yield database
 
 
-async def raw(database: Database, sql: str, scoped: bool = True, **values: object) -> list[tuple[object, ...]]:
+async def raw(
+    database: Database, sql: str, scoped: bool = True, **values: object
+) -> list[tuple[object, ...]]:
     """Past the first lock, as ada or as nobody."""
 
     def work(session: object) -> list[tuple[object, ...]]:
@@ -38,7 +40,9 @@ async def raw(database: Database, sql: str, scoped: bool = True, **values: objec
 async def test_raw_sql_reaches_the_rows_of_its_user_only(locked: Database, table: str) -> None:
     assert await raw(locked, f"SELECT user_id FROM {table}") == [("ada",)]
     assert await raw(locked, f"SELECT user_id FROM {table}", scoped=False) == []
-    assert await raw(locked, f"UPDATE {table} SET user_id = user_id WHERE user_id = 'bob'") == [(0,)]
+    assert await raw(locked, f"UPDATE {table} SET user_id = user_id WHERE user_id = 'bob'") == [
+        (0,)
+    ]
     assert await raw(locked, f"DELETE FROM {table} WHERE user_id = 'bob'") == [(0,)]
     with pytest.raises(ProgrammingError, match="row-level security"):
         await raw(locked, f"UPDATE {table} SET user_id = 'bob'")
@@ -59,7 +63,8 @@ async def test_raw_sql_writes_no_row_of_another(locked: Database, table: type[Ow
 
 async def test_every_owned_table_has_a_forced_policy(locked: Database) -> None:
     rows = await raw(
-        locked, "SELECT relname FROM pg_class JOIN pg_policy ON polrelid = pg_class.oid WHERE relrowsecurity AND relforcerowsecurity AND polcmd = '*'"
+        locked,
+        "SELECT relname FROM pg_class JOIN pg_policy ON polrelid = pg_class.oid WHERE relrowsecurity AND relforcerowsecurity AND polcmd = '*'",
     )
     assert sorted(str(name) for (name,) in rows) == sorted(owned_names())
 
@@ -68,10 +73,14 @@ async def test_nothing_of_a_transaction_stays_on_its_connection(locked: Database
     assert locked._engines is not None
     await raw(locked, "SELECT 1")
     with locked._engines.writing.connect() as connection:
-        assert connection.execute(text("SELECT current_setting('treadle.user_id', true), current_user = session_user")).one() in [("", True), (None, True)]
+        assert connection.execute(
+            text("SELECT current_setting('treadle.user_id', true), current_user = session_user")
+        ).one() in [("", True), (None, True)]
 
 
-async def test_a_database_whose_policies_are_off_is_not_opened(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_database_whose_policies_are_off_is_not_opened(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     async with Database.open(postgres_url):
         pass
     name = postgres_url.split("/")[3].split("?")[0]
@@ -83,7 +92,9 @@ async def test_a_database_whose_policies_are_off_is_not_opened(postgres_server: 
         postgres_server.sql("ALTER TABLE task FORCE ROW LEVEL SECURITY", name)
 
 
-async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(postgres_server: PostgresServer, plain_postgres_url: str) -> None:
+async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
+    postgres_server: PostgresServer, plain_postgres_url: str
+) -> None:
     async with Database.open(plain_postgres_url) as database:
         await furnished(database)
     name = plain_postgres_url.split("/")[3].split("?")[0]

@@ -35,7 +35,14 @@ async def test_the_migrated_schema_is_what_the_tables_say(database_url: str) -> 
     async with Database.open(database_url) as database:
         assert database._engines is not None
         with database._engines.writing.connect() as connection:
-            context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE})
+            context = MigrationContext.configure(
+                connection,
+                opts={
+                    "compare_type": True,
+                    "compare_server_default": True,
+                    "version_table": VERSION_TABLE,
+                },
+            )
             assert compare_metadata(context, METADATA) == []
 
 
@@ -83,20 +90,27 @@ async def test_tables_of_somebody_else_are_left_as_they_are(database_url: str) -
 
 
 def test_create_all_refuses_a_table_of_another_application(tmp_path: Path) -> None:
-    """The way of docs/tasks.md: without this, it changes nothing, and every call of the assistant fails."""
+    """The way of docs/tasks.md: without this, it changes nothing, and every call of the assistant
+    fails.
+    """
     engine = connected(f"sqlite:///{tmp_path / 'rows.db'}").writing
     METADATA.create_all(engine)
     METADATA.create_all(engine)  # our own are no foreign ones
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE task"))
         connection.execute(text("CREATE TABLE task (id text, title text)"))
-    with pytest.raises(AgentError, match=r"the table 'task' of this database is another application's \(it has no completed, .*user_id"):
+    with pytest.raises(
+        AgentError,
+        match=r"the table 'task' of this database is another application's \(it has no completed, .*user_id",
+    ):
         METADATA.create_all(engine)
     engine.dispose()
 
 
 @pytest.mark.parametrize("who", ["postgres", "plain_postgres"])
-async def test_a_schema_of_their_own_keeps_our_tables_apart(who: str, request: pytest.FixtureRequest) -> None:
+async def test_a_schema_of_their_own_keeps_our_tables_apart(
+    who: str, request: pytest.FixtureRequest
+) -> None:
     url = request.getfixturevalue(f"{who}_url")
     engine = connected(url).writing
     with engine.begin() as connection:
@@ -104,7 +118,9 @@ async def test_a_schema_of_their_own_keeps_our_tables_apart(who: str, request: p
     for _ in range(2):
         async with Database.open(f"{url}{'&' if '?' in url else '?'}schema=treadle") as database:
             await database.ping()
-            await database.run(ADA, lambda session: session.add(Task(user_id=ADA.user_id, title="pay rent")))
+            await database.run(
+                ADA, lambda session: session.add(Task(user_id=ADA.user_id, title="pay rent"))
+            )
     with engine.begin() as connection:
         assert connection.execute(text("SELECT mine FROM task")).all() == []
         assert inspect(connection).get_table_names() == ["task"]

@@ -1,4 +1,6 @@
-"""Statements that are built once serve every scope, each its own rows; rows that nobody looks at afterwards are written in their scope only."""
+"""Statements that are built once serve every scope, each its own rows; rows that nobody looks at
+afterwards are written in their scope only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ RENAMED = update(Task).values(title=bindparam("new")).execution_options(synchron
 ROW = {"id": "new", "day": now().date(), "tokens": 1, "cost_usd": 0.0}
 
 
-@pytest.mark.parametrize("more", [{}, {"treadle_scope": "bob"}], ids=["as it is", "with another's id"])
+@pytest.mark.parametrize(
+    "more", [{}, {"treadle_scope": "bob"}], ids=["as it is", "with another's id"]
+)
 async def test_one_statement_serves_two_people(database: Database, more: dict[str, Any]) -> None:
     await furnished(database)
 
@@ -36,9 +40,16 @@ async def test_one_statement_serves_two_people(database: Database, more: dict[st
 async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database) -> None:
     await furnished(database)
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
-        await database.run(scope, lambda session, title=title: session.execute(RENAMED, {"new": title, "treadle_scope": "ada"}))  # type: ignore[misc]
+        await database.run(
+            scope,
+            lambda session, title=title: session.execute(
+                RENAMED, {"new": title, "treadle_scope": "ada"}
+            ),
+        )  # type: ignore[misc]
     for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
-        assert await database.read(scope, lambda session: {*session.scalars(select(Task.title))}) == {title}
+        assert await database.read(
+            scope, lambda session: {*session.scalars(select(Task.title))}
+        ) == {title}
 
 
 async def test_what_was_looked_at_in_a_scope_is_refused_without_one(database: Database) -> None:
@@ -50,17 +61,27 @@ async def test_what_was_looked_at_in_a_scope_is_refused_without_one(database: Da
 async def test_rows_are_not_changed_one_by_one_by_their_keys(database: Database) -> None:
     await furnished(database)
     with pytest.raises(OutOfScope):
-        await database.run(ADA, lambda session: session.execute(update(Task), [{"id": "Task-bob", "title": "taken"}]))
+        await database.run(
+            ADA,
+            lambda session: session.execute(update(Task), [{"id": "Task-bob", "title": "taken"}]),
+        )
 
 
 async def test_a_row_is_written_as_the_scopes_own(database: Database) -> None:
     await database.run(ADA, lambda session: insert_row(session, Spent, ROW))
-    assert await database.read(ADA, lambda session: [row.user_id for row in session.scalars(select(Spent))]) == ["ada"]
+    assert await database.read(
+        ADA, lambda session: [row.user_id for row in session.scalars(select(Spent))]
+    ) == ["ada"]
     assert await database.read(BOB, lambda session: session.scalars(select(Spent)).all()) == []
 
 
-@pytest.mark.parametrize(("scope", "reads", "more"), [(ADA, True, {}), (ADA, False, {"user_id": "bob"}), (None, False, {}), (None, True, {})])
-async def test_a_row_is_written_in_no_other_way(database: Database, scope: Scope | None, reads: bool, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("scope", "reads", "more"),
+    [(ADA, True, {}), (ADA, False, {"user_id": "bob"}), (None, False, {}), (None, True, {})],
+)
+async def test_a_row_is_written_in_no_other_way(
+    database: Database, scope: Scope | None, reads: bool, more: dict[str, Any]
+) -> None:
     def work(session: Session) -> None:
         insert_row(session, Spent, ROW | more)
 

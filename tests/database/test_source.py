@@ -10,7 +10,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "treadle"
 IDENTITIES = {
     "service/mcp_endpoint.py": 1,  # of the visitor that signed_in.py verified
     "service/signed_in.py": 1,  # a token that was verified
-    "service/resuming.py": 2,  # whose run is in the database already, or in the journal, where the service put it
+    # whose run is in the database already, or in the journal, where the service put it
+    "service/resuming.py": 2,
     "apps/assistant/runner.py": 1,  # as the library's caller says
     "apps/assistant/terminal_user.py": 1,  # whoever runs the command
 }
@@ -46,17 +47,29 @@ def test_an_identity_is_made_where_somebody_was_verified_and_nowhere_else() -> N
 
 
 def test_the_application_asks_the_database_through_scopes_only() -> None:
-    """No module but database/ makes engines, connections or sessions of its own; the tables of DBOS hold tickets, and nothing of a person."""
-    made = {path for path, _ in calls({"create_engine", "sessionmaker", "exec_driver_sql", "connection_of"})}
+    """No module but database/ makes engines, connections or sessions of its own; the tables of DBOS
+    hold tickets, and nothing of a person.
+    """
+    made = {
+        path
+        for path, _ in calls({"create_engine", "sessionmaker", "exec_driver_sql", "connection_of"})
+    }
     assert {path for path in made if not path.startswith(("database/", "engines/dbos/"))} == set()
 
 
 def test_statements_are_made_by_the_stores_only() -> None:
     """Each is given the session of a transaction that `Database` began in a scope."""
-    asking = {path for path, call in calls(QUERIES) if isinstance(call.func, ast.Name) and imports(path, {"sqlmodel", "sqlalchemy"})}
+    asking = {
+        path
+        for path, call in calls(QUERIES)
+        if isinstance(call.func, ast.Name) and imports(path, {"sqlmodel", "sqlalchemy"})
+    }
     assert {path for path in asking if not path.startswith("database/")} <= STORES
 
 
 def imports(path: str, libraries: set[str]) -> bool:
     nodes = ast.walk(ast.parse((SOURCE / path).read_text()))
-    return any(isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in libraries for node in nodes)
+    return any(
+        isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in libraries
+        for node in nodes
+    )

@@ -20,7 +20,9 @@ class Defined(ProjectPlace):
     def own_says(self, name: str, text: str) -> Path:
         return written(self.own / "agents" / name, text)
 
-    def catalog(self, config: str = "", *, flags: dict[str, Any] | None = None, trusted: bool = True) -> Catalog:
+    def catalog(
+        self, config: str = "", *, flags: dict[str, Any] | None = None, trusted: bool = True
+    ) -> Catalog:
         if config:
             written(self.own / "config.yaml", config)
         if trusted:

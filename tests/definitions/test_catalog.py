@@ -30,7 +30,9 @@ def test_large_and_small_are_the_models_of_the_configuration(defined: Defined) -
 @pytest.mark.parametrize("model", ["script:answers.json", "tape:tape.jsonl"])
 def test_a_project_cannot_answer_in_the_place_of_a_model(defined: Defined, model: str) -> None:
     (said,) = defined.wrong(f"{HEAD}model: {model}\n---\n")
-    assert said.startswith(f"3: model: {model!r} is a file, and a project may not answer in the place of a model")
+    assert said.startswith(
+        f"3: model: {model!r} is a file, and a project may not answer in the place of a model"
+    )
     defined.own_says("mine.md", f"{HEAD}model: {model}\n---\n")
     assert defined.catalog().problems("mine") == []
 
@@ -43,7 +45,9 @@ def test_a_project_may_only_lower_the_limits_of_the_configuration(defined: Defin
     assert catalog.agent("mine").limits == Limits(turns=9, seconds=5, tokens=100)
     assert catalog.warnings == []
     assert catalog.agent("ours").limits == Limits(seconds=5, tokens=100)
-    assert catalog.warnings == [f"{path}:4: limits.turns is ignored: a workspace may only lower it, and it is 6 already"]
+    assert catalog.warnings == [
+        f"{path}:4: limits.turns is ignored: a workspace may only lower it, and it is 6 already"
+    ]
 
 
 # ---------------------------------------------------------------- tools of MCP servers
@@ -68,11 +72,17 @@ def servers(agent: Agent[Any, Any]) -> dict[str, Any]:
         (["github_more"], {"github_more": None}),
     ],
 )
-def test_a_configured_server_comes_with_the_tools_that_are_named(defined: Defined, named: list[str], offered: dict[str, Any]) -> None:
+def test_a_configured_server_comes_with_the_tools_that_are_named(
+    defined: Defined, named: list[str], offered: dict[str, Any]
+) -> None:
     defined.project_says("guide.md", calls("ls", *named))
     agent = defined.catalog(SERVERS).agent("guide")
     assert servers(agent) == offered
-    assert {cast("McpServer", server).cwd for server in agent.mcp_servers if cast("McpServer", server).command} <= {defined.here}
+    assert {
+        cast("McpServer", server).cwd
+        for server in agent.mcp_servers
+        if cast("McpServer", server).command
+    } <= {defined.here}
     assert [one.name for one in agent.own_tools] == ["ls"]
 
 
@@ -89,19 +99,27 @@ def test_agents_share_a_server_whatever_they_want_of_it(defined: Defined) -> Non
 def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: Defined) -> None:
     path = defined.project_says("guide.md", calls("github_delete"))
     (problem,) = defined.catalog(SERVERS).problems("guide")
-    assert str(problem) == f"{path}:3: tools: mcp_servers.github.tools does not name 'delete': of that server there are github_search, github_read"
+    assert (
+        str(problem)
+        == f"{path}:3: tools: mcp_servers.github.tools does not name 'delete': of that server there are github_search, github_read"
+    )
 
 
 def test_a_name_that_means_two_things_is_refused(defined: Defined) -> None:
     defined.project_says("read.md", calls())
-    assert defined.wrong(calls("read")) == ["3: tools: 'read' is more than one thing, a coding tool and an agent: rename one of them"]
+    assert defined.wrong(calls("read")) == [
+        "3: tools: 'read' is more than one thing, a coding tool and an agent: rename one of them"
+    ]
 
 
 # ---------------------------------------------------------------- ends
 
 
 def test_complete_ends_a_run_with_what_output_says(defined: Defined) -> None:
-    defined.project_says("guide.md", f"{HEAD}tools: [complete]\noutput: {{type: object, properties: {{city: {{type: string}}}}}}\n---\n")
+    defined.project_says(
+        "guide.md",
+        f"{HEAD}tools: [complete]\noutput: {{type: object, properties: {{city: {{type: string}}}}}}\n---\n",
+    )
     agent = defined.catalog().agent("guide")
     assert agent.completion
     assert agent.own_tools == ()
@@ -127,11 +145,16 @@ def test_an_agent_among_tools_is_a_tool_that_takes_a_prompt(defined: Defined) ->
         ("---\nFor ${who}.\n", "who"),
     ],
 )
-def test_an_agent_whose_inputs_a_caller_cannot_give_is_refused(defined: Defined, callee: str, input: str) -> None:
+def test_an_agent_whose_inputs_a_caller_cannot_give_is_refused(
+    defined: Defined, callee: str, input: str
+) -> None:
     path = defined.project_says("a.md", calls("read", "b"))
     defined.project_says("b.md", f"{HEAD}{callee}")
     (problem,) = defined.catalog().problems("a")
-    assert str(problem) == f"{path}:3: tools: the agent 'b' needs the input {input!r}, which no other agent can give: give it a default there"
+    assert (
+        str(problem)
+        == f"{path}:3: tools: the agent 'b' needs the input {input!r}, which no other agent can give: give it a default there"
+    )
     assert defined.catalog().problems("b") == []
 
 
@@ -155,7 +178,9 @@ def test_a_circle_of_agents_is_refused_with_its_place_and_its_chain(defined: Def
 
 
 def test_an_agent_that_calls_itself_is_a_circle(defined: Defined) -> None:
-    assert defined.wrong(calls("guide"))[0].startswith("3: agents that call each other in a circle would never end: guide -> guide.")
+    assert defined.wrong(calls("guide"))[0].startswith(
+        "3: agents that call each other in a circle would never end: guide -> guide."
+    )
 
 
 def test_a_circle_further_down_is_found_too(defined: Defined) -> None:
@@ -199,12 +224,18 @@ def test_what_is_wrong_elsewhere_does_not_matter_to_an_agent(defined: Defined) -
     assert len(catalog.problems()) == 1
 
 
-def test_what_is_wrong_below_a_wrong_agent_and_what_only_making_one_tells_are_said_in_the_same_pass(defined: Defined) -> None:
+def test_what_is_wrong_below_a_wrong_agent_and_what_only_making_one_tells_are_said_in_the_same_pass(
+    defined: Defined,
+) -> None:
     upper = defined.project_says("a.md", f"{HEAD}model: antropic:x\ntools: [b, reed]\n---\n")
     below = defined.project_says("b.md", f"{HEAD}limits: {{turns: many}}\n---\n")
     two = defined.project_says("two.md", calls("b.c", "b_c"))  # one tool by two names
     for name in ("b.c", "b_c"):
         defined.project_says(f"{name}.md", calls())
     catalog = defined.catalog()
-    assert {(problem.place, problem.line) for problem in catalog.problems("a")} == {(str(upper), 3), (str(upper), 4), (str(below), 3)}
+    assert {(problem.place, problem.line) for problem in catalog.problems("a")} == {
+        (str(upper), 3),
+        (str(upper), 4),
+        (str(below), 3),
+    }
     assert {problem.place for problem in catalog.problems()} == {str(upper), str(below), str(two)}

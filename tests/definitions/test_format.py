@@ -26,7 +26,9 @@ def test_it_is_a_schema_of_the_same_keys() -> None:
     assert set(properties) == set(KEYS)
     assert set(properties["limits"]["properties"]) == set(LIMITS) == set(Limits.__struct_fields__)
     assert set(properties["inputs"]["additionalProperties"]["properties"]) == set(INPUT_KEYS)
-    assert properties["inputs"]["additionalProperties"]["properties"]["type"]["enum"] == list(INPUT_TYPES)
+    assert properties["inputs"]["additionalProperties"]["properties"]["type"]["enum"] == list(
+        INPUT_TYPES
+    )
 
 
 def names() -> st.SearchStrategy[Any]:
@@ -39,7 +41,14 @@ def numbers() -> st.SearchStrategy[Any]:
 
 def an_input() -> st.SearchStrategy[Any]:
     return (
-        st.fixed_dictionaries({}, optional={"type": st.sampled_from(["string", "strin", 5]), "required": st.booleans() | st.just("x"), "extra": st.just(1)})
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "type": st.sampled_from(["string", "strin", 5]),
+                "required": st.booleans() | st.just("x"),
+                "extra": st.just(1),
+            },
+        )
         | st.none()
     )
 
@@ -50,8 +59,12 @@ DEFINITIONS = st.fixed_dictionaries(
         "description": st.sampled_from(["A guide", "", " ", 5, None]),
         "model": st.sampled_from(["small", "anthropic:x", "", 5, None, "opus", ":x", "anthropic:"]),
         "tools": names() | st.none() | st.just("read"),
-        "limits": st.none() | st.just(5) | st.dictionaries(st.sampled_from([*LIMITS, "turn"]), numbers(), max_size=3),
-        "inputs": st.none() | st.just([]) | st.dictionaries(st.sampled_from(["who", "wh-o", "1"]), an_input(), max_size=2),
+        "limits": st.none()
+        | st.just(5)
+        | st.dictionaries(st.sampled_from([*LIMITS, "turn"]), numbers(), max_size=3),
+        "inputs": st.none()
+        | st.just([])
+        | st.dictionaries(st.sampled_from(["who", "wh-o", "1"]), an_input(), max_size=2),
         "output": st.sampled_from([None, {}, {"type": "object"}, {"type": "string"}, "text", []]),
         "instructions": st.sampled_from(["Hello.", "", 5, None]),
         "modle": st.just("x"),
@@ -59,7 +72,13 @@ DEFINITIONS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("given_", [{"description": "x"}, {"description": "x", "limits": {"turns": 3}, "inputs": {"who": {"type": "string"}}}])
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"description": "x"},
+        {"description": "x", "limits": {"turns": 3}, "inputs": {"who": {"type": "string"}}},
+    ],
+)
 def test_what_is_right_is_right_for_both(given_: dict[str, Any]) -> None:
     assert EDITOR.is_valid(given_)
     assert right(given_)
@@ -71,8 +90,12 @@ def test_an_editor_and_the_reader_say_the_same(said: dict[str, Any]) -> None:
 
 
 def right(said: dict[str, Any]) -> bool:
-    """As the reader finds it key by key, and with a model's name that can be one: a schema cannot tell which inputs the instructions use."""
+    """As the reader finds it key by key, and with a model's name that can be one: a schema cannot
+    tell which inputs the instructions use.
+    """
     file = DefinitionFile("guide", __import__("pathlib").Path("guide.yaml"))
     definition, problems = read_keys(file, document_of(json.dumps(said), markdown=False))
     model = definition.model.text if definition.model is not None else "small"
-    return all("has no use" in problem.text for problem in problems) and (model in ("large", "small") or all(model.partition(":")))
+    return all("has no use" in problem.text for problem in problems) and (
+        model in ("large", "small") or all(model.partition(":"))
+    )

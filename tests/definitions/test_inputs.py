@@ -29,7 +29,9 @@ from treadle.agents.definitions.keys import INPUT_TYPES
         ("object", '{"a": {"b": null}}', {"a": {"b": None}}),
     ],
 )
-def test_what_was_typed_becomes_a_value_of_the_declared_type(kind: InputType, text: str, value: object) -> None:
+def test_what_was_typed_becomes_a_value_of_the_declared_type(
+    kind: InputType, text: str, value: object
+) -> None:
     read = typed("x", text, Input(type=kind))
     assert read == value
     assert type(read) is type(value)
@@ -57,7 +59,12 @@ def test_what_is_of_another_type_is_refused(kind: InputType, text: str, said: st
 
 
 def test_what_a_run_still_needs_is_named() -> None:
-    declared = {"who": Input(), "days": Input(type="integer"), "far": Input(required=False), "near": Input(default="x")}
+    declared = {
+        "who": Input(),
+        "days": Input(type="integer"),
+        "far": Input(required=False),
+        "near": Input(default="x"),
+    }
     assert missing(declared, "${who}", {"who": "Ada"}) == ["days"]
     assert missing(declared, "${who}", {"who": "Ada", "days": 1}) == []
     assert missing({}, "${b} $${c} ${a} ${b}", {"a": "x"}) == ["b"]
@@ -78,8 +85,14 @@ def test_whatever_is_typed_is_of_its_type_or_refused(kind: Any, text: str) -> No
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
         max_leaves=5,
     )
 )

@@ -1,4 +1,6 @@
-"""Python modules of the configuration: what stands in them by name is there, and what goes wrong is said with file and line."""
+"""Python modules of the configuration: what stands in them by name is there, and what goes wrong is
+said with file and line.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def test_agents_and_tools_of_a_module_are_there_by_name(defined: Defined, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_and_tools_of_a_module_are_there_by_name(
+    defined: Defined, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written(place / "treadle_test_good.py", GOOD)
     defined.own_says("guide.md", f"{HEAD}tools: [shout, read]\n---\n")
     catalog = defined.catalog("agents: [treadle_test_good]\n")
@@ -59,7 +63,8 @@ def test_agents_and_tools_of_a_module_are_there_by_name(defined: Defined, place:
 
 def test_hooks_of_a_module_are_there_once_each_in_their_order(place: Path) -> None:
     written(
-        place / "treadle_test_hooks.py", "from treadle import Hook\n\n\nclass Guard(Hook):\n    pass\n\n\nfirst, second = Guard(), Guard()\nagain = first\n"
+        place / "treadle_test_hooks.py",
+        "from treadle import Hook\n\n\nclass Guard(Hook):\n    pass\n\n\nfirst, second = Guard(), Guard()\nagain = first\n",
     )
     written(place / "treadle_test_more.py", "from treadle_test_hooks import second\n")
     modules = import_modules(["treadle_test_hooks", "treadle_test_more"], DEFAULT)
@@ -79,14 +84,24 @@ def test_no_module_is_imported_before_anything_is_asked(defined: Defined, place:
     ("text", "line", "said"),
     [
         ("\nx = 1 / 0\n", 2, "ZeroDivisionError: division by zero"),
-        ("from treadle import Agent\n\nbad = Agent(name='two words')\n", 3, "AgentError: 'two words' is no name for an agent"),
+        (
+            "from treadle import Agent\n\nbad = Agent(name='two words')\n",
+            3,
+            "AgentError: 'two words' is no name for an agent",
+        ),
         ("def f(:\n    pass\n", 1, "SyntaxError"),
-        ("import treadle_test_nowhere\n", 1, "ModuleNotFoundError: No module named 'treadle_test_nowhere'"),
+        (
+            "import treadle_test_nowhere\n",
+            1,
+            "ModuleNotFoundError: No module named 'treadle_test_nowhere'",
+        ),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
         ("import json\n\n\njson.loads('{')\n", 4, "JSONDecodeError"),
     ],
 )
-def test_a_module_that_fails_is_told_with_the_line_that_failed(defined: Defined, place: Path, text: str, line: int, said: str) -> None:
+def test_a_module_that_fails_is_told_with_the_line_that_failed(
+    defined: Defined, place: Path, text: str, line: int, said: str
+) -> None:
     path = written(place / "treadle_test_bad.py", text)
     (problem,) = defined.catalog("agents: [treadle_test_bad]\n").problems()
     assert problem.text.startswith(f"the module 'treadle_test_bad' cannot be imported: {said}")
@@ -112,7 +127,10 @@ def test_an_agent_is_not_run_while_a_module_is_broken(defined: Defined, place: P
 
 def test_two_of_one_name_are_refused(defined: Defined, place: Path) -> None:
     written(place / "treadle_test_one.py", "from treadle import Agent\na = Agent(name='loud')\n")
-    written(place / "treadle_test_two.py", "from treadle import Agent\na = Agent(name='loud')\nb = Agent(name='quiet')\nc = Agent(name='quiet')\n")
+    written(
+        place / "treadle_test_two.py",
+        "from treadle import Agent\na = Agent(name='loud')\nb = Agent(name='quiet')\nc = Agent(name='quiet')\n",
+    )
     problems = defined.catalog("agents: [treadle_test_one, treadle_test_two]\n").problems()
     assert [str(problem) for problem in problems] == [
         "treadle_test_two: the agent 'loud' is in treadle_test_one too: names are unique, rename one",
@@ -130,7 +148,10 @@ def test_a_file_and_a_module_cannot_define_one_name(defined: Defined, place: Pat
     written(place / "treadle_test_one.py", "from treadle import Agent\na = Agent(name='loud')\n")
     path = defined.project_says("loud.md", f"{HEAD}---\n")
     (problem,) = defined.catalog("agents: [treadle_test_one]\n").problems()
-    assert str(problem) == f"{path}:1: two agents are named 'loud', this one and one of treadle_test_one: rename one"
+    assert (
+        str(problem)
+        == f"{path}:1: two agents are named 'loud', this one and one of treadle_test_one: rename one"
+    )
 
 
 def test_a_project_that_nobody_trusts_imports_nothing(defined: Defined, place: Path) -> None:

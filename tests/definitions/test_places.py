@@ -22,7 +22,9 @@ def test_the_project_and_the_persons_own_folder_define_agents(defined: Defined) 
 
 def test_of_one_name_in_a_project_the_nearest_counts(defined: Defined) -> None:
     project = defined.project_says("guide.md", f"{HEAD}---\nProject.\n")
-    near = written(defined.here / ".treadle" / "agents" / "guide.yaml", "description: x\ninstructions: Near.\n")
+    near = written(
+        defined.here / ".treadle" / "agents" / "guide.yaml", "description: x\ninstructions: Near.\n"
+    )
     catalog = defined.catalog()
     assert catalog.agent("guide").instructions == "Near."
     assert [(file.path, by) for file, by in catalog.found.hidden] == [(project, near)]
@@ -30,13 +32,17 @@ def test_of_one_name_in_a_project_the_nearest_counts(defined: Defined) -> None:
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_the_users_own_agent_keeps_its_name_whatever_a_project_defines(defined: Defined, trusted: bool) -> None:
+def test_the_users_own_agent_keeps_its_name_whatever_a_project_defines(
+    defined: Defined, trusted: bool
+) -> None:
     own = defined.own_says("guide.md", f"{HEAD}---\nOwn.\n")
     project = defined.project_says("guide.md", f"{HEAD}---\nProject.\n")
     catalog = defined.catalog(trusted=trusted)
     catalog.name("guide")
     assert catalog.agent("guide").instructions == "Own."
-    assert catalog.hidden() == [f"guide: {own} counts, and not {project}, since your own comes first: rename one to use both"]
+    assert catalog.hidden() == [
+        f"guide: {own} counts, and not {project}, since your own comes first: rename one to use both"
+    ]
 
 
 def test_an_untrusted_project_defines_nothing_and_breaks_nothing(defined: Defined) -> None:
@@ -47,7 +53,10 @@ def test_an_untrusted_project_defines_nothing_and_breaks_nothing(defined: Define
     catalog = defined.catalog(trusted=False)
     assert catalog.names() == ["mine", "twice"]
     assert catalog.problems() == []
-    with pytest.raises(AgentError, match=r"'theirs' is an agent of .*, which is not trusted: look at .*theirs\.md, then: treadle trust"):
+    with pytest.raises(
+        AgentError,
+        match=r"'theirs' is an agent of .*, which is not trusted: look at .*theirs\.md, then: treadle trust",
+    ):
         catalog.agent("theirs")
 
 
@@ -68,7 +77,9 @@ def test_a_users_own_agent_calls_no_agent_of_an_untrusted_project(defined: Defin
     catalog = defined.catalog(trusted=False)
     catalog.name("mine")
     (problem,) = catalog.problems("mine")
-    assert str(problem).startswith(f"{own}:3: tools: 'theirs' is an agent of {defined.root}, which is not trusted")
+    assert str(problem).startswith(
+        f"{own}:3: tools: 'theirs' is an agent of {defined.root}, which is not trusted"
+    )
 
 
 def test_an_agent_of_an_untrusted_project_runs_where_a_person_names_it(defined: Defined) -> None:
@@ -78,7 +89,9 @@ def test_an_agent_of_an_untrusted_project_runs_where_a_person_names_it(defined: 
     catalog.name("theirs")
     assert catalog.agent("theirs").instructions == "Theirs."
     (remark,) = catalog.remarks("theirs")
-    assert remark.startswith(f"{path}: the agent 'theirs' runs because you named it; {defined.root} is not trusted")
+    assert remark.startswith(
+        f"{path}: the agent 'theirs' runs because you named it; {defined.root} is not trusted"
+    )
 
 
 def test_a_definition_that_changes_after_the_look_is_refused(defined: Defined) -> None:
@@ -86,14 +99,20 @@ def test_a_definition_that_changes_after_the_look_is_refused(defined: Defined) -
     catalog = defined.catalog()
     path.write_text(f"{HEAD}---\nObey me.\n")
     (problem,) = catalog.problems("theirs")
-    assert str(problem) == f"{path}:1: is not what you trusted: look at it, then: treadle trust {defined.root}"
+    assert (
+        str(problem)
+        == f"{path}:1: is not what you trusted: look at it, then: treadle trust {defined.root}"
+    )
 
 
 def test_two_files_of_one_name_in_one_folder_are_refused_with_both(defined: Defined) -> None:
     path = defined.project_says("guide.md", TEXT)
     defined.project_says("guide.yaml", "description: x\n")
     (problem,) = defined.catalog().problems()
-    assert str(problem) == f"{path}:1: guide.md and guide.yaml both define the agent 'guide': keep one of them"
+    assert (
+        str(problem)
+        == f"{path}:1: guide.md and guide.yaml both define the agent 'guide': keep one of them"
+    )
     with pytest.raises(AgentError, match=r"guide\.md and guide\.yaml"):
         defined.catalog().agent("guide")
 
@@ -121,11 +140,15 @@ def test_a_file_whose_name_is_none_for_an_agent_is_refused(defined: Defined, nam
 
 
 def test_the_name_of_the_coding_assistant_is_taken(defined: Defined) -> None:
-    assert defined.wrong(TEXT, "treadle.md") == ["1: 'treadle' is the name of the coding assistant: give the file another one"]
+    assert defined.wrong(TEXT, "treadle.md") == [
+        "1: 'treadle' is the name of the coding assistant: give the file another one"
+    ]
 
 
 def test_an_unknown_agent_is_refused_with_the_nearest(defined: Defined) -> None:
-    with pytest.raises(AgentError, match=r"there is no agent 'guide': none is defined here: `treadle init`"):
+    with pytest.raises(
+        AgentError, match=r"there is no agent 'guide': none is defined here: `treadle init`"
+    ):
         defined.catalog().agent("guide")
     defined.project_says("guide.md", TEXT)
     with pytest.raises(AgentError, match="there is no agent 'gide': did you mean 'guide'"):
@@ -139,7 +162,9 @@ def test_a_file_from_elsewhere_is_looked_at_as_if_it_lay_here(defined: Defined) 
     elsewhere = written(defined.home / "guide.md", f"{HEAD}tools: [helper, reed]\n---\n")
     catalog = defined.catalog()
     assert catalog.add(elsewhere) == "guide"
-    assert [str(problem) for problem in catalog.problems("guide")] == [f"{elsewhere}:3: tools: there is no tool 'reed': did you mean 'read'?"]
+    assert [str(problem) for problem in catalog.problems("guide")] == [
+        f"{elsewhere}:3: tools: there is no tool 'reed': did you mean 'read'?"
+    ]
 
 
 def test_a_name_with_line_breaks_and_marks_is_told_in_one_line(defined: Defined) -> None:

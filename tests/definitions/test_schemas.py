@@ -36,7 +36,9 @@ def asked() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema"])
-def test_what_stands_elsewhere_is_refused_and_not_fetched(asked: tuple[str, list[str]], keyword: str) -> None:
+def test_what_stands_elsewhere_is_refused_and_not_fetched(
+    asked: tuple[str, list[str]], keyword: str
+) -> None:
     address, paths = asked
     assert fault_of({"type": "object", keyword: address}) is not None
     fault_of({"type": "object", "properties": {"x": {keyword: address}}})
@@ -46,8 +48,14 @@ def test_what_stands_elsewhere_is_refused_and_not_fetched(asked: tuple[str, list
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "object", "properties": {"b": {"$ref": "#/$defs/z"}}}, "output is no JSON Schema that can be used: its reference '#/$defs/z' leads nowhere"),
-        ({"type": "object", "properties": {"b": {"pattern": "("}}}, "output.properties.b.pattern is no JSON Schema"),
+        (
+            {"type": "object", "properties": {"b": {"$ref": "#/$defs/z"}}},
+            "output is no JSON Schema that can be used: its reference '#/$defs/z' leads nowhere",
+        ),
+        (
+            {"type": "object", "properties": {"b": {"pattern": "("}}},
+            "output.properties.b.pattern is no JSON Schema",
+        ),
         ({"type": "object", "required": "a"}, "output.required is no JSON Schema"),
         ({"type": ["object", "null"]}, "output.type must be 'object', not ['object', 'null']"),
         ({"type": "object", 1: 2}, "output is no JSON Schema that can be used"),
@@ -60,4 +68,13 @@ def test_what_is_no_schema_is_told_with_its_place(schema: Any, said: str) -> Non
 
 
 def test_a_schema_may_refer_to_its_own_parts() -> None:
-    assert fault_of({"type": "object", "properties": {"b": {"$ref": "#/$defs/z"}}, "$defs": {"z": {"type": "string"}}}) is None
+    assert (
+        fault_of(
+            {
+                "type": "object",
+                "properties": {"b": {"$ref": "#/$defs/z"}},
+                "$defs": {"z": {"type": "string"}},
+            }
+        )
+        is None
+    )

@@ -23,11 +23,16 @@ from treadle.config.file import Broken
         ("---\ndescription: [a\n---\nHello.\n", "3: is not YAML"),
         ("---\ndescription: a\n\ttools: [x]\n---\n", "3: is not YAML"),
         ("---\ndescription: !!python/object:os.system x\n---\n", "2: has a tag"),
-        ("---\n- description\n---\n", "1: a definition must be a mapping of keys to values, not a list"),
+        (
+            "---\n- description\n---\n",
+            "1: a definition must be a mapping of keys to values, not a list",
+        ),
         (f"{HEAD}---\nHello\u202e.\n", "4: holds the character '\\u202e', which nobody sees"),
     ],
 )
-def test_what_is_no_definition_is_told_with_its_line(defined: Defined, text: str, said: str) -> None:
+def test_what_is_no_definition_is_told_with_its_line(
+    defined: Defined, text: str, said: str
+) -> None:
     assert defined.wrong(text)[0].startswith(said)
 
 

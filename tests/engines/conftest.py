@@ -28,7 +28,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of the journal that the engine belongs to."""
-    return request.getfixturevalue("postgres_url") if kind.endswith("postgresql") else f"sqlite:///{tmp_path / 'journal.db'}"
+    return (
+        request.getfixturevalue("postgres_url")
+        if kind.endswith("postgresql")
+        else f"sqlite:///{tmp_path / 'journal.db'}"
+    )
 
 
 @pytest.fixture
@@ -46,13 +50,23 @@ def opened(url: str) -> Engine:
 
 @pytest.fixture
 def holder(url: str) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """A worker process of its own, which takes what comes and keeps it until it is killed; it writes the id of each run that it was given."""
+    """A worker process of its own, which takes what comes and keeps it until it is killed; it
+    writes the id of each run that it was given.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def start(worker: str) -> subprocess.Popen[str]:
         program = [sys.executable, "-m", "tests.engines.holder", url, worker]
         environment = {**os.environ, "PYTHONPATH": "src:."}
-        started.append(subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=environment))
+        started.append(
+            subprocess.Popen(
+                program,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+                env=environment,
+            )
+        )
         return started[-1]
 
     yield start

@@ -17,7 +17,10 @@ async def deliver(ticket: Ticket) -> None:
 
 
 async def main(url: str, worker: str) -> None:
-    async with DbosEngine.open(url, poll_s=0.02) as engine, engine.delivering(worker, {"default": QueueLimits()}, deliver, slots=4):
+    async with (
+        DbosEngine.open(url, poll_s=0.02) as engine,
+        engine.delivering(worker, {"default": QueueLimits()}, deliver, slots=4),
+    ):
         await anyio.sleep_forever()
 
 

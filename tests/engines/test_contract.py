@@ -26,7 +26,10 @@ LANES = {"default": QueueLimits()}
 def tickets(count: int, *, prefix: str = "run", **what: object) -> list[Ticket]:
     begun = now()
     kinds = {"queue": "default", "priority": 0, "tenant": None, "delivery": 1, **what}
-    return [Ticket(run_id=f"{prefix}_{n:04}", queued_at=begun + timedelta(microseconds=n), **kinds) for n in range(count)]  # pyright: ignore[reportArgumentType]
+    return [
+        Ticket(run_id=f"{prefix}_{n:04}", queued_at=begun + timedelta(microseconds=n), **kinds)
+        for n in range(count)
+    ]  # pyright: ignore[reportArgumentType]
 
 
 class Deliveries:
@@ -107,7 +110,11 @@ async def test_a_further_delivery_of_a_run_is_one_of_its_own(engine: Engine) -> 
 
 async def test_the_higher_priority_goes_first(engine: Engine) -> None:
     deliveries = Deliveries()
-    given = [ticket for priority in (0, -1000, 5, 1000, -3) for ticket in tickets(1, prefix=f"p{priority}", priority=priority)]
+    given = [
+        ticket
+        for priority in (0, -1000, 5, 1000, -3)
+        for ticket in tickets(1, prefix=f"p{priority}", priority=priority)
+    ]
     blocker = tickets(1, prefix="first", priority=1000, queue="narrow")
     lanes = {"narrow": QueueLimits(concurrency=1)}
     gate = Deliveries(hold=True)
@@ -118,7 +125,14 @@ async def test_the_higher_priority_goes_first(engine: Engine) -> None:
     async with engine.delivering("worker_a", lanes, deliver, slots=4):
         await engine.submit(blocker)
         await gate.come(1)
-        await engine.submit([*(Ticket(**{**{f: getattr(t, f) for f in t.__struct_fields__}, "queue": "narrow"}) for t in given)])
+        await engine.submit(
+            [
+                *(
+                    Ticket(**{**{f: getattr(t, f) for f in t.__struct_fields__}, "queue": "narrow"})
+                    for t in given
+                )
+            ]
+        )
         gate.let_go()
         came = await deliveries.come(5)
     assert came == ["p1000_0000", "p5_0000", "p0_0000", "p-3_0000", "p-1000_0000"]
@@ -132,7 +146,12 @@ async def test_a_queue_runs_no_more_at_once_than_it_allows_and_others_go_on(engi
         await (narrow if ticket.queue == "narrow" else wide)(ticket)
 
     async with engine.delivering("worker_a", lanes, deliver, slots=10):
-        await engine.submit([*tickets(12, prefix="narrow", queue="narrow"), *tickets(12, prefix="wide", queue="wide")])
+        await engine.submit(
+            [
+                *tickets(12, prefix="narrow", queue="narrow"),
+                *tickets(12, prefix="wide", queue="wide"),
+            ]
+        )
         await narrow.come(12)
         await wide.come(12)
     assert narrow.most["*"] <= 2
@@ -140,8 +159,16 @@ async def test_a_queue_runs_no_more_at_once_than_it_allows_and_others_go_on(engi
 
 async def test_a_tenant_that_floods_a_queue_does_not_hold_up_the_others(engine: Engine) -> None:
     deliveries = Deliveries(hold=True)
-    async with engine.delivering("worker_a", {"default": QueueLimits(per_tenant=2)}, deliveries, slots=10):
-        await engine.submit([*tickets(20, prefix="a", tenant="a"), *tickets(3, prefix="b", tenant="b"), *tickets(3, prefix="none")])
+    async with engine.delivering(
+        "worker_a", {"default": QueueLimits(per_tenant=2)}, deliveries, slots=10
+    ):
+        await engine.submit(
+            [
+                *tickets(20, prefix="a", tenant="a"),
+                *tickets(3, prefix="b", tenant="b"),
+                *tickets(3, prefix="none"),
+            ]
+        )
         await deliveries.come(6)
         assert Counter(ticket.tenant for ticket in deliveries.got) == {"a": 2, "b": 2, None: 2}
         deliveries.let_go()
@@ -151,7 +178,9 @@ async def test_a_tenant_that_floods_a_queue_does_not_hold_up_the_others(engine: 
 
 async def test_a_queue_delivers_no_more_in_a_period_than_its_rate(engine: Engine) -> None:
     deliveries = Deliveries()
-    async with engine.delivering("worker_a", {"default": QueueLimits(rate=3, period_s=3600)}, deliveries, slots=10):
+    async with engine.delivering(
+        "worker_a", {"default": QueueLimits(rate=3, period_s=3600)}, deliveries, slots=10
+    ):
         await engine.submit(tickets(10))
         await deliveries.come(3)
         with anyio.move_on_after(0.3):
@@ -161,7 +190,9 @@ async def test_a_queue_delivers_no_more_in_a_period_than_its_rate(engine: Engine
 
 async def test_what_the_rate_held_back_comes_in_the_next_period(engine: Engine) -> None:
     deliveries = Deliveries()
-    async with engine.delivering("worker_a", {"default": QueueLimits(rate=3, period_s=0.2)}, deliveries, slots=10):
+    async with engine.delivering(
+        "worker_a", {"default": QueueLimits(rate=3, period_s=0.2)}, deliveries, slots=10
+    ):
         await engine.submit(tickets(7))
         await deliveries.come(7)
 
@@ -193,7 +224,10 @@ async def test_a_cancelled_run_is_not_delivered(engine: Engine) -> None:
         await engine.cancel("run_9999")
         assert [ticket.run_id for ticket in await engine.forgotten(tickets(3))] == ["run_0001"]
         first.let_go()
-        assert await second.come(2) == ["run_0000", "run_0002"] or sorted(await second.come(2)) == ["run_0000", "run_0002"]
+        assert await second.come(2) == ["run_0000", "run_0002"] or sorted(await second.come(2)) == [
+            "run_0000",
+            "run_0002",
+        ]
         await settled(engine, tickets(3))
     assert len(second.got) == 2
 
@@ -204,7 +238,11 @@ async def test_what_it_never_heard_of_and_what_it_is_done_with_is_forgotten(engi
     async def deliver(ticket: Ticket) -> None:
         await (held if ticket.run_id.startswith("held") else deliveries)(ticket)
 
-    done, under_way, unknown = tickets(2, prefix="done"), tickets(2, prefix="held"), tickets(2, prefix="unknown")
+    done, under_way, unknown = (
+        tickets(2, prefix="done"),
+        tickets(2, prefix="held"),
+        tickets(2, prefix="unknown"),
+    )
     async with engine.delivering("worker_a", LANES, deliver, slots=4):
         await engine.submit([*done, *under_way])
         await deliveries.come(2)
@@ -267,11 +305,15 @@ async def test_what_is_kept_is_there_for_the_next_worker(engine: Engine) -> None
     async with engine.delivering("worker_b", LANES, second, slots=2):
         await second.come(6 - len(first.got))
         await settled(engine, given)
-    assert sorted([*(ticket.run_id for ticket in first.got), *(ticket.run_id for ticket in second.got)]) == [ticket.run_id for ticket in given]
+    assert sorted(
+        [*(ticket.run_id for ticket in first.got), *(ticket.run_id for ticket in second.got)]
+    ) == [ticket.run_id for ticket in given]
 
 
 @keeping_engines
-async def test_what_a_worker_had_that_was_killed_is_delivered_again(engine: Engine, holder: Callable[[str], subprocess.Popen[str]]) -> None:
+async def test_what_a_worker_had_that_was_killed_is_delivered_again(
+    engine: Engine, holder: Callable[[str], subprocess.Popen[str]]
+) -> None:
     given, deliveries = tickets(6), Deliveries()
     process = holder("worker_dead")
     await engine.submit(given)
@@ -289,7 +331,9 @@ async def test_what_a_worker_had_that_was_killed_is_delivered_again(engine: Engi
 
 
 @keeping_engines
-async def test_what_a_living_worker_has_is_left_to_it(engine: Engine, holder: Callable[[str], subprocess.Popen[str]]) -> None:
+async def test_what_a_living_worker_has_is_left_to_it(
+    engine: Engine, holder: Callable[[str], subprocess.Popen[str]]
+) -> None:
     given, deliveries = tickets(4), Deliveries()
     process = holder("worker_living")
     await engine.submit(given)
@@ -305,7 +349,9 @@ async def test_what_a_living_worker_has_is_left_to_it(engine: Engine, holder: Ca
 
 
 @keeping_engines
-async def test_limits_hold_over_all_workers(engine: Engine, url: str, holder: Callable[[str], subprocess.Popen[str]]) -> None:
+async def test_limits_hold_over_all_workers(
+    engine: Engine, url: str, holder: Callable[[str], subprocess.Popen[str]]
+) -> None:
     """One has 4 of the 5 that may run at once; here there is room for one."""
     process = holder("worker_living")
     await engine.submit(tickets(4))
@@ -313,7 +359,9 @@ async def test_limits_hold_over_all_workers(engine: Engine, url: str, holder: Ca
     for _ in range(4):
         await to_thread.run_sync(process.stdout.readline)
     deliveries = Deliveries(hold=True)
-    async with engine.delivering("worker_b", {"default": QueueLimits(concurrency=5)}, deliveries, slots=6):
+    async with engine.delivering(
+        "worker_b", {"default": QueueLimits(concurrency=5)}, deliveries, slots=6
+    ):
         await engine.submit(tickets(3, prefix="next"))
         await deliveries.come(1)
         with anyio.move_on_after(0.3):
@@ -327,7 +375,9 @@ async def test_limits_hold_over_all_workers(engine: Engine, url: str, holder: Ca
 async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
     engine: Engine, holder: Callable[[str], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its rows are those of the worker here, as a server leaves them that dies between a claim and what follows."""
+    """Its rows are those of the worker here, as a server leaves them that dies between a claim and
+    what follows.
+    """
     monkeypatch.setattr("treadle.workers.engines.dbos.engine.LOST_S", 0.05)
     given = tickets(2)
     async with engine.delivering("worker_a", {"other": QueueLimits()}, Deliveries(), slots=2):
@@ -343,12 +393,16 @@ async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
 
 
 @keeping_engines
-async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_everybodys(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_everybodys(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     async with engine.delivering("worker_a", {"default": QueueLimits()}, Deliveries(), slots=2):
         pass
     async with engine.delivering("worker_a", {"default": QueueLimits()}, Deliveries(), slots=2):
         assert caplog.messages == []
-    async with engine.delivering("worker_b", {"default": QueueLimits(), "new": QueueLimits()}, Deliveries(), slots=3):
+    async with engine.delivering(
+        "worker_b", {"default": QueueLimits(), "new": QueueLimits()}, Deliveries(), slots=3
+    ):
         (told,) = caplog.messages
     assert "'default'" in told
     assert "up to 3 runs at once" in told
@@ -356,15 +410,21 @@ async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_ever
 
 
 @keeping_engines
-async def test_what_a_long_rate_counts_is_not_forgotten_and_all_else_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_long_rate_counts_is_not_forgotten_and_all_else_is(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deliveries, (first, second) = Deliveries(), tickets(2)
-    async with engine.delivering("worker_a", {"default": QueueLimits(rate=1, period_s=86_400)}, deliveries, slots=2):
+    async with engine.delivering(
+        "worker_a", {"default": QueueLimits(rate=1, period_s=86_400)}, deliveries, slots=2
+    ):
         await engine.submit([first])
         await deliveries.come(1)
         await settled(engine, [first])
         monkeypatch.setattr("treadle.workers.engines.dbos.store.KEPT", timedelta(0))
         await engine.rescue(["worker_a"])
-    async with engine.delivering("worker_a", {"default": QueueLimits(rate=2, period_s=86_400)}, deliveries, slots=2):
+    async with engine.delivering(
+        "worker_a", {"default": QueueLimits(rate=2, period_s=86_400)}, deliveries, slots=2
+    ):
         await engine.submit([second])
         await deliveries.come(2)
         await settled(engine, [second])
@@ -383,12 +443,19 @@ class Newer(Ticket, frozen=True, kw_only=True):
 
 
 @keeping_engines
-async def test_a_ticket_that_cannot_be_read_is_forgotten_and_holds_up_nothing(engine: Engine) -> None:
+async def test_a_ticket_that_cannot_be_read_is_forgotten_and_holds_up_nothing(
+    engine: Engine,
+) -> None:
     deliveries = Deliveries()
     strange, known = tickets(2)
     with anyio.fail_after(30):
         async with engine.delivering("worker_a", LANES, deliveries, slots=1):
-            await engine.submit([Newer(**{name: getattr(strange, name) for name in strange.__struct_fields__}), known])
+            await engine.submit(
+                [
+                    Newer(**{name: getattr(strange, name) for name in strange.__struct_fields__}),
+                    known,
+                ]
+            )
             assert await deliveries.come(1) == [known.run_id]
             await settled(engine, [strange, known])
 

@@ -1,4 +1,6 @@
-"""DBOS is an extra: nothing else needs it, and where it is absent the line that installs it is told."""
+"""DBOS is an extra: nothing else needs it, and where it is absent the line that installs it is
+told.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ ABSENT = "import sys; sys.modules['dbos'] = None\n"
 
 
 def _said(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
 
 
 def test_nothing_but_its_own_folder_imports_it() -> None:
-    program = (
-        "import sys, treadle.workers.engines, treadle.workers.engines.local, treadle.workers.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
-    )
+    program = "import sys, treadle.workers.engines, treadle.workers.engines.local, treadle.workers.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
     assert _said(program).split() == ["False", "False"]
 
 
@@ -39,14 +41,19 @@ def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
     assert "pip install 'treadle[dbos]'" in _said(program)
 
 
-def test_a_sqlite_that_dbos_cannot_use_is_told_before_it_fails_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sqlite_that_dbos_cannot_use_is_told_before_it_fails_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
     from treadle.workers.engines.dbos import store
 
     with monkeypatch.context() as patch:
         patch.setattr(sys, "version_info", (3, 12, 1))
         patch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
-        with pytest.raises(AgentError, match=r"needs SQLite 3\.42 or newer, .* use the engine `local`, or a journal in PostgreSQL"):
+        with pytest.raises(
+            AgentError,
+            match=r"needs SQLite 3\.42 or newer, .* use the engine `local`, or a journal in PostgreSQL",
+        ):
             store.database_of("sqlite:///journal.db")
         patch.setattr(sqlite3, "sqlite_version_info", (3, 42, 0))
         store.database_of("sqlite:///journal.db").dispose()

@@ -1,4 +1,7 @@
-"""The guards that are broken on purpose, as guards.toml lists them. Not here: breaking them (trial.py). Entry: `guards`."""
+"""The guards that are broken on purpose, as guards.toml lists them.
+
+Not here: breaking them (trial.py). Entry: `guards`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class _List(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def guards(only: str = "") -> tuple[Guard, ...]:
-    """Those whose name or file holds `only`, in the order of the list. Raises msgspec.ValidationError for a list that is none."""
+    """Those whose name or file holds `only`, in the order of the list.
+
+    Raises msgspec.ValidationError for a list that is none.
+    """
     listed = msgspec.toml.decode(LIST.read_bytes(), type=_List).guard
     return tuple(guard for guard in listed if only in guard.name or only in guard.file)
 

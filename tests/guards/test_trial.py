@@ -1,4 +1,6 @@
-"""What is said of a guard when it is broken: on a small tree, with tests that see it go, that do not, that cannot run."""
+"""What is said of a guard when it is broken: on a small tree, with tests that see it go, that do
+not, that cannot run.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,18 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def guard(test: str, broken: str = "return True", text: str = TEXT) -> Guard:
-    return Guard(name="a gate", file="src/gate.py", text=text, broken=broken, tests=(f"tests/test_gate.py::{test}",))
+    return Guard(
+        name="a gate",
+        file="src/gate.py",
+        text=text,
+        broken=broken,
+        tests=(f"tests/test_gate.py::{test}",),
+    )
 
 
-@pytest.mark.parametrize("test", ["test_it_is_closed_to_strangers", "test_programs_find_it_closed_too"])
+@pytest.mark.parametrize(
+    "test", ["test_it_is_closed_to_strangers", "test_programs_find_it_closed_too"]
+)
 def test_a_broken_guard_is_seen_and_stands_again_afterwards(tree: Tree, test: str) -> None:
     ran = tree.without(guard(test))
     assert (ran.verdict, ran.red) == (Verdict.RED, [f"tests/test_gate.py::{test}"])
@@ -50,9 +60,17 @@ def test_a_broken_guard_is_seen_and_stands_again_afterwards(tree: Tree, test: st
     [
         pytest.param(guard("test_it_is_there"), Verdict.GREEN, id="a test that does not look"),
         pytest.param(guard("test_that_is_skipped"), Verdict.SKIPPED, id="a test that is skipped"),
-        pytest.param(guard("test_it_is_closed_to_strangers", broken="return ("), Verdict.TROUBLE, id="a break that is no program"),
+        pytest.param(
+            guard("test_it_is_closed_to_strangers", broken="return ("),
+            Verdict.TROUBLE,
+            id="a break that is no program",
+        ),
         pytest.param(guard("test_that_is_gone"), Verdict.TROUBLE, id="a test that is gone"),
-        pytest.param(guard("test_it_is_closed_to_strangers", text="return False"), Verdict.LOST, id="a text that is gone"),
+        pytest.param(
+            guard("test_it_is_closed_to_strangers", text="return False"),
+            Verdict.LOST,
+            id="a text that is gone",
+        ),
     ],
 )
 def test_what_proves_nothing_is_not_called_red(tree: Tree, broken: Guard, verdict: Verdict) -> None:

@@ -1,4 +1,7 @@
-"""One guard after the other is broken in a copy of the tree, and its tests are run there. Never touches the tree itself. Entry: `Tree`."""
+"""One guard after the other is broken in a copy of the tree, and its tests are run there.
+
+Never touches the tree itself. Entry: `Tree`.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +65,17 @@ class Tree:
         self._python = self._made_python(folder / "python")
 
     def _made_python(self, folder: Path) -> Path:
-        """An environment whose programs, too, import the copy; everything else is where it is in ours."""
+        """An environment whose programs, too, import the copy; everything else is where it is in
+        ours.
+        """
         venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
         base = {"base": str(folder), "platbase": str(folder)}
-        others = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-        Path(sysconfig.get_path("purelib", "venv", base), "copy.pth").write_text("\n".join([str(self.root / "src"), *others]), encoding="utf-8")
+        others = [
+            path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")
+        ]
+        Path(sysconfig.get_path("purelib", "venv", base), "copy.pth").write_text(
+            "\n".join([str(self.root / "src"), *others]), encoding="utf-8"
+        )
         return Path(sysconfig.get_path("scripts", "venv", base), "python")
 
     def without(self, guard: Guard) -> Ran:
@@ -81,7 +90,12 @@ class Tree:
         whole = {one.file: (self.root / one.file).read_text(encoding="utf-8") for one in breaks}
         try:
             for one in breaks:
-                self._write(one.file, (self.root / one.file).read_text(encoding="utf-8").replace(one.text, one.broken))
+                self._write(
+                    one.file,
+                    (self.root / one.file)
+                    .read_text(encoding="utf-8")
+                    .replace(one.text, one.broken),
+                )
             yield
         finally:
             for file, text in whole.items():
@@ -96,8 +110,26 @@ class Tree:
     def run(self, tests: Sequence[str], *options: str, within_s: float = MOST_S) -> Ran:
         begun = time.monotonic()
         self._report.unlink(missing_ok=True)
-        command = (str(self._python), "-m", "pytest", "-n0", "--timeout=30", "-p", "no:cacheprovider", f"--junitxml={self._report}", *options, *tests)
-        process = subprocess.Popen(command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        command = (
+            str(self._python),
+            "-m",
+            "pytest",
+            "-n0",
+            "--timeout=30",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={self._report}",
+            *options,
+            *tests,
+        )
+        process = subprocess.Popen(
+            command,
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         with process:
             try:
                 said, _ = process.communicate(timeout=within_s)
@@ -106,17 +138,30 @@ class Tree:
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        return self._read(process.returncode, said.decode("utf-8", "replace"), time.monotonic() - begun)
+        return self._read(
+            process.returncode, said.decode("utf-8", "replace"), time.monotonic() - begun
+        )
 
     def _read(self, code: int, said: str, took_s: float) -> Ran:
-        """By the exit code: 0 where nothing failed, 1 where tests did, and otherwise where it could not run them."""
+        """By the exit code: 0 where nothing failed, 1 where tests did, and otherwise where it could
+        not run them.
+        """
         if code not in (0, 1) or not self._report.exists():
             return Ran(Verdict.TROUBLE, (), took_s, said)
         cases = list(ElementTree.parse(self._report).iter("testcase"))
-        red = [f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}" for case in cases if _has(case, "failure", "error")]
+        red = [
+            f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+            for case in cases
+            if _has(case, "failure", "error")
+        ]
         if red:
             return Ran(Verdict.RED, red, took_s, said)
-        return Ran(Verdict.SKIPPED if all(_has(case, "skipped") for case in cases) else Verdict.GREEN, (), took_s, said)
+        return Ran(
+            Verdict.SKIPPED if all(_has(case, "skipped") for case in cases) else Verdict.GREEN,
+            (),
+            took_s,
+            said,
+        )
 
 
 def _has(case: ElementTree.Element, *names: str) -> bool:

@@ -1,4 +1,7 @@
-"""A process of its own that takes runs from queues: one command a line, one answer a line. `python -m tests.journals.claimant URL`."""
+"""A process of its own that takes runs from queues: one command a line, one answer a line.
+
+`python -m tests.journals.claimant URL`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,15 @@ class Claimant:
 
     async def register(self, name: str) -> str:
         queues = ("default",)
-        card = WorkerCard(name=name, host=socket.gethostname(), pid=os.getpid(), version="1", engine="local", queues=queues, slots=4)
+        card = WorkerCard(
+            name=name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version="1",
+            engine="local",
+            queues=queues,
+            slots=4,
+        )
         return await self.journal.queue.register(card)
 
     async def claim(self, most: str, engine: str = "local") -> str:
@@ -34,7 +45,9 @@ class Claimant:
     async def sweep(self, most: str) -> str:
         """Claims until there is nothing more."""
         found: list[str] = []
-        while tickets := await self.journal.queue.claim(["default"], engine="local", most=int(most)):
+        while tickets := await self.journal.queue.claim(
+            ["default"], engine="local", most=int(most)
+        ):
             found += [ticket.run_id for ticket in tickets]
         return " ".join(found) or "none"
 

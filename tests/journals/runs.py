@@ -1,4 +1,7 @@
-"""Runs as tests of journals write them: short, with times that rise, and always the same. Entry: `started`, `turn`, `finished`."""
+"""Runs as tests of journals write them: short, with times that rise, and always the same. Entry:
+
+`started`, `turn`, `finished`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,12 @@ def at(minute: float) -> datetime:
 
 
 def message(text: str, role: str = "user", *, message_id: str = "", minute: float = 0) -> Message:
-    return Message(id=message_id or f"msg_{text}", role=role, parts=(TextPart(text=text),), created_at=at(minute))
+    return Message(
+        id=message_id or f"msg_{text}",
+        role=role,
+        parts=(TextPart(text=text),),
+        created_at=at(minute),
+    )
 
 
 def started(
@@ -75,17 +83,38 @@ def fact(word: str) -> ModelSwitched:
     return ModelSwitched(at=AT, model=word)
 
 
-def asks(number: int, *calls: str, text: str = "", effect: Effect = "once", minute: float = 0) -> list[Entry]:
+def asks(
+    number: int, *calls: str, text: str = "", effect: Effect = "once", minute: float = 0
+) -> list[Entry]:
     """The first append of a turn: a response that asks for these calls, which all start."""
-    parts = (TextPart(text=text or f"turn {number}"), *(ToolCall(id=call, name="t") for call in calls))
-    said = Message(id=f"msg_turn_{number}_{minute}", role="assistant", parts=parts, created_at=at(minute))
+    parts = (
+        TextPart(text=text or f"turn {number}"),
+        *(ToolCall(id=call, name="t") for call in calls),
+    )
+    said = Message(
+        id=f"msg_turn_{number}_{minute}", role="assistant", parts=parts, created_at=at(minute)
+    )
     stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
-    response = ModelResponded(at=at(minute), turn=number, attempt=1, message=said, usage=USED, stop_reason=stop)
-    return [ModelRequested(at=at(minute), turn=number), response, *(begun(call, effect=effect) for call in calls)]
+    response = ModelResponded(
+        at=at(minute), turn=number, attempt=1, message=said, usage=USED, stop_reason=stop
+    )
+    return [
+        ModelRequested(at=at(minute), turn=number),
+        response,
+        *(begun(call, effect=effect) for call in calls),
+    ]
 
 
 def begun(call: str, *, attempt: int = 1, effect: Effect = "once") -> ToolStarted:
-    return ToolStarted(at=AT, call_id=call, name="t", arguments_json="{}", effect=effect, key=f"k:{call}", attempt=attempt)
+    return ToolStarted(
+        at=AT,
+        call_id=call,
+        name="t",
+        arguments_json="{}",
+        effect=effect,
+        key=f"k:{call}",
+        attempt=attempt,
+    )
 
 
 def gives(call: str, text: str = "ok") -> ToolFinished:
@@ -101,20 +130,52 @@ def steers(text: str) -> InputAdded:
 
 
 def keeps(pinned: str, kept_from: str, dropped: int) -> Compaction:
-    return Compaction(at=AT, receipt=encode_json(WindowReceipt(pinned=pinned, kept_from=kept_from, dropped=dropped)).decode())
+    return Compaction(
+        at=AT,
+        receipt=encode_json(
+            WindowReceipt(pinned=pinned, kept_from=kept_from, dropped=dropped)
+        ).decode(),
+    )
 
 
 def resumed(fence: int, *, model: str = "m", mode: Mode = "full", cwd: str = "/") -> RunResumed:
-    return RunResumed(at=AT, fence=fence, agent="a", agent_hash="h", model=model, mode=mode, cwd=cwd)
+    return RunResumed(
+        at=AT, fence=fence, agent="a", agent_hash="h", model=model, mode=mode, cwd=cwd
+    )
 
 
 def finished(*, turns: int = 0, tool_calls: int = 0, minute: float = 0) -> RunFinished:
     usage = Usage(input_tokens=10 * turns, output_tokens=5 * turns)
-    spending = (Spending(model="m", day=AT.date().isoformat(), responses=turns, unpriced=turns, usage=usage),) if turns else ()
-    return RunFinished(at=at(minute), outcome=Outcome.COMPLETED, turns=turns, tool_calls=tool_calls, usage=usage, spending=spending, duration_s=0.5)
+    spending = (
+        (
+            Spending(
+                model="m", day=AT.date().isoformat(), responses=turns, unpriced=turns, usage=usage
+            ),
+        )
+        if turns
+        else ()
+    )
+    return RunFinished(
+        at=at(minute),
+        outcome=Outcome.COMPLETED,
+        turns=turns,
+        tool_calls=tool_calls,
+        usage=usage,
+        spending=spending,
+        duration_s=0.5,
+    )
 
 
-async def says(journal: Journal, run_id: str, text: str, answer: str, *, session: str | None = None, minute: float = 0, **more: Any) -> RunWriter:
+async def says(
+    journal: Journal,
+    run_id: str,
+    text: str,
+    answer: str,
+    *,
+    session: str | None = None,
+    minute: float = 0,
+    **more: Any,
+) -> RunWriter:
     """A whole run: words and their answer."""
     writer = await journal.begin(started(run_id, text, session=session, minute=minute, **more))
     await writer.append([*answers(run_id, answer, minute=minute), finished(turns=1, minute=minute)])
@@ -125,7 +186,16 @@ async def says(journal: Journal, run_id: str, text: str, answer: str, *, session
 def answers(run_id: str, text: str, *, minute: float = 0) -> list[Entry]:
     """A turn without calls."""
     said = message(text, "assistant", message_id=f"msg_{run_id}_answer", minute=minute)
-    return [ModelResponded(at=at(minute), turn=1, attempt=1, message=said, usage=USED, stop_reason=StopReason.COMPLETE)]
+    return [
+        ModelResponded(
+            at=at(minute),
+            turn=1,
+            attempt=1,
+            message=said,
+            usage=USED,
+            stop_reason=StopReason.COMPLETE,
+        )
+    ]
 
 
 async def entries_of(journal: Journal, run_id: str = "run_1", *, after: int = 0) -> list[Entry]:

@@ -16,10 +16,35 @@ import msgspec
 import pytest
 
 from tests.journals.conftest import Kind
-from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
+from tests.journals.runs import (
+    AT,
+    USED,
+    answers,
+    asks,
+    at,
+    entries_of,
+    fact,
+    finished,
+    gives,
+    late,
+    message,
+    refuses,
+    resumed,
+    says,
+    started,
+)
 from tests.strategies import examples_of
 from treadle._internal.json_text import encode_json
-from treadle.journal.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal.entries import (
+    CancelAsked,
+    Entry,
+    Fork,
+    ModelResponded,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from treadle.journal.journal import Holder, Journal, RunWriter
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.messages.message import decode_message
@@ -45,7 +70,9 @@ def _nasty() -> list[Entry]:
 
 
 NASTY = _nasty()
-"""Some entries of every kind that may stand inside a run, with what is hard to store; no call has two results, or starts twice."""
+"""Some entries of every kind that may stand inside a run, with what is hard to store; no call has
+two results, or starts twice.
+"""
 FINISHED = finished()
 
 
@@ -66,7 +93,13 @@ async def test_entries_stand_in_order_without_gaps(journal: Journal) -> None:
     assert await writer.append([FINISHED]) == 5
     records = await journal.read("run_1")
     assert [record.seq for record in records] == [1, 2, 3, 4, 5]
-    assert [record.entry for record in records] == [started(), fact("a"), fact("b"), fact("c"), FINISHED]
+    assert [record.entry for record in records] == [
+        started(),
+        fact("a"),
+        fact("b"),
+        fact("c"),
+        FINISHED,
+    ]
 
 
 async def test_every_kind_of_entry_is_read_as_it_was_written(journal: Journal) -> None:
@@ -78,7 +111,16 @@ async def test_every_kind_of_entry_is_read_as_it_was_written(journal: Journal) -
 
 async def test_what_a_newer_version_wrote_into_a_message_is_still_there(journal: Journal) -> None:
     stored = b'{"id":"m", "role":"user","parts":[{"type":"hologram","x":1e400}],"created_at":"2026-11-20T10:00:00Z","mood":1.50}'
-    begun = RunStarted(at=AT, run_id="run_1", agent="a", agent_hash="h", model="m", mode="full", cwd="/", input=decode_message(stored))
+    begun = RunStarted(
+        at=AT,
+        run_id="run_1",
+        agent="a",
+        agent_hash="h",
+        model="m",
+        mode="full",
+        cwd="/",
+        input=decode_message(stored),
+    )
     writer = await journal.begin(begun)
     await writer.append([FINISHED])
     await writer.release()
@@ -121,7 +163,9 @@ async def test_many_runs_are_appended_to_at_once(journal: Journal) -> None:
     for name in names:
         records = await journal.read(name)
         assert [record.seq for record in records] == list(range(1, 13))
-        assert [record.entry for record in records[1:-1]] == [fact(f"{name} {n} {half}") for n in range(5) for half in "ab"]
+        assert [record.entry for record in records[1:-1]] == [
+            fact(f"{name} {n} {half}") for n in range(5) for half in "ab"
+        ]
 
 
 # ---------------------------------------------------------------- cancelling
@@ -140,7 +184,9 @@ async def test_an_append_in_a_cancelled_scope_is_all_or_nothing(journal: Journal
 
 
 @pytest.mark.parametrize("how", ["scope", "task", "task, many times"])
-async def test_an_append_that_began_is_finished_and_then_the_cancellation_comes(journal: Journal, how: str) -> None:
+async def test_an_append_that_began_is_finished_and_then_the_cancellation_comes(
+    journal: Journal, how: str
+) -> None:
     writer = await journal.begin(started())
     tasks: list[asyncio.Task[object]] = []
     came: list[str] = []
@@ -319,7 +365,9 @@ async def test_who_holds_a_session_is_told(journal: Journal) -> None:
     assert await journal.holder("ada") is None
     writer = await journal.begin(started(session="ada"))
     held = await journal.holder("ada")
-    assert held == Holder(run_id="run_1", pid=os.getpid(), host=socket.gethostname(), since=started().at)
+    assert held == Holder(
+        run_id="run_1", pid=os.getpid(), host=socket.gethostname(), since=started().at
+    )
     assert await journal.holder("bob") is None
     await writer.append([fact("a")])
     await writer.release(waiting=True)
@@ -360,7 +408,9 @@ async def test_a_part_that_its_driver_left_keeps_no_run_from_beginning(journal: 
 async def test_the_first_run_makes_its_session_and_names_it(journal: Journal) -> None:
     await says(journal, "run_1", "Where is it warm?\nTell me.", "Lisbon", session="ada")
     await says(journal, "run_2", "And tomorrow?", "Lisbon", session="ada")
-    assert [(one.id, one.title) for one in journal.sessions.list()] == [("ada", "Where is it warm?")]
+    assert [(one.id, one.title) for one in journal.sessions.list()] == [
+        ("ada", "Where is it warm?")
+    ]
 
 
 async def test_a_run_in_a_session_that_has_a_name_leaves_it(journal: Journal) -> None:
@@ -389,7 +439,9 @@ async def test_who_drives_a_run_hears_that_it_shall_stop(journal: Journal) -> No
     assert told == ["run_1"]
 
 
-async def test_who_lets_go_twice_does_not_keep_the_next_driver_from_hearing(journal: Journal) -> None:
+async def test_who_lets_go_twice_does_not_keep_the_next_driver_from_hearing(
+    journal: Journal,
+) -> None:
     heard = anyio.Event()
     journal.on_stop(lambda run_id: heard.set())
     first = await journal.begin(started())
@@ -495,8 +547,15 @@ async def test_runs_are_listed_newest_first(journal: Journal) -> None:
 async def test_the_runs_of_one_session_are_listed_newest_first(journal: Journal) -> None:
     for n in range(4):
         await says(journal, f"run_{n}", "hello", "hi", session="ada" if n < 3 else "eve", minute=n)
-    assert [run.run_id for run in await journal.runs(session_id="ada")] == ["run_2", "run_1", "run_0"]
-    assert [run.run_id for run in await journal.runs(session_id="ada", limit=2)] == ["run_2", "run_1"]
+    assert [run.run_id for run in await journal.runs(session_id="ada")] == [
+        "run_2",
+        "run_1",
+        "run_0",
+    ]
+    assert [run.run_id for run in await journal.runs(session_id="ada", limit=2)] == [
+        "run_2",
+        "run_1",
+    ]
 
 
 async def test_a_list_says_how_each_run_stands(journal: Journal) -> None:
@@ -523,21 +582,34 @@ async def _halfway(writer: RunWriter) -> None:
 
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-async def test_what_a_list_shows_of_a_run_is_the_fold_of_its_entries(journal: Journal, ends: bool, again: bool) -> None:
+async def test_what_a_list_shows_of_a_run_is_the_fold_of_its_entries(
+    journal: Journal, ends: bool, again: bool
+) -> None:
     writer = await journal.begin(started("run_1", "Where?\nTell me.", session="ada"))
     await _halfway(writer)
     if again:
         await writer.release()
         writer = await journal.take_over("run_1")
         await writer.append([resumed(2, model="other", mode="plan", cwd="/tmp")])
-    await writer.append([*answers("run_1", "Lisbon", minute=3), *([finished(turns=2, tool_calls=2, minute=4)] if ends else [])])
+    await writer.append(
+        [
+            *answers("run_1", "Lisbon", minute=3),
+            *([finished(turns=2, tool_calls=2, minute=4)] if ends else []),
+        ]
+    )
     if ends:
         await writer.release()
     info = await journal.info("run_1")
     assert info == (await journal.runs())[0]
     assert (info.session_id, info.agent, info.prompt) == ("ada", "a", "Where?")
-    assert (info.model, info.mode, info.cwd) == (("other", "plan", "/tmp") if again else ("m", "full", "/"))
-    assert (info.turns, info.tool_calls, info.usage) == (2, 2, Usage(input_tokens=20, output_tokens=10))
+    assert (info.model, info.mode, info.cwd) == (
+        ("other", "plan", "/tmp") if again else ("m", "full", "/")
+    )
+    assert (info.turns, info.tool_calls, info.usage) == (
+        2,
+        2,
+        Usage(input_tokens=20, output_tokens=10),
+    )
     assert info.entries == len(await journal.read("run_1")) == 8 + again + ends
     assert (info.started_at, info.updated_at) == (AT, at(4 if ends else 3))
     assert info.status == ("finished" if ends else "running")
@@ -546,70 +618,161 @@ async def test_what_a_list_shows_of_a_run_is_the_fold_of_its_entries(journal: Jo
 # ---------------------------------------------------------------- costs
 
 
-async def test_what_runs_have_cost_is_counted_with_those_that_are_not_finished(journal: Journal) -> None:
-    for run_id, session, parent, ends in (("run_1", "ada", None, True), ("run_2", None, "run_1", True), ("run_3", "bob", None, False)):
+async def test_what_runs_have_cost_is_counted_with_those_that_are_not_finished(
+    journal: Journal,
+) -> None:
+    for run_id, session, parent, ends in (
+        ("run_1", "ada", None, True),
+        ("run_2", None, "run_1", True),
+        ("run_3", "bob", None, False),
+    ):
         writer = await journal.begin(started(run_id, session=session, parent=parent))
-        turn = [msgspec.structs.replace(entry, cost_usd=0.5) if isinstance(entry, ModelResponded) else entry for entry in asks(1)]
+        turn = [
+            msgspec.structs.replace(entry, cost_usd=0.5)
+            if isinstance(entry, ModelResponded)
+            else entry
+            for entry in asks(1)
+        ]
         spending = (Spending(model="m", day="2026-11-20", responses=1, usage=USED, cost_usd=0.5),)
-        end = RunFinished(at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=USED, cost_usd=0.5, spending=spending, duration_s=0.5)
+        end = RunFinished(
+            at=AT,
+            outcome=Outcome.COMPLETED,
+            turns=1,
+            tool_calls=0,
+            usage=USED,
+            cost_usd=0.5,
+            spending=spending,
+            duration_s=0.5,
+        )
         await writer.append([*turn, *([end] if ends else [])])
         assert (await journal.info(run_id)).cost_usd == 0.5
     by_session = await journal.costs("session")
-    assert [(row.key, row.runs, row.cost_usd) for row in by_session.rows] == [("ada", 2, 1.0), ("bob", 1, 0.5)]
+    assert [(row.key, row.runs, row.cost_usd) for row in by_session.rows] == [
+        ("ada", 2, 1.0),
+        ("bob", 1, 0.5),
+    ]
     by_model = await journal.costs("model")
-    assert [(row.key, row.responses, row.unpriced, row.usage) for row in by_model.rows] == [("m", 3, 0, USED + USED + USED)]
+    assert [(row.key, row.responses, row.unpriced, row.usage) for row in by_model.rows] == [
+        ("m", 3, 0, USED + USED + USED)
+    ]
     assert by_model.total == by_session.total == msgspec.structs.replace(by_model.rows[0], key=None)
     assert not (await journal.costs("day", since=date(2026, 11, 21))).rows
-    assert [row.key for row in (await journal.costs("day", since=date(2026, 11, 20))).rows] == ["2026-11-20"]
+    assert [row.key for row in (await journal.costs("day", since=date(2026, 11, 20))).rows] == [
+        "2026-11-20"
+    ]
 
 
-async def test_totals_count_every_run_below_whether_its_end_states_them_or_not(journal: Journal) -> None:
+async def test_totals_count_every_run_below_whether_its_end_states_them_or_not(
+    journal: Journal,
+) -> None:
     """Three levels. Ends of an older version have no totals, and runs under way have no end."""
-    for run_id, parent in (("run_1", None), ("run_2", "run_1"), ("run_3", "run_2"), ("run_4", "run_1")):
+    for run_id, parent in (
+        ("run_1", None),
+        ("run_2", "run_1"),
+        ("run_3", "run_2"),
+        ("run_4", "run_1"),
+    ):
         if run_id == "run_2":
-            await journal.add_run([encode_json(entry) for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))])
+            await journal.add_run(
+                [
+                    encode_json(entry)
+                    for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))
+                ]
+            )
             continue
         writer = await journal.begin(started(run_id, parent=parent))
-        end = msgspec.structs.replace(finished(turns=1), total=RunTotals(runs=5, turns=9, usage=USED))
+        end = msgspec.structs.replace(
+            finished(turns=1), total=RunTotals(runs=5, turns=9, usage=USED)
+        )
         await writer.append([*asks(1), *([end] if run_id == "run_4" else [])])
     listed = {info.run_id: info.total for info in await journal.runs()}
-    assert {run_id: (total.runs, total.turns) for run_id, total in listed.items()} == {"run_1": (8, 12), "run_2": (2, 2), "run_3": (1, 1), "run_4": (5, 9)}
+    assert {run_id: (total.runs, total.turns) for run_id, total in listed.items()} == {
+        "run_1": (8, 12),
+        "run_2": (2, 2),
+        "run_3": (1, 1),
+        "run_4": (5, 9),
+    }
     assert listed["run_1"].unpriced == 3
-    assert [info.total for info in await journal.children("run_1")] == [listed["run_2"], listed["run_4"]]
+    assert [info.total for info in await journal.children("run_1")] == [
+        listed["run_2"],
+        listed["run_4"],
+    ]
     for run_id, total in listed.items():
         assert (await journal.info(run_id)).total == total
 
 
-async def test_imported_runs_that_name_each_other_as_parents_are_counted_once(journal: Journal) -> None:
+async def test_imported_runs_that_name_each_other_as_parents_are_counted_once(
+    journal: Journal,
+) -> None:
     for run_id, parent in (("run_1", "run_2"), ("run_2", "run_1"), ("run_3", "run_3")):
-        await journal.add_run([encode_json(entry) for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))])
-    assert {info.run_id: info.total.runs for info in await journal.runs()} == {"run_1": 2, "run_2": 2, "run_3": 1}
+        await journal.add_run(
+            [
+                encode_json(entry)
+                for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))
+            ]
+        )
+    assert {info.run_id: info.total.runs for info in await journal.runs()} == {
+        "run_1": 2,
+        "run_2": 2,
+        "run_3": 1,
+    }
 
 
-async def test_costs_are_summed_by_user_and_by_agent_and_by_nothing_that_there_is_not(journal: Journal) -> None:
-    for run_id, user, agent in (("run_1", "ada", "boss"), ("run_2", "ada", "helper"), ("run_3", None, "boss")):
-        writer = await journal.begin(msgspec.structs.replace(started(run_id), user_id=user, agent=agent))
+async def test_costs_are_summed_by_user_and_by_agent_and_by_nothing_that_there_is_not(
+    journal: Journal,
+) -> None:
+    for run_id, user, agent in (
+        ("run_1", "ada", "boss"),
+        ("run_2", "ada", "helper"),
+        ("run_3", None, "boss"),
+    ):
+        writer = await journal.begin(
+            msgspec.structs.replace(started(run_id), user_id=user, agent=agent)
+        )
         await writer.append([*asks(1), *([finished(turns=1)] if run_id != "run_2" else [])])
         assert (await journal.info(run_id)).user_id == user
-    assert {row.key: row.responses for row in (await journal.costs("user")).rows} == {"ada": 2, None: 1}
-    assert {row.key: row.responses for row in (await journal.costs("agent")).rows} == {"boss": 2, "helper": 1}
+    assert {row.key: row.responses for row in (await journal.costs("user")).rows} == {
+        "ada": 2,
+        None: 1,
+    }
+    assert {row.key: row.responses for row in (await journal.costs("agent")).rows} == {
+        "boss": 2,
+        "helper": 1,
+    }
     with refuses("invalid", "'nonsense'"):
         await journal.costs("nonsense")  # type: ignore[arg-type]
 
 
-async def test_a_run_whose_price_was_not_known_then_is_counted_without_one(journal: Journal) -> None:
+async def test_a_run_whose_price_was_not_known_then_is_counted_without_one(
+    journal: Journal,
+) -> None:
     writer = await journal.begin(started())
     await writer.append([*asks(1), finished(turns=1)])
     (row,) = (await journal.costs("day")).rows
-    assert (row.key, row.responses, row.unpriced, row.usage, row.cost_usd) == ("2026-11-20", 1, 1, USED, None)
+    assert (row.key, row.responses, row.unpriced, row.usage, row.cost_usd) == (
+        "2026-11-20",
+        1,
+        1,
+        USED,
+        None,
+    )
 
 
 # ---------------------------------------------------------------- export and import
 
 
-async def test_a_run_is_taken_in_elsewhere_as_it_is(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_run_is_taken_in_elsewhere_as_it_is(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     writer = await journal.begin(started(session="ada"))
-    await writer.append([*asks(1, "c"), gives("c", "x" * 20_000), *answers("run_1", "done"), finished(turns=2, tool_calls=1)])
+    await writer.append(
+        [
+            *asks(1, "c"),
+            gives("c", "x" * 20_000),
+            *answers("run_1", "done"),
+            finished(turns=2, tool_calls=1),
+        ]
+    )
     await writer.release()
     await writer.append([late("c")])
     data = await journal.read_bytes("run_1")
@@ -627,7 +790,9 @@ async def test_a_run_is_taken_in_elsewhere_as_it_is(kind: Kind, journal: Journal
         await other.aclose()
 
 
-async def test_a_run_that_is_not_finished_can_be_gone_on_with_elsewhere(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_run_that_is_not_finished_can_be_gone_on_with_elsewhere(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     writer = await journal.begin(started())
     await writer.append([fact("a")])
     (tmp_path / "other").mkdir()
@@ -643,14 +808,21 @@ async def test_a_run_that_is_not_finished_can_be_gone_on_with_elsewhere(kind: Ki
     ("spoil", "said"),
     [
         (lambda data: [data[0], b'{"type":"tool.late","at":"2026', *data[2:]], "entry 2"),
-        (lambda data: [data[0], data[1], b'{"type":"dream","at":"2026-11-20T10:00:00Z"}'], "entry 3.*'dream'"),
+        (
+            lambda data: [data[0], data[1], b'{"type":"dream","at":"2026-11-20T10:00:00Z"}'],
+            "entry 3.*'dream'",
+        ),
         (lambda data: data[1:], "entry 1: a run begins"),
         (lambda data: [data[0], data[0]], "entry 2: a run begins"),
         (lambda data: [], "no entry"),
     ],
 )
 async def test_a_broken_import_is_refused_with_the_number_of_the_entry(
-    kind: Kind, journal: Journal, tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]], said: str
+    kind: Kind,
+    journal: Journal,
+    tmp_path: Path,
+    spoil: Callable[[list[bytes]], list[bytes]],
+    said: str,
 ) -> None:
     await says(journal, "run_1", "hello", "hello")
     data = await journal.read_bytes("run_1")
@@ -664,7 +836,9 @@ async def test_a_broken_import_is_refused_with_the_number_of_the_entry(
         await other.aclose()
 
 
-async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     await says(journal, "run_1", "hello", "hello")
     await says(journal, "run_2", "and now?", "now", fork=Fork(run_id="run_1", turn=1, seq=2))
     (tmp_path / "other").mkdir()
@@ -674,12 +848,19 @@ async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(kind: Kind, jo
             await other.add_run(await journal.read_bytes("run_2"))
         await other.add_run(await journal.read_bytes("run_1"))
         assert (await other.add_run(await journal.read_bytes("run_2"))).forked_from == "run_1"
-        assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hello", "and now?", "now"]
+        assert [said.text for said in (await other.load("run_2")).history] == [
+            "hello",
+            "hello",
+            "and now?",
+            "now",
+        ]
     finally:
         await other.aclose()
 
 
-async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     await says(journal, "run_1", "hello", "hi", session="ada")
     await says(journal, "run_2", "and now?", "now", session="ada")
     (tmp_path / "other").mkdir()
@@ -688,12 +869,19 @@ async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(k
         for run_id in ("run_1", "run_2"):
             await other.add_run(await journal.read_bytes(run_id))
         assert [said.text for said in (await other.load("run_1")).history] == ["hello", "hi"]
-        assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hi", "and now?", "now"]
+        assert [said.text for said in (await other.load("run_2")).history] == [
+            "hello",
+            "hi",
+            "and now?",
+            "now",
+        ]
     finally:
         await other.aclose()
 
 
-async def test_a_run_is_taken_in_although_another_one_of_its_session_is_not_finished(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_run_is_taken_in_although_another_one_of_its_session_is_not_finished(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     await says(journal, "run_1", "hello", "hi", session="ada")
     (tmp_path / "other").mkdir()
     other = await kind.open(tmp_path / "other")
@@ -704,21 +892,37 @@ async def test_a_run_is_taken_in_although_another_one_of_its_session_is_not_fini
         await other.aclose()
 
 
-async def test_a_fork_that_is_taken_in_brings_its_past_into_its_session(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_fork_that_is_taken_in_brings_its_past_into_its_session(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     await says(journal, "run_1", "hello", "hi", session="ada")
-    await says(journal, "fork", "rather this", "that", session="new", fork=Fork(run_id="run_1", turn=1, seq=2))
+    await says(
+        journal,
+        "fork",
+        "rather this",
+        "that",
+        session="new",
+        fork=Fork(run_id="run_1", turn=1, seq=2),
+    )
     (tmp_path / "other").mkdir()
     other = await kind.open(tmp_path / "other")
     try:
         for run_id in ("run_1", "fork"):
             await other.add_run(await journal.read_bytes(run_id))
         assert [said.text for said in (await other.view("ada")).messages] == ["hello", "hi"]
-        assert [said.text for said in (await other.view("new")).messages] == ["hello", "hi", "rather this", "that"]
+        assert [said.text for said in (await other.view("new")).messages] == [
+            "hello",
+            "hi",
+            "rather this",
+            "that",
+        ]
     finally:
         await other.aclose()
 
 
-async def test_a_part_that_is_taken_in_says_nothing_in_its_session(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_part_that_is_taken_in_says_nothing_in_its_session(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     writer = await journal.begin(started(session="ada"))
     part = await journal.begin(started("part", "look there", session="ada", parent="run_1"))
     await part.append([*answers("part", "nothing there"), finished(turns=1)])
@@ -733,7 +937,9 @@ async def test_a_part_that_is_taken_in_says_nothing_in_its_session(kind: Kind, j
         await other.aclose()
 
 
-async def test_a_run_that_is_taken_in_keeps_its_times(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_run_that_is_taken_in_keeps_its_times(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     writer = await journal.begin(started(session="ada", minute=1))
     await writer.append([*asks(1, minute=2), finished(turns=1, minute=3)])
     (tmp_path / "other").mkdir()
@@ -753,7 +959,9 @@ async def _unfinished(journal: Journal) -> list[bytes]:
     return await journal.read_bytes("left")
 
 
-async def test_a_run_that_is_taken_in_and_not_finished_keeps_others_of_its_session_from_beginning(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+async def test_a_run_that_is_taken_in_and_not_finished_keeps_others_of_its_session_from_beginning(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     other = await kind.open(tmp_path / "other")
     try:
@@ -766,7 +974,9 @@ async def test_a_run_that_is_taken_in_and_not_finished_keeps_others_of_its_sessi
         await other.aclose()
 
 
-@pytest.mark.parametrize("first", [b"", b"\xff", b"{", b"[]", b'{"schema":"new"}', b'{"schema":[]}'])
+@pytest.mark.parametrize(
+    "first", [b"", b"\xff", b"{", b"[]", b'{"schema":"new"}', b'{"schema":[]}']
+)
 async def test_what_is_no_run_at_all_is_not_taken_in(journal: Journal, first: bytes) -> None:
     with refuses("invalid", "entry 1: "):
         await journal.add_run([first])
@@ -796,7 +1006,14 @@ async def test_what_runs_that_stay_were_forked_from_stays(journal: Journal) -> N
     await says(journal, "leaf", "and?", "so", minute=5, fork=Fork(run_id="branch", turn=1, seq=2))
     freed = await journal.prune(at(3), apply=True)
     assert (freed.runs, set(freed.kept)) == (("other",), {"root", "branch"})
-    assert [said.text for said in (await journal.load("leaf")).history] == ["hello", "hello", "and?", "so", "and?", "so"]
+    assert [said.text for said in (await journal.load("leaf")).history] == [
+        "hello",
+        "hello",
+        "and?",
+        "so",
+        "and?",
+        "so",
+    ]
     would = await journal.prune(at(9), apply=False)
     assert (set(would.runs), would.kept) == ({"root", "branch", "leaf"}, ())
     assert await journal.prune(at(9), apply=True) == would
@@ -814,26 +1031,45 @@ async def test_a_run_goes_together_with_those_that_it_started(journal: Journal) 
     await says(journal, "its child", "hello", "hello", minute=1, parent="ended")
     await journal.begin(started("waits", minute=1))
     await says(journal, "the child of one that waits", "hello", "hello", minute=1, parent="waits")
-    await says(journal, "below that", "hello", "hello", minute=1, parent="the child of one that waits")
+    await says(
+        journal, "below that", "hello", "hello", minute=1, parent="the child of one that waits"
+    )
     freed = await journal.prune(at(3), apply=True)
-    assert (set(freed.runs), set(freed.kept)) == ({"ended", "its child"}, {"the child of one that waits", "below that"})
-    assert [info.run_id for info in await journal.children("waits")] == ["the child of one that waits"]
+    assert (set(freed.runs), set(freed.kept)) == (
+        {"ended", "its child"},
+        {"the child of one that waits", "below that"},
+    )
+    assert [info.run_id for info in await journal.children("waits")] == [
+        "the child of one that waits"
+    ]
     assert await journal.children("ended") == []
 
 
-async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_from_are_deleted(kind: Kind, journal: Journal) -> None:
+async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_from_are_deleted(
+    kind: Kind, journal: Journal
+) -> None:
     """Its history is that run's, with what came before it in a session of its own."""
     if not kind.durable:
         pytest.skip("sessions in memory are told of messages by the loop")
     for minute in range(3):
         await says(journal, f"run_{minute}", "hello", "hello", session="bob", minute=minute)
-    await says(journal, "fork", "hello", "hello", session="cleo", fork=Fork(run_id="run_2", turn=1, seq=2), minute=9)
+    await says(
+        journal,
+        "fork",
+        "hello",
+        "hello",
+        session="cleo",
+        fork=Fork(run_id="run_2", turn=1, seq=2),
+        minute=9,
+    )
     before = {info.id: info.message_count for info in journal.sessions.list()}
     assert before == {"bob": 6, "cleo": len(journal.sessions.get_messages("cleo"))}
     assert (await journal.remove(["run_0", "run_1"])).runs == ("run_0", "run_1")
     for _ in range(2):  # counted, and kept
         counts = {info.id: info.message_count for info in journal.sessions.list()}
-        assert counts == {session_id: len(journal.sessions.get_messages(session_id)) for session_id in before}
+        assert counts == {
+            session_id: len(journal.sessions.get_messages(session_id)) for session_id in before
+        }
     assert all(counts[session_id] < before[session_id] for session_id in before)
 
 
@@ -899,7 +1135,9 @@ async def test_what_is_not_finished_is_not_removed_nor_anything_with_it(journal:
     assert len(await journal.runs()) == 2
 
 
-async def test_what_a_fork_needs_is_kept_with_its_tree_unless_the_fork_goes_too(journal: Journal) -> None:
+async def test_what_a_fork_needs_is_kept_with_its_tree_unless_the_fork_goes_too(
+    journal: Journal,
+) -> None:
     await says(journal, "root", "hello", "hello", minute=1)
     await says(journal, "its child", "hello", "hello", minute=1, parent="root")
     await says(journal, "branch", "and?", "so", minute=1, fork=Fork(run_id="root", turn=1, seq=2))

@@ -1,4 +1,6 @@
-"""What processes of one machine tell each other: at once inside a process, and soon between two of them; nothing is lost by not listening well."""
+"""What processes of one machine tell each other: at once inside a process, and soon between two of
+them; nothing is lost by not listening well.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def lookers() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "treadle-notifier"]
 
 
-async def test_who_listens_to_several_topics_hears_all_of_them_in_order(notifier: LocalNotifier) -> None:
+async def test_who_listens_to_several_topics_hears_all_of_them_in_order(
+    notifier: LocalNotifier,
+) -> None:
     async with notifier.listen("a", "b") as listening, notifier.listen("b") as other:
         for topic, payload in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")):
             notifier.tell(topic, payload)
@@ -147,10 +151,15 @@ async def test_it_is_looked_only_while_somebody_listens(two: Two) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_entries_of_another_process_wake_who_follows_that_run_and_nobody_else(two: Two) -> None:
+async def test_entries_of_another_process_wake_who_follows_that_run_and_nobody_else(
+    two: Two,
+) -> None:
     here, there = two
     writer, other = await there.begin(started("run_1")), await there.begin(started("run_2"))
-    async with here.notifier.listen(run_topic("run_1")) as first, here.notifier.listen(run_topic("run_2")) as second:
+    async with (
+        here.notifier.listen(run_topic("run_1")) as first,
+        here.notifier.listen(run_topic("run_2")) as second,
+    ):
         first._poll_s = second._poll_s = 20  # pyright: ignore[reportPrivateUsage]  what ends these waits is news alone
         with anyio.fail_after(20):
             await first.wait()  # the first look tells everybody

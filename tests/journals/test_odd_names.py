@@ -1,4 +1,6 @@
-"""Whatever stands in an id, a name or a reason: it is kept, or refused with words, in a file as at a server."""
+"""Whatever stands in an id, a name or a reason: it is kept, or refused with words, in a file as at
+a server.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 @pytest.mark.parametrize("text", ODD)
 async def test_odd_texts_are_kept(journal: Journal, text: str) -> None:
     await journal.queue.add([started(text)], QueuePlace(queue=text, tenant=text))
-    assert [(ticket.run_id, ticket.tenant) for ticket in await journal.queue.claim([text], engine="local", most=1)] == [(text, text)]
+    assert [
+        (ticket.run_id, ticket.tenant)
+        for ticket in await journal.queue.claim([text], engine="local", most=1)
+    ] == [(text, text)]
     await journal.queue.park(text, text)
     assert [parked.why for parked in await journal.queue.parked()] == [text]
     assert (await journal.info(text)).run_id == text
@@ -44,7 +49,9 @@ async def test_odd_texts_are_kept(journal: Journal, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", UNHOLDABLE)
-async def test_what_no_table_can_hold_is_refused_or_found_nowhere(journal: Journal, text: str) -> None:
+async def test_what_no_table_can_hold_is_refused_or_found_nowhere(
+    journal: Journal, text: str
+) -> None:
     card = replace(CARD, name=text)
     refused: list[Callable[[], Awaitable[object]]] = [
         lambda: journal.begin(started(text)),
@@ -59,7 +66,12 @@ async def test_what_no_table_can_hold_is_refused_or_found_nowhere(journal: Journ
         with pytest.raises(AgentError) as raised:
             await ask()
         assert raised.value.kind == "invalid"
-    assert await journal.children(text) == await journal.runs(session_id=text) == await journal.queue.claim([text], engine="local", most=1) == []
+    assert (
+        await journal.children(text)
+        == await journal.runs(session_id=text)
+        == await journal.queue.claim([text], engine="local", most=1)
+        == []
+    )
     assert await journal.runs() == []
 
 

@@ -1,4 +1,6 @@
-"""Pruning leaves the past of a run that waits, and of a fork, whatever its age: in memory, SQLite and PostgreSQL."""
+"""Pruning leaves the past of a run that waits, and of a fork, whatever its age: in memory, SQLite
+and PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ WEEKS = 60 * 24 * 60
 
 async def _waits(journal: Journal, run_id: str, *, minute: float) -> None:
     writer = await journal.begin(started(run_id, "May I?", session="ada", minute=minute))
-    ask = ApprovalAsked(at=at(minute), call_id="c", name="t", arguments_json="{}", reason="it costs money")
+    ask = ApprovalAsked(
+        at=at(minute), call_id="c", name="t", arguments_json="{}", reason="it costs money"
+    )
     await writer.append([*asks(1, "c", minute=minute)[:2], ask])
     await writer.release(waiting=True)
 
@@ -37,7 +41,15 @@ async def test_a_run_that_waits_for_weeks_keeps_its_whole_past(journal: Journal)
 async def test_a_fork_keeps_the_past_of_the_run_that_it_was_forked_from(journal: Journal) -> None:
     await says(journal, "run_0", "hello", "hi", session="ada", minute=0)
     await says(journal, "run_1", "and then?", "well", session="ada", minute=1)
-    await says(journal, "fork", "rather this", "that", session="new", fork=Fork(run_id="run_1", turn=1, seq=2), minute=WEEKS)
+    await says(
+        journal,
+        "fork",
+        "rather this",
+        "that",
+        session="new",
+        fork=Fork(run_id="run_1", turn=1, seq=2),
+        minute=WEEKS,
+    )
     before = await _texts(journal, "fork")
     await journal.prune(at(WEEKS - 1), apply=True)
     assert await _texts(journal, "fork") == before
@@ -61,7 +73,9 @@ async def test_a_past_that_nobody_goes_on_from_goes(journal: Journal) -> None:
     assert "run_0" in (await journal.prune(at(WEEKS), apply=True)).runs
 
 
-async def test_what_was_kept_goes_with_the_run_that_needed_it(journal: Journal, request: pytest.FixtureRequest) -> None:
+async def test_what_was_kept_goes_with_the_run_that_needed_it(
+    journal: Journal, request: pytest.FixtureRequest
+) -> None:
     if "memory" in request.node.name:
         pytest.skip("memory keeps what a run found with that run")
     await says(journal, "run_0", "hello", "hi", session="ada", minute=0)

@@ -102,8 +102,13 @@ async def until_claimed(journal: Journal, engine: str = "local") -> list[str]:
 over_processes = pytest.mark.parametrize("shared", ["sqlite", "postgres"], indirect=True)
 
 
-async def claimed(journal: Journal, *queues: str, engine: str = "local", most: int = 100) -> list[str]:
-    return [ticket.run_id for ticket in await journal.queue.claim(queues or ("default",), engine=engine, most=most)]
+async def claimed(
+    journal: Journal, *queues: str, engine: str = "local", most: int = 100
+) -> list[str]:
+    return [
+        ticket.run_id
+        for ticket in await journal.queue.claim(queues or ("default",), engine=engine, most=most)
+    ]
 
 
 async def queued(journal: Journal, *run_ids: str, place: QueuePlace | None = None) -> None:
@@ -118,12 +123,23 @@ async def backlog(journal: Journal, queue: str = "default") -> dict[str, int]:
 
 
 def counts(found: Backlog) -> dict[str, int]:
-    every = {state: getattr(found, state) for state in ("ready", "later", "sent", "running", "waiting", "parked")}
+    every = {
+        state: getattr(found, state)
+        for state in ("ready", "later", "sent", "running", "waiting", "parked")
+    }
     return {state: count for state, count in every.items() if count}
 
 
 def card(name: str = "ada", queues: Sequence[str] = ("default",)) -> WorkerCard:
-    return WorkerCard(name=name, host=HERE[0], pid=HERE[1], version="1", engine="local", queues=tuple(queues), slots=4)
+    return WorkerCard(
+        name=name,
+        host=HERE[0],
+        pid=HERE[1],
+        version="1",
+        engine="local",
+        queues=tuple(queues),
+        slots=4,
+    )
 
 
 # ---------------------------------------------------------------- in
@@ -134,7 +150,13 @@ async def test_a_run_is_added_whole_and_nobody_drives_it(journal: Journal) -> No
     await journal.queue.add(entries, QueuePlace(queue="nightly", priority=3, tenant="t"))
     assert await entries_of(journal) == entries
     info = await journal.info("run_1")
-    assert (info.status, info.queue, info.tenant, info.parked, info.entries) == ("queued", "nightly", "t", None, 2)
+    assert (info.status, info.queue, info.tenant, info.parked, info.entries) == (
+        "queued",
+        "nightly",
+        "t",
+        None,
+        2,
+    )
     assert await journal.holder("ada") is None
     place = await journal.queue.place("run_1")
     assert place is not None
@@ -151,7 +173,9 @@ async def test_an_id_is_taken_once(journal: Journal) -> None:
     assert await claimed(journal) == ["run_1"]
 
 
-async def test_a_session_has_one_run_at_a_time_also_one_that_waits_for_a_worker(journal: Journal) -> None:
+async def test_a_session_has_one_run_at_a_time_also_one_that_waits_for_a_worker(
+    journal: Journal,
+) -> None:
     await journal.queue.add([started("run_1", session="ada")], QueuePlace())
     with refuses("busy"):
         await journal.begin(started("run_2", session="ada"))
@@ -174,7 +198,11 @@ async def test_the_first_driver_of_a_queued_run_has_the_first_fence(journal: Jou
 
 
 async def test_what_is_of_a_run_that_is_not_there_is_refused(journal: Journal) -> None:
-    for what in (journal.queue.put_back("run_1"), journal.queue.park("run_1", "why"), journal.queue.place("run_1")):
+    for what in (
+        journal.queue.put_back("run_1"),
+        journal.queue.park("run_1", "why"),
+        journal.queue.place("run_1"),
+    ):
         with refuses("invalid"):
             await what
 
@@ -204,7 +232,14 @@ async def test_a_ticket_says_all_that_an_engine_needs(journal: Journal) -> None:
     at = now() - timedelta(hours=1)
     await queued(journal, "run_1", place=QueuePlace(queue="q", priority=7, tenant="t", ready_at=at))
     (ticket,) = await journal.queue.claim(["q"], engine="local", most=1)
-    assert (ticket.run_id, ticket.queue, ticket.priority, ticket.tenant, ticket.delivery, ticket.fruitless) == ("run_1", "q", 7, "t", 1, 1)
+    assert (
+        ticket.run_id,
+        ticket.queue,
+        ticket.priority,
+        ticket.tenant,
+        ticket.delivery,
+        ticket.fruitless,
+    ) == ("run_1", "q", 7, "t", 1, 1)
     assert ticket.queued_at == at
     await journal.queue.put_back("run_1")
     (again,) = await journal.queue.claim(["q"], engine="local", most=1)
@@ -288,7 +323,9 @@ async def test_a_driver_that_lets_go_makes_its_run_ready_again(journal: Journal)
     assert await claimed(journal) == ["run_1"]
 
 
-async def test_a_run_that_waits_for_a_person_is_given_to_nobody_until_it_is_put_back(journal: Journal) -> None:
+async def test_a_run_that_waits_for_a_person_is_given_to_nobody_until_it_is_put_back(
+    journal: Journal,
+) -> None:
     await queued(journal, "run_1")
     await claimed(journal)
     writer = await journal.take_over("run_1")
@@ -307,13 +344,21 @@ async def test_a_driver_puts_its_run_back_with_what_it_appends(journal: Journal)
     assert await claimed(journal) == ["run_1"]
     writer = await journal.take_over("run_1")
     at = now() + timedelta(hours=1)
-    await writer.append([resumed(writer.fence)], put_back=QueuePlace(queue="night", priority=3, tenant="t", ready_at=at))
+    await writer.append(
+        [resumed(writer.fence)],
+        put_back=QueuePlace(queue="night", priority=3, tenant="t", ready_at=at),
+    )
     await writer.release(waiting=True)
-    assert await journal.queue.place("run_1") == QueuePlace(queue="night", priority=3, tenant="t", ready_at=at)
+    assert await journal.queue.place("run_1") == QueuePlace(
+        queue="night", priority=3, tenant="t", ready_at=at
+    )
     assert (await backlog(journal, "night"), await claimed(journal, "night")) == ({"later": 1}, [])
     with refuses("busy"):
         await writer.append([resumed(writer.fence)])
-    assert [entry.__struct_config__.tag for entry in await entries_of(journal, "run_1")] == ["run.started", "run.resumed"]
+    assert [entry.__struct_config__.tag for entry in await entries_of(journal, "run_1")] == [
+        "run.started",
+        "run.resumed",
+    ]
 
 
 async def test_a_run_that_was_in_no_queue_is_put_into_one(journal: Journal) -> None:
@@ -325,7 +370,9 @@ async def test_a_run_that_was_in_no_queue_is_put_into_one(journal: Journal) -> N
         await journal.queue.put_back("run_1")
     await journal.queue.park("run_1", "why")
     assert (await journal.info("run_1")).parked is None
-    assert await journal.queue.put_back("run_1", place=QueuePlace(queue="q", priority=2, tenant="t"))
+    assert await journal.queue.put_back(
+        "run_1", place=QueuePlace(queue="q", priority=2, tenant="t")
+    )
     (ticket,) = await journal.queue.claim(["q"], engine="local", most=1)
     assert (ticket.priority, ticket.tenant) == (2, "t")
 
@@ -344,10 +391,14 @@ async def test_what_is_driven_or_finished_is_not_put_back(journal: Journal) -> N
 
 
 @over_processes
-async def test_a_run_that_a_newer_version_wrote_is_claimed_by_none_of_this_one(here: Journal) -> None:
+async def test_a_run_that_a_newer_version_wrote_is_claimed_by_none_of_this_one(
+    here: Journal,
+) -> None:
     journal = here
     await queued(journal, "run_1")
-    await journal.queue.add([msgspec.structs.replace(started("run_2"), schema=SCHEMA + 1)], QueuePlace(priority=9))
+    await journal.queue.add(
+        [msgspec.structs.replace(started("run_2"), schema=SCHEMA + 1)], QueuePlace(priority=9)
+    )
     assert await claimed(journal) == ["run_1"]
 
 
@@ -393,9 +444,16 @@ async def test_an_engine_is_asked_about_what_it_has_and_nobody_drives(journal: J
         await writer.append([resumed(1)])
     await ended.append([finished()])
     await waiting.release(waiting=True)
-    assert [one.run_id for one in await journal.queue.with_engine(engine="far", most=5)] == ["run_0", "run_4"]
-    assert [one.run_id for one in await journal.queue.with_engine(engine="far", most=5, after="run_0")] == ["run_4"]
-    assert [one.run_id for one in await journal.queue.with_engine(engine="far", most=1)] == ["run_0"]
+    assert [one.run_id for one in await journal.queue.with_engine(engine="far", most=5)] == [
+        "run_0",
+        "run_4",
+    ]
+    assert [
+        one.run_id for one in await journal.queue.with_engine(engine="far", most=5, after="run_0")
+    ] == ["run_4"]
+    assert [one.run_id for one in await journal.queue.with_engine(engine="far", most=1)] == [
+        "run_0"
+    ]
     assert await journal.queue.put_back("run_0")
     assert await claimed(journal, engine="far") == ["run_0"]
 
@@ -481,7 +539,10 @@ async def test_somebody_may_park_a_run_and_wake_it(journal: Journal) -> None:
     await queued(journal, "run_1", "run_2", "run_3")
     await journal.queue.park("run_1", "nobody has its key")
     await journal.queue.park("run_3", "nor that one's")
-    assert [(one.run_id, one.why) for one in await journal.queue.parked()] == [("run_3", "nor that one's"), ("run_1", "nobody has its key")]
+    assert [(one.run_id, one.why) for one in await journal.queue.parked()] == [
+        ("run_3", "nor that one's"),
+        ("run_1", "nobody has its key"),
+    ]
     assert [one.run_id for one in await journal.queue.parked(limit=1)] == ["run_3"]
     assert await claimed(journal) == ["run_2"]
     assert await journal.queue.put_back("run_1", place=QueuePlace(queue="q"))
@@ -506,13 +567,21 @@ async def test_a_worker_is_in_the_list_with_what_it_says_of_itself(journal: Jour
     await queued(journal, "run_1")
     writer = await journal.take_over("run_1")
     (info,) = await journal.queue.workers()
-    assert (info.worker, info.card, info.alive, info.draining, info.running) == (worker, card("ada", ("default", "nightly")), True, False, 1)
+    assert (info.worker, info.card, info.alive, info.draining, info.running) == (
+        worker,
+        card("ada", ("default", "nightly")),
+        True,
+        False,
+        1,
+    )
     assert info.since <= info.seen_at
     await writer.release()
     await journal.queue.drain()
     assert [(one.draining, one.running) for one in await journal.queue.workers()] == [(True, 0)]
     assert await journal.queue.register(card("bob")) == worker
-    assert [(one.card.name, one.draining) for one in await journal.queue.workers()] == [("bob", False)]
+    assert [(one.card.name, one.draining) for one in await journal.queue.workers()] == [
+        ("bob", False)
+    ]
 
 
 async def test_who_listens_hears_of_runs_that_become_ready(journal: Journal) -> None:
@@ -525,7 +594,9 @@ async def test_who_listens_hears_of_runs_that_become_ready(journal: Journal) -> 
 # ---------------------------------------------------------------- the rest of the journal
 
 
-async def test_a_queued_run_is_exported_and_is_stopped_where_it_is_taken_in(journal: Journal, tmp_path: Path) -> None:
+async def test_a_queued_run_is_exported_and_is_stopped_where_it_is_taken_in(
+    journal: Journal, tmp_path: Path
+) -> None:
     await queued(journal, "run_1")
     data = await journal.read_bytes("run_1")
     other = open_journal(f"sqlite:///{tmp_path / 'other.db'}")
@@ -582,8 +653,12 @@ async def test_what_a_dead_process_had_claimed_comes_back(here: Journal, start: 
 
 
 @over_processes
-async def test_what_somebody_took_from_a_living_worker_comes_back_when_that_process_dies(here: Journal, start: Start) -> None:
-    """The worker that had claimed it was told then that another one drives it, and will not deliver it again."""
+async def test_what_somebody_took_from_a_living_worker_comes_back_when_that_process_dies(
+    here: Journal, start: Start
+) -> None:
+    """The worker that had claimed it was told then that another one drives it, and will not deliver
+    it again.
+    """
     await queued(here, "run_1")
     assert await claimed(here) == ["run_1"]
     process = start()
@@ -594,7 +669,9 @@ async def test_what_somebody_took_from_a_living_worker_comes_back_when_that_proc
 
 
 @over_processes
-async def test_a_process_that_ends_in_order_leaves_its_runs_to_others_at_once(here: Journal, start: Start) -> None:
+async def test_a_process_that_ends_in_order_leaves_its_runs_to_others_at_once(
+    here: Journal, start: Start
+) -> None:
     await queued(here, "run_1")
     process = start()
     assert process.ask("claim 5") == "run_1/1"
@@ -603,7 +680,9 @@ async def test_a_process_that_ends_in_order_leaves_its_runs_to_others_at_once(he
 
 
 @over_processes
-async def test_what_an_engine_has_stays_with_it_when_the_process_that_sent_it_dies(here: Journal, start: Start) -> None:
+async def test_what_an_engine_has_stays_with_it_when_the_process_that_sent_it_dies(
+    here: Journal, start: Start
+) -> None:
     await queued(here, "run_1")
     process = start()
     assert process.ask("claim 5 far") == "run_1/1"
@@ -622,7 +701,10 @@ async def test_a_living_worker_has_its_name_alone(here: Journal, start: Start) -
         await here.queue.register(card("ada"))
     mine = await here.queue.register(card("bob"))
     infos = await here.queue.workers()
-    assert [(one.worker, one.card.name, one.alive) for one in infos] == [(worker, "ada", True), (mine, "bob", True)]
+    assert [(one.worker, one.card.name, one.alive) for one in infos] == [
+        (worker, "ada", True),
+        (mine, "bob", True),
+    ]
     process.kill()
     with anyio.fail_after(20):
         while (infos := await here.queue.workers())[0].card.name == "ada":
@@ -640,9 +722,14 @@ async def test_a_worker_that_ends_in_order_is_in_no_list(here: Journal, start: S
 
 
 @over_processes
-async def test_who_listens_hears_of_what_another_process_adds(here: Journal, shared: Shared) -> None:
+async def test_who_listens_hears_of_what_another_process_adds(
+    here: Journal, shared: Shared
+) -> None:
     other = shared.open()
-    async with here.notifier.listen(QUEUE) as ready, here.notifier.listen(run_topic("run_1")) as moved:
+    async with (
+        here.notifier.listen(QUEUE) as ready,
+        here.notifier.listen(run_topic("run_1")) as moved,
+    ):
         await queued(other, "run_1")
         with anyio.fail_after(20):
             while not await claimed(here):

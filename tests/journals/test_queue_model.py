@@ -1,4 +1,6 @@
-"""Every journal's queue against a simple model of it: whatever is done in whatever order, both say the same."""
+"""Every journal's queue against a simple model of it: whatever is done in whatever order, both say
+the same.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +60,20 @@ class Model:
     def status(self) -> str:
         if self.over:
             return "finished"
-        return {"running": "running", "waiting": "waiting", "parked": "stopped"}.get(self.state, "queued")
+        return {"running": "running", "waiting": "waiting", "parked": "stopped"}.get(
+            self.state, "queued"
+        )
 
     def is_ready(self, engine: str) -> bool:
-        return not self.over and (self.state == "ready" or (self.state == "sent" and not self.later and self.holder in ENGINES and self.holder != engine))
+        return not self.over and (
+            self.state == "ready"
+            or (
+                self.state == "sent"
+                and not self.later
+                and self.holder in ENGINES
+                and self.holder != engine
+            )
+        )
 
 
 @dataclass
@@ -89,13 +101,19 @@ class Stage:
 
     async def add(self, who: int, run: str, queue: str, priority: int, later: bool) -> None:
         if run not in self.runs:
-            self.runs[run] = Model(queue=queue, priority=priority, later=later, order=len(self.runs))
+            self.runs[run] = Model(
+                queue=queue, priority=priority, later=later, order=len(self.runs)
+            )
             place = QueuePlace(queue=self.queue(queue), priority=priority, ready_at=hour(later))
             await self.at(who).queue.add([started(run)], place)
 
     async def claim(self, who: int, run: str, queues: set[str], engine: str, most: int) -> None:
         expected: list[tuple[str, int, int]] = []
-        ready = [(run, one) for run, one in self.runs.items() if one.queue in queues and one.is_ready(engine)]
+        ready = [
+            (run, one)
+            for run, one in self.runs.items()
+            if one.queue in queues and one.is_ready(engine)
+        ]
         for run_id, one in sorted(ready, key=lambda pair: (-pair[1].priority, pair[1].order)):
             if len(expected) == most:
                 break
@@ -103,10 +121,19 @@ class Stage:
             if fruitless >= FRUITLESS_MOST:
                 one.parked, one.holder = True, None
                 continue
-            one.fruitless, one.deliveries, one.fruit, one.holder = fruitless + 1, one.deliveries + 1, False, who % len(self.journals)
+            one.fruitless, one.deliveries, one.fruit, one.holder = (
+                fruitless + 1,
+                one.deliveries + 1,
+                False,
+                who % len(self.journals),
+            )
             expected.append((run_id, one.deliveries, one.fruitless))
-        tickets = await self.at(who).queue.claim({self.queue(queue) for queue in queues}, engine=engine, most=most)
-        assert [(ticket.run_id, ticket.delivery, ticket.fruitless) for ticket in tickets] == expected
+        tickets = await self.at(who).queue.claim(
+            {self.queue(queue) for queue in queues}, engine=engine, most=most
+        )
+        assert [
+            (ticket.run_id, ticket.delivery, ticket.fruitless) for ticket in tickets
+        ] == expected
 
     async def sent(self, who: int, run: str, engine: str) -> None:
         if (one := self.known(run)) is not None and one.holder == who % len(self.journals):
@@ -164,17 +191,31 @@ class Stage:
 
     async def check(self, journal: Journal) -> None:
         open_ones = {run: one for run, one in self.runs.items() if not one.over}
-        found = {one.queue: {state: getattr(one, state) for state in STATES} for one in await journal.queue.backlogs() if one.queue.startswith(self.prefix)}
+        found = {
+            one.queue: {state: getattr(one, state) for state in STATES}
+            for one in await journal.queue.backlogs()
+            if one.queue.startswith(self.prefix)
+        }
         names = sorted({self.queue(one.queue) for one in open_ones.values()})
         assert list(found) == names
         for name in names:
             theirs = [one.state for one in open_ones.values() if self.queue(one.queue) == name]
             assert found[name] == {state: theirs.count(state) for state in STATES}
-        parked = {one.run_id for one in await journal.queue.parked(limit=100_000)} & self.runs.keys()
+        parked = {
+            one.run_id for one in await journal.queue.parked(limit=100_000)
+        } & self.runs.keys()
         assert parked == {run for run, one in open_ones.items() if one.parked}
         for engine in ENGINES:
-            theirs = [one.run_id for one in await journal.queue.with_engine(engine=engine, most=100_000) if one.run_id in self.runs]
-            assert theirs == sorted(run for run, one in open_ones.items() if one.state == "sent" and one.holder == engine)
+            theirs = [
+                one.run_id
+                for one in await journal.queue.with_engine(engine=engine, most=100_000)
+                if one.run_id in self.runs
+            ]
+            assert theirs == sorted(
+                run
+                for run, one in open_ones.items()
+                if one.state == "sent" and one.holder == engine
+            )
         for run, one in self.runs.items():
             assert (await journal.info(run)).status == one.status
 
@@ -196,7 +237,9 @@ KINDS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "park": st.just(()),
     "restart": st.just(()),
 }
-STEP = st.sampled_from(list(KINDS)).flatmap(lambda name: st.tuples(st.just(name), st.integers(0, 1), st.sampled_from(RUNS), KINDS[name]))
+STEP = st.sampled_from(list(KINDS)).flatmap(
+    lambda name: st.tuples(st.just(name), st.integers(0, 1), st.sampled_from(RUNS), KINDS[name])
+)
 """What, from where, with which run, and how."""
 Step = tuple[str, int, int, tuple[Any, ...]]
 
@@ -214,7 +257,11 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @given(steps=st.lists(STEP, min_size=8, max_size=40))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 async def test_it_says_what_the_model_says(stage: Stage, steps: list[Step]) -> None:
     here = replace(stage, prefix=f"{next(_numbers):06}_", runs={}, writers={})
     first: list[Step] = [("add", 0, run, ("a", 0, False)) for run in RUNS[:2]]

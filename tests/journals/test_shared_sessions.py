@@ -1,4 +1,6 @@
-"""A run begins on the view of its session that it was planned on, whoever else writes to that session: in memory, SQLite and PostgreSQL."""
+"""A run begins on the view of its session that it was planned on, whoever else writes to that
+session: in memory, SQLite and PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,18 @@ CHANGES: list[Change] = [_adds_a_message, _clears, _runs, _deletes]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_run_planned_on_a_view_that_changed_does_not_begin(journal: Journal, change: Change) -> None:
+async def test_a_run_planned_on_a_view_that_changed_does_not_begin(
+    journal: Journal, change: Change
+) -> None:
     await said(journal, "run_0", "hello", "hi", session="s")
     view = await journal.view("s")
     await change(journal)
     with pytest.raises(SessionChanged, match="has changed since it was read"):
         await journal.begin(started(session="s"), found=view.mark)
     with pytest.raises(SessionChanged):
-        await journal.queue.add([started("run_2", session="s")], QueuePlace(queue="default"), found=view.mark)
+        await journal.queue.add(
+            [started("run_2", session="s")], QueuePlace(queue="default"), found=view.mark
+        )
     with refuses("invalid", "there is no run"):
         await journal.info("run_1")
     again = await journal.view("s")
@@ -81,7 +87,9 @@ async def _keeps_its_own(journal: Journal) -> bool:
     return len((await journal.view("s")).messages) == 6
 
 
-async def test_taking_a_run_out_of_a_session_changes_it(journal: Journal, request: pytest.FixtureRequest) -> None:
+async def test_taking_a_run_out_of_a_session_changes_it(
+    journal: Journal, request: pytest.FixtureRequest
+) -> None:
     if "memory" in request.node.name:
         pytest.skip("memory keeps the messages of runs that it has forgotten")
     for n in range(3):
@@ -101,24 +109,32 @@ async def _ends_unknown(journal: Journal, run_id: str) -> RunWriter:
     writer = await journal.begin(started(run_id, session="s", minute=10))
     unknown = ToolResult(call_id="c", name="t", content="?", is_error=True, unknown=True)
     result = ToolFinished(at=at(10), status="unknown", result=unknown)
-    await writer.append([*asks(1, "c", minute=10), result, finished(turns=1, tool_calls=1, minute=10)])
+    await writer.append(
+        [*asks(1, "c", minute=10), result, finished(turns=1, tool_calls=1, minute=10)]
+    )
     return writer
 
 
 @pytest.mark.parametrize("minute", [-60, 0])
-async def test_a_late_result_stamped_by_a_slow_clock_is_not_in_the_past_of_a_run_that_had_begun(journal: Journal, minute: float) -> None:
+async def test_a_late_result_stamped_by_a_slow_clock_is_not_in_the_past_of_a_run_that_had_begun(
+    journal: Journal, minute: float
+) -> None:
     """`late` is stamped at minute 0, before all that is said here."""
     writer = await _ends_unknown(journal, "run_0")
     first = await journal.view("s")
     assert first.late == {}
-    begun = await journal.begin(_on(started("run_1", session="s", minute=20), first.late), found=first.mark)
+    begun = await journal.begin(
+        _on(started("run_1", session="s", minute=20), first.late), found=first.mark
+    )
     found = (await journal.load("run_1")).history[:]
     await writer.append([late("c")])
     assert (await journal.load("run_1")).history[:] == found
     await begun.append([*answers("run_1", "hi", minute=20), finished(turns=1, minute=20)])
     view = await journal.view("s")
     assert view.late == {"run_0": 7}
-    begun = await journal.begin(_on(started("run_2", session="s", minute=minute), view.late), found=view.mark)
+    begun = await journal.begin(
+        _on(started("run_2", session="s", minute=minute), view.late), found=view.mark
+    )
     assert (await journal.load("run_2")).history[:-1] == [*view.messages]
 
 
@@ -135,11 +151,17 @@ async def two(kind: Kind, tmp_path: Path) -> AsyncIterator[tuple[Runtime, Runtim
     async with AsyncExitStack() as stack:
         one = await kind.open(tmp_path)
         other = await kind.open(tmp_path) if kind.durable else one
-        yield await stack.enter_async_context(Runtime(journal=one)), await stack.enter_async_context(Runtime(journal=other))
+        yield (
+            await stack.enter_async_context(Runtime(journal=one)),
+            await stack.enter_async_context(Runtime(journal=other)),
+        )
 
 
 def _before_it_begins(runtime: Runtime, change: Callable[[], Awaitable[Any]]) -> list[str]:
-    """Make `change` once, after the next run was planned and before it begins. Return the run id of each attempt to begin one."""
+    """Make `change` once, after the next run was planned and before it begins.
+
+    Return the run id of each attempt to begin one.
+    """
     journal, attempts = runtime.journal, list[str]()
     begin = journal.begin
 
@@ -165,10 +187,18 @@ async def _judge(runtime: Runtime, result: Any) -> None:
 
 @pytest.mark.parametrize("before", [0, 4, 104], ids=["new", "short", "beyond the window"])
 @pytest.mark.parametrize("what", ["run", "clear", "message"])
-async def test_a_run_is_planned_again_where_the_session_changed_before_it_began(two: tuple[Runtime, Runtime], before: int, what: str) -> None:
+async def test_a_run_is_planned_again_where_the_session_changed_before_it_began(
+    two: tuple[Runtime, Runtime], before: int, what: str
+) -> None:
     mine, other = two
     mine.sessions.create(session_id="s")
-    mine.sessions.add_messages("s", [Message.user(f"q{n}") if n % 2 == 0 else Message.assistant(f"a{n}") for n in range(before)])
+    mine.sessions.add_messages(
+        "s",
+        [
+            Message.user(f"q{n}") if n % 2 == 0 else Message.assistant(f"a{n}")
+            for n in range(before)
+        ],
+    )
 
     async def change() -> None:
         match what:
@@ -177,7 +207,9 @@ async def test_a_run_is_planned_again_where_the_session_changed_before_it_began(
             case "clear":
                 await other.clear("s")
             case _:
-                other.sessions.add_messages("s", [Message.user("by hand"), Message.assistant("noted")])
+                other.sessions.add_messages(
+                    "s", [Message.user("by hand"), Message.assistant("noted")]
+                )
 
     attempts = _before_it_begins(mine, change)
     own = [Message.user("You are terse."), Message.assistant("Yes.")]
@@ -204,10 +236,16 @@ async def test_a_submitted_run_is_planned_again(two: tuple[Runtime, Runtime]) ->
     queue.add = late  # type: ignore[method-assign]
     run_id = await mine.submit(agent([says("mine")]), "go", session="s")
     assert len(attempts) == 2
-    assert [m.text for m in (await mine.journal.load(run_id)).history] == ["meanwhile", "theirs", "go"]
+    assert [m.text for m in (await mine.journal.load(run_id)).history] == [
+        "meanwhile",
+        "theirs",
+        "go",
+    ]
 
 
-async def test_a_run_whose_session_got_another_open_run_meanwhile_is_busy(two: tuple[Runtime, Runtime]) -> None:
+async def test_a_run_whose_session_got_another_open_run_meanwhile_is_busy(
+    two: tuple[Runtime, Runtime],
+) -> None:
     mine, other = two
     _before_it_begins(mine, lambda: other.journal.begin(started("run_9", session="s")))
     with pytest.raises(AgentError, match=r"run_9 of .*session") as caught:

@@ -1,4 +1,6 @@
-"""Sessions in the file of a SQLite journal: what is tested of those in memory, tested here once more."""
+"""Sessions in the file of a SQLite journal: what is tested of those in memory, tested here once
+more.
+"""
 
 from __future__ import annotations
 

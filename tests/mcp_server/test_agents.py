@@ -32,7 +32,11 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 def connected(
-    runtime: Runtime, *agents: Agent[Any, Any], era: str, asked: Asked | None = None, options: SessionOptions | None = None
+    runtime: Runtime,
+    *agents: Agent[Any, Any],
+    era: str,
+    asked: Asked | None = None,
+    options: SessionOptions | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     server = McpToolServer([ServedAgent(agent, runtime, options or {}) for agent in agents])
     return Client(server.sdk, mode=era, elicitation_callback=asked)  # pyright: ignore[reportArgumentType]  a narrower answer
@@ -49,10 +53,23 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def test_an_agent_is_a_tool_with_a_closed_schema_of_its_prompt_and_inputs(era: str):
-    inputs = {"place": Input(description="Where"), "days": Input(type="integer", default=3), "notes": Input(type="array", required=False)}
+    inputs = {
+        "place": Input(description="Where"),
+        "days": Input(type="integer", default=3),
+        "notes": Input(type="array", required=False),
+    }
     async with (
         Runtime.open() as runtime,
-        connected(runtime, agent(name="weather", description="Tells the weather", inputs=inputs, instructions="${place} ${days} ${notes}"), era=era) as client,
+        connected(
+            runtime,
+            agent(
+                name="weather",
+                description="Tells the weather",
+                inputs=inputs,
+                instructions="${place} ${days} ${notes}",
+            ),
+            era=era,
+        ) as client,
     ):
         (found,) = (await client.list_tools()).tools
     assert (found.name, found.description) == ("weather", "Tells the weather")
@@ -66,7 +83,9 @@ async def test_an_agent_is_a_tool_with_a_closed_schema_of_its_prompt_and_inputs(
 
 async def test_a_call_is_a_run_in_the_journal_and_its_text_the_result(era: str):
     model = ScriptedModel([says("Sunny in Oslo.")])
-    weather = Agent(name="weather", model=model, instructions="About ${place}.", inputs={"place": Input()})
+    weather = Agent(
+        name="weather", model=model, instructions="About ${place}.", inputs={"place": Input()}
+    )
     async with Runtime.open() as runtime, connected(runtime, weather, era=era) as client:
         result = await client.call_tool("weather", {"prompt": "And now?", "place": "Oslo"})
         (info,) = await runtime.journal.runs()
@@ -87,11 +106,18 @@ async def test_a_call_is_a_run_in_the_journal_and_its_text_the_result(era: str):
         ({"prompt": 3}, "needs the argument 'prompt'"),
         ({"prompt": "x"}, "needs the input(s) place"),
         ({"prompt": "x", "place": 3}, "must be a string, not 3"),
-        ({"prompt": "x", "place": "Oslo", "plaice": 1}, "takes no argument 'plaice'; it takes: prompt, place"),
+        (
+            {"prompt": "x", "place": "Oslo", "plaice": 1},
+            "takes no argument 'plaice'; it takes: prompt, place",
+        ),
     ],
 )
-async def test_arguments_that_do_not_fit_are_told_to_the_clients_model_and_nothing_runs(era: str, arguments: dict[str, Any], words: str):
-    weather = agent(says("never"), name="weather", instructions="${place}", inputs={"place": Input()})
+async def test_arguments_that_do_not_fit_are_told_to_the_clients_model_and_nothing_runs(
+    era: str, arguments: dict[str, Any], words: str
+):
+    weather = agent(
+        says("never"), name="weather", instructions="${place}", inputs={"place": Input()}
+    )
     async with Runtime.open() as runtime, connected(runtime, weather, era=era) as client:
         result = await client.call_tool("weather", arguments)
         assert await runtime.journal.runs() == []
@@ -100,7 +126,10 @@ async def test_arguments_that_do_not_fit_are_told_to_the_clients_model_and_nothi
 
 
 async def test_an_unknown_tool_is_an_error_of_the_protocol(era: str):
-    async with Runtime.open() as runtime, connected(runtime, agent(name="weather"), era=era) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, agent(name="weather"), era=era) as client,
+    ):
         with pytest.raises(MCPError, match=r"no tool named 'wether'. Did you mean 'weather'"):
             await client.call_tool("wether", {"prompt": "x"})
 
@@ -111,10 +140,19 @@ async def test_what_kept_an_agent_from_its_answer_is_told_with_what_to_do_next(e
         """Looks."""
         return "nothing"
 
-    limited = agent(asks(call("look")), says("I saw nothing so far"), name="limited", tools=[look], limits=Limits(tool_calls=1, turns=2))
+    limited = agent(
+        asks(call("look")),
+        says("I saw nothing so far"),
+        name="limited",
+        tools=[look],
+        limits=Limits(tool_calls=1, turns=2),
+    )
     broken = agent(fails("auth", status=401), name="broken")
     refusing = agent({"text": "", "stop": "refusal"}, name="refusing")
-    async with Runtime.open() as runtime, connected(runtime, limited, broken, refusing, era=era) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, limited, broken, refusing, era=era) as client,
+    ):
         at_limit = await client.call_tool("limited", {"prompt": "x"})
         failed = await client.call_tool("broken", {"prompt": "x"})
         refused = await client.call_tool("refusing", {"prompt": "x"})
@@ -127,13 +165,20 @@ async def test_what_kept_an_agent_from_its_answer_is_told_with_what_to_do_next(e
         assert "Traceback" not in text_of(result)
 
 
-async def test_a_bug_in_the_server_harms_one_call_and_tells_nothing_of_itself(era: str, caplog: pytest.LogCaptureFixture):
+async def test_a_bug_in_the_server_harms_one_call_and_tells_nothing_of_itself(
+    era: str, caplog: pytest.LogCaptureFixture
+):
     class Broken(ServedAgent):
         async def call(self, context: Any, params: Any) -> Any:
             raise ZeroDivisionError("secret detail")
 
     async with Runtime.open() as runtime:
-        server = McpToolServer([Broken(agent(), runtime, {}), ServedAgent(agent(says("fine"), name="other"), runtime, {})])
+        server = McpToolServer(
+            [
+                Broken(agent(), runtime, {}),
+                ServedAgent(agent(says("fine"), name="other"), runtime, {}),
+            ]
+        )
         async with Client(server.sdk, mode=era) as client:
             result = await client.call_tool("helper", {"prompt": "x"})
             assert text_of(await client.call_tool("other", {"prompt": "x"})) == "fine"
@@ -192,7 +237,10 @@ async def test_a_cancelled_request_closes_its_run_with_a_valid_history(era: str)
         await anyio.sleep_forever()
         return "never"
 
-    async with Runtime.open() as runtime, connected(runtime, agent(asks(call("wait", "call_1")), tools=[wait]), era=era) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, agent(asks(call("wait", "call_1")), tools=[wait]), era=era) as client,
+    ):
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "helper", {"prompt": "x"})
             with anyio.fail_after(20):
@@ -204,7 +252,12 @@ async def test_a_cancelled_request_closes_its_run_with_a_valid_history(era: str)
         (info,) = await runtime.journal.runs()
         state = await runtime.journal.load(info.run_id)
     assert info.outcome is Outcome.CANCELLED
-    assert [part.call_id for message in state.history for part in message.parts if isinstance(part, ToolResult)] == ["call_1"]
+    assert [
+        part.call_id
+        for message in state.history
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ] == ["call_1"]
 
 
 # ---------------------------------------------------------------- approvals
@@ -237,17 +290,27 @@ async def results_of(runtime: Runtime) -> list[str]:
     (info,) = await runtime.journal.runs()
     state = await runtime.journal.load(info.run_id)
     assert state.finished is not None
-    return [str(part.content) for message in state.history for part in message.parts if isinstance(part, ToolResult)]
+    return [
+        str(part.content)
+        for message in state.history
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
 
 
 async def test_a_person_at_the_client_allows_a_call(era: str):
     asked: list[str] = []
-    async with Runtime.open() as runtime, connected(runtime, payer(), era=era, asked=answering(asked, ALLOW)) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, payer(), era=era, asked=answering(asked, ALLOW)) as client,
+    ):
         result = await client.call_tool("helper", {"prompt": "x"})
         assert await results_of(runtime) == ["paid 3"]
     assert text_of(result) == "done"
     (question,) = asked
-    assert 'helper wants to run pay {"amount":3}' in question.replace(" 3", "3").replace(": 3", ":3")
+    assert 'helper wants to run pay {"amount":3}' in question.replace(" 3", "3").replace(
+        ": 3", ":3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,7 +325,10 @@ async def test_a_person_at_the_client_allows_a_call(era: str):
 )
 async def test_anything_but_a_clear_yes_is_a_no(era: str, answer: ElicitResult):
     asked: list[str] = []
-    async with Runtime.open() as runtime, connected(runtime, payer(), era=era, asked=answering(asked, answer)) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, payer(), era=era, asked=answering(asked, answer)) as client,
+    ):
         result = await client.call_tool("helper", {"prompt": "x"})
         (told,) = await results_of(runtime)
     assert text_of(result) == "done"
@@ -271,7 +337,11 @@ async def test_anything_but_a_clear_yes_is_a_no(era: str, answer: ElicitResult):
 
 
 async def test_two_calls_are_asked_about_and_each_answer_counts_for_its_own(era: str):
-    two = agent(asks(call("pay", "call_1", amount=1), call("pay", "call_2", amount=2)), says("done"), tools=[pay])
+    two = agent(
+        asks(call("pay", "call_1", amount=1), call("pay", "call_2", amount=2)),
+        says("done"),
+        tools=[pay],
+    )
     asked: list[str] = []
     answer = answering(asked, ALLOW, ElicitResult(action="decline"))
     async with Runtime.open() as runtime, connected(runtime, two, era=era, asked=answer) as client:
@@ -291,7 +361,10 @@ async def test_where_the_client_cannot_ask_the_call_is_refused(era: str):
 
 
 async def test_a_run_may_wait_for_another_way_to_a_person(era: str):
-    async with Runtime.open() as runtime, connected(runtime, payer(), era=era, options={"on_ask": "wait"}) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, payer(), era=era, options={"on_ask": "wait"}) as client,
+    ):
         result = await client.call_tool("helper", {"prompt": "x"})
         (info,) = await runtime.journal.runs()
     assert result.is_error
@@ -307,7 +380,10 @@ async def test_a_request_that_is_cancelled_over_its_question_ends_the_run():
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with Runtime.open() as runtime, connected(runtime, payer(), era="legacy", asked=never) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, payer(), era="legacy", asked=never) as client,
+    ):
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "helper", {"prompt": "x"})
             with anyio.fail_after(20):
@@ -321,7 +397,15 @@ async def test_a_request_that_is_cancelled_over_its_question_ends_the_run():
 
 
 async def test_what_a_client_sends_back_is_sealed():
-    async with Runtime.open() as runtime, connected(runtime, payer(), era="2026-07-28", asked=answering([], ALLOW)) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, payer(), era="2026-07-28", asked=answering([], ALLOW)) as client,
+    ):
         with pytest.raises(MCPError, match="requestState"):
-            await client.session.call_tool("helper", {"prompt": "x"}, request_state="run_0123456789", input_responses={"call_1": ALLOW})
+            await client.session.call_tool(
+                "helper",
+                {"prompt": "x"},
+                request_state="run_0123456789",
+                input_responses={"call_1": ALLOW},
+            )
         assert await runtime.journal.runs() == []

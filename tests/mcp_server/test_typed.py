@@ -24,7 +24,12 @@ class Place:
     opened: date
 
 
-SCHEMA = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"], "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"result": {"type": "integer"}},
+    "required": ["result"],
+    "additionalProperties": False,
+}
 
 
 @pytest.mark.parametrize(
@@ -33,14 +38,24 @@ SCHEMA = {"type": "object", "properties": {"result": {"type": "integer"}}, "requ
         (Found, Found(result=3), {"result": 3}),
         (Place, Place("Oslo", date(2026, 11, 20)), {"name": "Oslo", "opened": "2026-11-20"}),
         (int, 3, {"result": 3}),
-        (list[Place], [Place("Oslo", date(2026, 11, 20))], {"result": [{"name": "Oslo", "opened": "2026-11-20"}]}),
-        (int | Place, Place("Oslo", date(2026, 11, 20)), {"result": {"name": "Oslo", "opened": "2026-11-20"}}),
+        (
+            list[Place],
+            [Place("Oslo", date(2026, 11, 20))],
+            {"result": [{"name": "Oslo", "opened": "2026-11-20"}]},
+        ),
+        (
+            int | Place,
+            Place("Oslo", date(2026, 11, 20)),
+            {"result": {"name": "Oslo", "opened": "2026-11-20"}},
+        ),
         (dict[str, int], {"a": 1}, {"a": 1}),
         (SCHEMA, {"result": 3}, {"result": 3}),
         ({"type": "array", "items": {"type": "string"}}, ["a"], {"result": ["a"]}),
     ],
 )
-def test_the_data_is_an_object_that_fits_the_schema_of_the_tool(kind: Any, value: Any, data: dict[str, object]):
+def test_the_data_is_an_object_that_fits_the_schema_of_the_tool(
+    kind: Any, value: Any, data: dict[str, object]
+):
     answer = answer_type(kind)
     assert answer is not None
     assert structured(answer, value) == data

@@ -1,6 +1,8 @@
-"""`make oracle`: decides generated command lines and runs the allowed ones in a jail. Exits with 1 if one did harm, with 2 if there is no jail.
+"""`make oracle`: decides generated command lines and runs the allowed ones in a jail. Exits with 1
+if one did harm, with 2 if there is no jail.
 
-Chunks of lines follow from the seed and their number alone: a large run is split by `--chunks FROM:TO`. Entry: `main`.
+Chunks of lines follow from the seed and their number alone: a large run is split by `--chunks
+FROM:TO`. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -41,27 +43,51 @@ def main(arguments: Sequence[str]) -> int:
         print("bubblewrap is not installed: nothing can be run", file=sys.stderr)
         return 2
     if not corpus():
-        print(f"without the attack corpus, which is not at {CORPUS.name} beside the checkout", file=sys.stderr)
+        print(
+            f"without the attack corpus, which is not at {CORPUS.name} beside the checkout",
+            file=sys.stderr,
+        )
     if not is_possible():
-        print("without sessions in our own sandbox: no user namespace can be made here", file=sys.stderr)
+        print(
+            "without sessions in our own sandbox: no user namespace can be made here",
+            file=sys.stderr,
+        )
     begun = time.monotonic()
     with Place() as base:
         counts = _driven(base, options)
     for effect, count in Counter(harm.effect for harm in counts.harms).most_common():
         print(f"{count:6} {effect}")
-    print(f"decided {counts.decided:,}, allowed {counts.allowed:,}, ran {counts.ran:,}, harm {len(counts.harms):,}; {time.monotonic() - begun:.0f} s")
+    print(
+        f"decided {counts.decided:,}, allowed {counts.allowed:,}, ran {counts.ran:,}, harm {len(counts.harms):,}; {time.monotonic() - begun:.0f} s"
+    )
     return int(bool(counts.harms))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make oracle", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="make oracle", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--decide", type=int, default=100_000, metavar="N", help="lines to decide")
-    parser.add_argument("--run", type=int, default=15_000, metavar="M", help="allowed lines to run, at most")
+    parser.add_argument(
+        "--run", type=int, default=15_000, metavar="M", help="allowed lines to run, at most"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="S")
-    parser.add_argument("--chunks", default="", metavar="FROM:TO", help=f"only these of the chunks of {CHUNK:,} lines, to split or resume a run")
+    parser.add_argument(
+        "--chunks",
+        default="",
+        metavar="FROM:TO",
+        help=f"only these of the chunks of {CHUNK:,} lines, to split or resume a run",
+    )
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 2), metavar="W")
-    parser.add_argument("--programs", default="", metavar="DIR", help="a folder with usr/bin and usr/lib of more programs, for the jail only")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="append each harmful line to it, as JSON")
+    parser.add_argument(
+        "--programs",
+        default="",
+        metavar="DIR",
+        help="a folder with usr/bin and usr/lib of more programs, for the jail only",
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="append each harmful line to it, as JSON"
+    )
     return parser
 
 
@@ -84,9 +110,22 @@ def _driven(base: str, options: argparse.Namespace) -> Counts:
     numbers = range(int(first or 0), min(int(end or total), total))
     share = options.run / options.decide
     counts = Counts()
-    with ProcessPoolExecutor(options.workers, get_context("spawn"), initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(
+        options.workers, get_context("spawn"), initializer=_end_with_parent
+    ) as pool:
         confined = CONFINED_SHARE * is_possible()
-        jobs = [(base, options.programs, options.seed, n, min(CHUNK, options.decide - n * CHUNK), share, confined) for n in numbers]
+        jobs = [
+            (
+                base,
+                options.programs,
+                options.seed,
+                n,
+                min(CHUNK, options.decide - n * CHUNK),
+                share,
+                confined,
+            )
+            for n in numbers
+        ]
         for number, found in zip(numbers, pool.map(_chunk, jobs), strict=True):
             counts.add(found)
             _tell(counts, number, len(numbers), options.report, found)
@@ -100,7 +139,12 @@ def _tell(counts: Counts, number: int, total: int, report: Path | None, found: C
                 file.write(json.dumps({"effect": harm.effect, **asdict(harm)}) + "\n")
     if sys.stderr.isatty() or number % 50 == 49:
         end = "\r" if sys.stderr.isatty() else "\n"
-        print(f"chunk {number} of {total}: decided {counts.decided:,}, ran {counts.ran:,}, harm {len(counts.harms):,}", end=end, file=sys.stderr, flush=True)
+        print(
+            f"chunk {number} of {total}: decided {counts.decided:,}, ran {counts.ran:,}, harm {len(counts.harms):,}",
+            end=end,
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _end_with_parent() -> None:
@@ -126,5 +170,7 @@ def _chunk(job: tuple[str, str, int, int, int, float, float]) -> Counts:
     trial = _trial(base, programs)
     counts = trial.chunk(seed, number, most_decided=decide, most_run=round(share * decide))
     counts.add(trial.denied(seed, number, most_run=round(share * decide * DENIED_SHARE)))
-    counts.add(trial.confined(seed, number, counts.contained, most_run=round(share * decide * confined)))
+    counts.add(
+        trial.confined(seed, number, counts.contained, most_run=round(share * decide * confined))
+    )
     return counts

@@ -1,4 +1,6 @@
-"""Command lines: simple commands put together by all that bash's grammar has, and by what it has not. Entry: `Grammar`."""
+"""Command lines: simple commands put together by all that bash's grammar has, and by what it has
+not. Entry: `Grammar`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ class Grammar:
     def __init__(self, speller: Speller, payloads: Sequence[str] = PAYLOADS) -> None:
         """`payloads`: commands that a line may hide."""
         self.programs = Programs(speller, payloads)
-        self._one, self._maybe, self._some, self._chance = speller.one, speller.maybe, speller.some, speller.chance
+        self._one, self._maybe, self._some, self._chance = (
+            speller.one,
+            speller.maybe,
+            speller.some,
+            speller.chance,
+        )
         self._speller = speller
 
     def line(self) -> str:
@@ -44,7 +51,20 @@ class Grammar:
         at = self._chance.random()
         if at < 0.6:
             return self._one(
-                ("ls", "cat a.txt", "echo hi", "true", "[ a ]", "pwd", "wc -l a.txt", "head -3 numbers", "grep foo a.txt", "sort a.txt", ":", "[ -f a.txt ]")
+                (
+                    "ls",
+                    "cat a.txt",
+                    "echo hi",
+                    "true",
+                    "[ a ]",
+                    "pwd",
+                    "wc -l a.txt",
+                    "head -3 numbers",
+                    "grep foo a.txt",
+                    "sort a.txt",
+                    ":",
+                    "[ -f a.txt ]",
+                )
             )
         if at < 0.92:
             return self.programs.command()
@@ -55,17 +75,27 @@ class Grammar:
         for _ in range(1 + self._maybe(0.25)):
             at = int(self._chance.random() * (len(words) + 1)) if self._maybe(0.4) else len(words)
             words.insert(at, self._one(REDIRECTIONS))
-        return self._one((" ", " ", " ", "")).join(words[-2:]) if len(words) == 2 else " ".join(words)
+        return (
+            self._one((" ", " ", " ", "")).join(words[-2:]) if len(words) == 2 else " ".join(words)
+        )
 
     def listed(self, count: int) -> str:
         text = self.simple()
         for _ in range(count - 1):
-            text += (self._one(SEPARATORS[:6]) if self._maybe(0.8) else self._one(SEPARATORS)) + self.simple()
+            text += (
+                self._one(SEPARATORS[:6]) if self._maybe(0.8) else self._one(SEPARATORS)
+            ) + self.simple()
         return self.redirected(text) if self._maybe(0.1) else text
 
     def compound(self, depth: int) -> str:
         def inner() -> str:
-            return self.compound(depth - 1) if depth and self._maybe(0.2) else self.simple() if self._maybe(0.8) else self.listed(2)
+            return (
+                self.compound(depth - 1)
+                if depth and self._maybe(0.2)
+                else self.simple()
+                if self._maybe(0.8)
+                else self.listed(2)
+            )
 
         form = self._one(
             (
@@ -128,8 +158,27 @@ class Grammar:
         return form.replace("\0", "%")
 
     def dense(self) -> str:
-        """Pieces of the policy's own small language and of what lies next to it, with and without blanks between them."""
-        pieces = [self._one(("ls", "cat", "echo", "head -2", "wc -l", "sort", "grep a", "true", "[ a", "printf %s", "find", "test"))]
+        """Pieces of the policy's own small language and of what lies next to it, with and without
+        blanks between them.
+        """
+        pieces = [
+            self._one(
+                (
+                    "ls",
+                    "cat",
+                    "echo",
+                    "head -2",
+                    "wc -l",
+                    "sort",
+                    "grep a",
+                    "true",
+                    "[ a",
+                    "printf %s",
+                    "find",
+                    "test",
+                )
+            )
+        ]
         for _ in range(2 + int(self._chance.random() * 7)):
             pieces += [self._one((" ", " ", " ", "")), self._one(PIECES["dense"])]
         return "".join(pieces)
@@ -138,27 +187,57 @@ class Grammar:
         """Tokens in any order around harmless commands and a payload."""
         tokens = [self._one(SOUP) for _ in range(1 + int(self._chance.random() * 5))]
         tokens.insert(int(self._chance.random() * (len(tokens) + 1)), self.simple())
-        tokens += [self._one(("; ", ";", "\n", " ", " || ", "|", "&&", "")), self.programs.payload()]
+        tokens += [
+            self._one(("; ", ";", "\n", " ", " || ", "|", "&&", "")),
+            self.programs.payload(),
+        ]
         if self._maybe(0.4):
             tokens.append(self._one(SOUP))
         return "".join(tokens)
 
     def commented(self) -> str:
         text = self.simple() + self._one(COMMENTS).replace("{}", self.programs.payload())
-        return text + self._one(("", "", "; ", "\n", ";}")) + (self.programs.payload() if self._maybe(0.5) else "")
+        return (
+            text
+            + self._one(("", "", "; ", "\n", ";}"))
+            + (self.programs.payload() if self._maybe(0.5) else "")
+        )
 
     def limit(self) -> str:
         """Lines around limits of count and size, with a payload at their end."""
         count = self._one((11, 12, 13, 59, 61, 199, 201, 399, 400, 401, 402, 799, 801, 1001, 2000))
         piece, between = self._one(
-            (("[ a ]", ";"), (":", ";"), ("true", "&&"), ("a", " "), ("(", ""), ("{ :;", " "), ("[[ a ]]", "\n"), ("x", ""), ("test a", ";"), ("ls -d .", ";"))
+            (
+                ("[ a ]", ";"),
+                (":", ";"),
+                ("true", "&&"),
+                ("a", " "),
+                ("(", ""),
+                ("{ :;", " "),
+                ("[[ a ]]", "\n"),
+                ("x", ""),
+                ("test a", ";"),
+                ("ls -d .", ";"),
+            )
         )
         if piece == "ls -d .":
             count = min(count, 402)
-        text = between.join([piece] * count) if self._maybe(0.8) else "echo " + "x" * self._one((4000, 4096, 20_400, 20_470, 20_480, 20_481, 30_000))
+        text = (
+            between.join([piece] * count)
+            if self._maybe(0.8)
+            else "echo " + "x" * self._one((4000, 4096, 20_400, 20_470, 20_480, 20_481, 30_000))
+        )
         end = (
             self.programs.payload()
             if self._maybe(0.4)
-            else self._one(("[ -v 'a[$(touch pwned)]' ]", "[[ -v 'a[$(touch pwned)]' ]]", "[ a > pwned ]", "cat .env", "-delete"))
+            else self._one(
+                (
+                    "[ -v 'a[$(touch pwned)]' ]",
+                    "[[ -v 'a[$(touch pwned)]' ]]",
+                    "[ a > pwned ]",
+                    "cat .env",
+                    "-delete",
+                )
+            )
         )
         return text + (between or " ") + end

@@ -1,6 +1,8 @@
-"""The server inside the jail: runs one line after the other with bash and finds the harm that each has done.
+"""The server inside the jail: runs one line after the other with bash and finds the harm that each
+has done.
 
-Reads a JSON request per line and answers with a JSON reply per line. Standard library only. Entry: `main`.
+Reads a JSON request per line and answers with a JSON reply per line. Standard library only. Entry:
+`main`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Escaped(Exception):
 
 
 def check_jail() -> None:
-    """Raise Escaped unless this process has no capability, no network, few processes around it and no disk of the host that it can write."""
+    """Raise Escaped unless this process has no capability, no network, few processes around it and
+    no disk of the host that it can write.
+    """
     with open("/proc/self/status", encoding="utf-8") as file:
         status = {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
     if any(int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")):
@@ -48,7 +52,11 @@ def check_jail() -> None:
             raise Escaped("it has a network")
     with open("/proc/self/mounts", encoding="utf-8") as file:
         mounts = [line.split() for line in file]
-    writable = [where for _, where, kind, options, *_ in mounts if "rw" in options.split(",") and kind not in ("tmpfs", "proc", "devpts", "devtmpfs")]
+    writable = [
+        where
+        for _, where, kind, options, *_ in mounts
+        if "rw" in options.split(",") and kind not in ("tmpfs", "proc", "devpts", "devtmpfs")
+    ]
     if writable:
         raise Escaped(f"it can write {writable}")
     if len(_processes()) > 3:
@@ -59,7 +67,9 @@ class Jail:
     """The state of the jail: its files as they were built, and a listener."""
 
     def __init__(self, base: str, noted: str) -> None:
-        """`noted`: the file in which the shims of denied programs note that they ran; empty where there are none."""
+        """`noted`: the file in which the shims of denied programs note that they ran; empty where
+        there are none.
+        """
         self.base, self.noted = base, noted
         self.environment = {
             "PATH": "/more/usr/bin:/usr/bin:/bin",
@@ -82,10 +92,18 @@ class Jail:
         if self.noted:
             with open(self.noted, "wb"):
                 pass
-        self.kinds = {f"{self.base}/{entry.path}": entry.kind for entry in found if entry.kind in ("secret", "private", "beyond") and not entry.is_link}
+        self.kinds = {
+            f"{self.base}/{entry.path}": entry.kind
+            for entry in found
+            if entry.kind in ("secret", "private", "beyond") and not entry.is_link
+        }
         self.watched = [
             *("/", *(place for place in WATCHED if os.path.isdir(place))),
-            *(os.path.join(folder, name) for folder, folders, files in os.walk(self.base) for name in (*folders, *files)),
+            *(
+                os.path.join(folder, name)
+                for folder, folders, files in os.walk(self.base)
+                for name in (*folders, *files)
+            ),
             self.base,
         ]
         self.before = self.look()
@@ -95,7 +113,11 @@ class Jail:
         """Start afresh, for jails in which lines may write."""
         for entry in os.scandir(self.base):
             if entry.is_dir(follow_symlinks=False):
-                subprocess.run(["/usr/bin/chmod", "-R", "u+rwX", entry.path], check=False, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    ["/usr/bin/chmod", "-R", "u+rwX", entry.path],
+                    check=False,
+                    stderr=subprocess.DEVNULL,
+                )
                 shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
@@ -110,8 +132,17 @@ class Jail:
                 found[path] = None
                 continue
             # temporary files of bash and sort come and go in /tmp
-            times = (len(os.listdir(path)), 0) if path == "/tmp" else (seen.st_mtime_ns, seen.st_ctime_ns)
-            found[path] = (seen.st_mode, seen.st_ino, seen.st_size if not stat.S_ISDIR(seen.st_mode) else 0, *times)
+            times = (
+                (len(os.listdir(path)), 0)
+                if path == "/tmp"
+                else (seen.st_mtime_ns, seen.st_ctime_ns)
+            )
+            found[path] = (
+                seen.st_mode,
+                seen.st_ino,
+                seen.st_size if not stat.S_ISDIR(seen.st_mode) else 0,
+                *times,
+            )
         return found
 
     # ------------------------------------------------------------ one line
@@ -130,13 +161,29 @@ class Jail:
         if not may_write:
             harm += self._changes()
             read = [path for path in self.kinds if self._was_read(path)]
-            harm += sorted(f"read {path[len(self.base) + 1 :]}" for path in read if private or self.kinds[path] != "private")
+            harm += sorted(
+                f"read {path[len(self.base) + 1 :]}"
+                for path in read
+                if private or self.kinds[path] != "private"
+            )
         canaries = (layout.CANARY, *((layout.PRIVATE_CANARY,) if private else ()))
-        harm += sorted({f"told {_label(piece)}" for canary in canaries for piece in output.split(canary.encode())[1:]})
+        harm += sorted(
+            {
+                f"told {_label(piece)}"
+                for canary in canaries
+                for piece in output.split(canary.encode())[1:]
+            }
+        )
         noted = self._noted()
         if may_write or (read and not harm):
             self.rebuild()
-        return {"harm": harm, "code": code, "output": output[:2000].decode("utf-8", "replace"), "noted": noted, "seconds": time.monotonic() - begun}
+        return {
+            "harm": harm,
+            "code": code,
+            "output": output[:2000].decode("utf-8", "replace"),
+            "noted": noted,
+            "seconds": time.monotonic() - begun,
+        }
 
     def _bash(self, line: str, until: float) -> tuple[int, bytes, bool]:
         """The exit code, the output, and whether it ended by itself."""
@@ -201,10 +248,20 @@ class Jail:
         if after == self.before:
             return []
         changed = [path for path in self.before if self.before[path] != after[path]]
-        news = {path for folder in changed for path in _in_folder(folder)} - self.before.keys() - set(_SYSTEM)
+        news = (
+            {path for folder in changed for path in _in_folder(folder)}
+            - self.before.keys()
+            - set(_SYSTEM)
+        )
         found = [f"created {path}" for path in news]
-        found += [f"{_change(self.before[path], after[path])} {path}" for path in changed if after[path] is None or not _is_folder(path)]
-        return sorted(text.replace(f"{self.base}/", "") for text in found) or [f"touched {path}" for path in changed]
+        found += [
+            f"{_change(self.before[path], after[path])} {path}"
+            for path in changed
+            if after[path] is None or not _is_folder(path)
+        ]
+        return sorted(text.replace(f"{self.base}/", "") for text in found) or [
+            f"touched {path}" for path in changed
+        ]
 
     def _was_read(self, path: str) -> bool:
         try:
@@ -229,7 +286,10 @@ _SYSTEM = ("/proc", "/usr", "/bin", "/lib", "/lib64", "/sbin", "/oracle", "/more
 
 
 def _change(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> str:
-    """One word. `dated`: only the time of the change of its state, as after setting its access time."""
+    """One word.
+
+    `dated`: only the time of the change of its state, as after setting its access time.
+    """
     if after is None or before is None:
         return "removed"
     return "dated" if before[:4] == after[:4] else "changed"

@@ -1,4 +1,6 @@
-"""The jail that runs lines: bubblewrap without capabilities or network, a file system in memory, and inside.py in it. Entry: `Jail`."""
+"""The jail that runs lines: bubblewrap without capabilities or network, a file system in memory,
+and inside.py in it. Entry: `Jail`.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,12 @@ class Jail:
         assert "\0" not in judged.line
         if self._process is None:
             self._process = self._started()
-        request = {"line": judged.line, "limit_s": LIMIT_S, "private": private, "may_write": may_write}
+        request = {
+            "line": judged.line,
+            "limit_s": LIMIT_S,
+            "private": private,
+            "may_write": may_write,
+        }
         reply = self._asked(self._process, json.dumps(request))
         if reply is None:
             self.close()
@@ -86,7 +93,16 @@ class Jail:
     def _started(self) -> subprocess.Popen[bytes]:
         noted = f"{self.base}/noted" if self.shims else ""
         process = subprocess.Popen(
-            [*self._bubblewrap(), os.path.realpath(sys.executable), "-I", "-S", "-B", "/oracle/inside.py", self.base, noted],
+            [
+                *self._bubblewrap(),
+                os.path.realpath(sys.executable),
+                "-I",
+                "-S",
+                "-B",
+                "/oracle/inside.py",
+                self.base,
+                noted,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={},
@@ -101,22 +117,77 @@ class Jail:
         self._texts = texts = _Texts()
         python = os.path.realpath(sys.base_prefix)
         canary = "CaNaRy7 beyond"
-        shims = [(f"/usr/bin/{name}", _SHIM.format(name=name, noted=f"{self.base}/noted")) for name in SHIMS] if self.shims else []
+        shims = (
+            [
+                (f"/usr/bin/{name}", _SHIM.format(name=name, noted=f"{self.base}/noted"))
+                for name in SHIMS
+            ]
+            if self.shims
+            else []
+        )
         return [
-            *(BWRAP, "--unshare-all", "--die-with-parent", "--new-session", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--clearenv"),
+            *(
+                BWRAP,
+                "--unshare-all",
+                "--die-with-parent",
+                "--new-session",
+                "--uid",
+                "1000",
+                "--gid",
+                "1000",
+                "--cap-drop",
+                "ALL",
+                "--clearenv",
+            ),
             *("--ro-bind", "/usr", "/usr"),
-            *(part for name in ("bin", "lib", "lib64", "sbin") if os.path.islink(f"/{name}") for part in ("--symlink", f"usr/{name}", f"/{name}")),
-            *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var/tmp", "--dir", "/run", "--dir", "/root"),
-            *(part for place in _ETC if os.path.exists(place) for part in ("--ro-bind", os.path.realpath(place), place)),
-            *texts.file("/etc/passwd", f"root:x:0:0:{canary} passwd:/root:/bin/bash\nada:x:1000:1000:{canary} passwd:{self.base}/home:/bin/bash\n"),
+            *(
+                part
+                for name in ("bin", "lib", "lib64", "sbin")
+                if os.path.islink(f"/{name}")
+                for part in ("--symlink", f"usr/{name}", f"/{name}")
+            ),
+            *(
+                "--proc",
+                "/proc",
+                "--dev",
+                "/dev",
+                "--perms",
+                "1777",
+                "--tmpfs",
+                "/tmp",
+                "--dir",
+                "/var/tmp",
+                "--dir",
+                "/run",
+                "--dir",
+                "/root",
+            ),
+            *(
+                part
+                for place in _ETC
+                if os.path.exists(place)
+                for part in ("--ro-bind", os.path.realpath(place), place)
+            ),
+            *texts.file(
+                "/etc/passwd",
+                f"root:x:0:0:{canary} passwd:/root:/bin/bash\nada:x:1000:1000:{canary} passwd:{self.base}/home:/bin/bash\n",
+            ),
             *texts.file("/etc/group", "root:x:0:\nada:x:1000:\n"),
             *texts.file("/etc/shadow", f"root:{canary} shadow:1::::::\n"),
             *texts.file("/etc/hosts", f"127.0.0.1 localhost # {canary} hosts\n"),
             *texts.file("/root/.bashrc", f"# {canary} root\n"),
             *("--dir", self.base),
-            *(("--ro-bind", python, python) if not python.startswith("/usr/") or python.startswith("/usr/local") else ()),
+            *(
+                ("--ro-bind", python, python)
+                if not python.startswith("/usr/") or python.startswith("/usr/local")
+                else ()
+            ),
             *("--ro-bind", str(Path(__file__).parent), "/oracle"),
-            *(part for place, text in shims for part in texts.file(place, text, option="--ro-bind-data", mode="0755")),
+            *(
+                part
+                for place, text in shims
+                for part in texts.file(place, text, option="--ro-bind-data", mode="0755")
+            ),
             *(("--ro-bind", self.programs, "/more") if self.programs else ()),
             *("--chdir", "/", "--setenv", "PATH", "/usr/bin:/bin", "--"),
         ]

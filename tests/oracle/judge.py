@@ -46,7 +46,9 @@ class Judge:
         """The decision without rules; if that is `allow`, also whether the rules change it."""
         try:
             verdict = self._decide(mode, line, self.cwd, self._free)
-            ruled = verdict == "allow" and self._decide(mode, line, self.cwd, self._ruled) == "allow"
+            ruled = (
+                verdict == "allow" and self._decide(mode, line, self.cwd, self._ruled) == "allow"
+            )
         except Exception as e:
             return Judged(line, "deny", mode, problem=repr(e))
         return Judged(line, verdict, mode, ruled)
@@ -54,6 +56,11 @@ class Judge:
     def in_full(self, line: str, *, ruled: bool) -> Judged:
         """The decision in mode full, under the rules of DENIED or under none."""
         try:
-            return Judged(line, self._decide("full", line, self.cwd, self._ruled if ruled else self._free), "full", ruled)
+            return Judged(
+                line,
+                self._decide("full", line, self.cwd, self._ruled if ruled else self._free),
+                "full",
+                ruled,
+            )
         except Exception as e:
             return Judged(line, "deny", "full", problem=repr(e))

@@ -1,6 +1,8 @@
-"""The places in which lines are judged and run: a workspace full of bait, a home folder and folders beside them.
+"""The places in which lines are judged and run: a workspace full of bait, a home folder and folders
+beside them.
 
-The judge sees a copy on the disk, the jail builds its own at the same paths. Standard library only: the jail imports this file. Entry: `build`.
+The judge sees a copy on the disk, the jail builds its own at the same paths. Standard library only:
+the jail imports this file. Entry: `build`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ OLD = 1_600_000_000
 
 
 class Entry(NamedTuple):
-    """One file. `kind` says who may read it; `text` is None for a folder, and the target for a link."""
+    """One file.
+
+    `kind` says who may read it; `text` is None for a folder, and the target for a link.
+    """
 
     path: str
     kind: str
@@ -57,14 +62,74 @@ PLAIN = {
     "new\nline": "n\n",
 }
 HOSTILE = (
-    *("-delete", "-oq", "-o", "--pre=x", "-rf", "-e", "-v", "-i", "-n", "--output=q", "-exec", "-fprint", "-w", "-f", "-R", "--help", "-"),
-    *("a'}b", "$(touch pwned)", ";touch pwned", "`touch pwned`", "*", "[a]", "{a,b}", "~", "=x", "#c", "a>b", "&", "|x", "!x", "a\\b", "e touch pwned"),
+    *(
+        "-delete",
+        "-oq",
+        "-o",
+        "--pre=x",
+        "-rf",
+        "-e",
+        "-v",
+        "-i",
+        "-n",
+        "--output=q",
+        "-exec",
+        "-fprint",
+        "-w",
+        "-f",
+        "-R",
+        "--help",
+        "-",
+    ),
+    *(
+        "a'}b",
+        "$(touch pwned)",
+        ";touch pwned",
+        "`touch pwned`",
+        "*",
+        "[a]",
+        "{a,b}",
+        "~",
+        "=x",
+        "#c",
+        "a>b",
+        "&",
+        "|x",
+        "!x",
+        "a\\b",
+        "e touch pwned",
+    ),
 )
 """Names of empty files in the workspace."""
-SECRETS = (".env", "secrets.json", "server.key", "cert.pem", "id_rsa", "docs/.env", "docs/credentials.json", "src/.npmrc", ".netrc", ".aws/credentials")
+SECRETS = (
+    ".env",
+    "secrets.json",
+    "server.key",
+    "cert.pem",
+    "id_rsa",
+    "docs/.env",
+    "docs/credentials.json",
+    "src/.npmrc",
+    ".netrc",
+    ".aws/credentials",
+)
 PRIVATE = ("private/notes.txt", "private/deep/more.txt")
 PROD = ("prod/config.txt", "prod/deep/more.txt")
-PROGRAMS = ("x", "ls", "cat", "find", "git", "rg", "sed", "bin/less", "bin/x", "src/x", "awk", "pager", "editor")
+PROGRAMS = (
+    "x",
+    "ls",
+    "cat",
+    "find",
+    "git",
+    "rg",
+    "sed",
+    "bin/less",
+    "bin/x",
+    "src/x",
+    "awk",
+    "pager",
+    "editor",
+)
 LINKS = {
     "link-out": "../outside/secret.txt",
     "dir-out": "../outside",
@@ -78,8 +143,26 @@ LINKS = {
     "src/.env.local": ".env.local",
     "docs/up": "../..",
 }
-HOME = (".bash_history", ".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/git/credentials", "mail", "bin/tool")
-OWN = (".bashrc", ".profile", ".bash_profile", ".gitconfig", ".config/git/ignore", ".jq", ".inputrc", ".ripgreprc", ".treerc")
+HOME = (
+    ".bash_history",
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".netrc",
+    ".config/git/credentials",
+    "mail",
+    "bin/tool",
+)
+OWN = (
+    ".bashrc",
+    ".profile",
+    ".bash_profile",
+    ".gitconfig",
+    ".config/git/ignore",
+    ".jq",
+    ".inputrc",
+    ".ripgreprc",
+    ".treerc",
+)
 """Files of the home folder that programs read by themselves: only showing them is harm."""
 OUTSIDE = ("secret.txt", "data.json", "x y", ".env", "many/a", "many/b")
 GIT_CONFIG = (
@@ -90,14 +173,22 @@ GIT_CONFIG = (
 
 
 def entries(base: str, *, tidy: bool = False) -> Iterator[Entry]:
-    """All files below `base`, folders before what lies in them. `tidy`: no repository names a program, and there are more of them."""
+    """All files below `base`, folders before what lies in them.
+
+    `tidy`: no repository names a program, and there are more of them.
+    """
 
     def beyond(folder: str, names: tuple[str, ...], kind: str) -> Iterator[Entry]:
         for name in names:
             runs = name.endswith(("/tool", "/x"))
             text = f"{PRIVATE_CANARY if kind == 'private' else CANARY} {kind} {folder}/{name}\n"
             yield Entry(
-                f"{folder}/{name}", kind, f"#!/bin/sh\n# {text}: > '{base}/home/ran-{os.path.basename(name)}'\n" if runs else text, 0o755 if runs else 0o644
+                f"{folder}/{name}",
+                kind,
+                f"#!/bin/sh\n# {text}: > '{base}/home/ran-{os.path.basename(name)}'\n"
+                if runs
+                else text,
+                0o755 if runs else 0o644,
             )
 
     yield Entry("work", "plain", None, 0o755)
@@ -110,7 +201,12 @@ def entries(base: str, *, tidy: bool = False) -> Iterator[Entry]:
     for name in PROD:
         yield Entry(f"work/{name}", "prod", "port = 1\n")
     for name in PROGRAMS:
-        yield Entry(f"work/{name}", "plain", f"#!/bin/sh\n: > '{base}/home/ran-{name.replace('/', '-')}'\n", 0o755)
+        yield Entry(
+            f"work/{name}",
+            "plain",
+            f"#!/bin/sh\n: > '{base}/home/ran-{name.replace('/', '-')}'\n",
+            0o755,
+        )
     for name, target in LINKS.items():
         yield Entry(f"work/{name}", "plain", target, is_link=True)
     if tidy:
@@ -119,7 +215,12 @@ def entries(base: str, *, tidy: bool = False) -> Iterator[Entry]:
         yield from _repository("work/.git", GIT_CONFIG.replace("{base}", base))
         yield Entry("work/.git/info/attributes", "plain", "*.txt diff=t filter=t\n")
         for hook in ("pre-commit", "post-checkout", "post-index-change"):
-            yield Entry(f"work/.git/hooks/{hook}", "plain", f"#!/bin/sh\n: > '{base}/home/ran-{hook}'\n", 0o755)
+            yield Entry(
+                f"work/.git/hooks/{hook}",
+                "plain",
+                f"#!/bin/sh\n: > '{base}/home/ran-{hook}'\n",
+                0o755,
+            )
     yield from beyond("home", HOME, "beyond")
     yield from (Entry(f"home/{name}", "own", f"# {CANARY} own {name}\n") for name in OWN)
     yield from beyond("outside", OUTSIDE, "beyond")
@@ -138,7 +239,11 @@ def build(base: str, *, tidy: bool = False) -> list[Entry]:
                 os.symlink(entry.text, place)
             else:
                 with open(place, "wb") as file:
-                    file.write(entry.text.encode("utf-8", "surrogateescape") if entry.kind != "object" else entry.text.encode("latin-1"))
+                    file.write(
+                        entry.text.encode("utf-8", "surrogateescape")
+                        if entry.kind != "object"
+                        else entry.text.encode("latin-1")
+                    )
                 os.chmod(place, entry.mode)
         found.append(entry)
     for folder, folders, files in os.walk(base, topdown=False):
@@ -155,7 +260,14 @@ def _repository(folder: str, config: str) -> Iterator[Entry]:
     def stored(kind: str, data: bytes) -> str:
         whole = f"{kind} {len(data)}\0".encode() + data
         digest = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
-        objects.append(Entry(f"{folder}/objects/{digest[:2]}/{digest[2:]}", "object", zlib.compress(whole).decode("latin-1"), 0o444))
+        objects.append(
+            Entry(
+                f"{folder}/objects/{digest[:2]}/{digest[2:]}",
+                "object",
+                zlib.compress(whole).decode("latin-1"),
+                0o444,
+            )
+        )
         return digest
 
     blob = stored("blob", b"a\nfoo\n")

@@ -1,4 +1,6 @@
-"""Command lines that leave something behind for the user's own git to run, as sessions of one to three lines. Entry: `Leftovers`."""
+"""Command lines that leave something behind for the user's own git to run, as sessions of one to
+three lines. Entry: `Leftovers`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,20 @@ class Leftovers:
         """Lines that are run one after the other in one workspace."""
         place = self._one(_PLACES)
         self._is_veiled = self._maybe(0.5)
-        steps = [self._one((self._repository, self._repository, self._hook, self._todo, self._inside_existing, self._dangling, self._bare, self._git))(place)]
+        steps = [
+            self._one(
+                (
+                    self._repository,
+                    self._repository,
+                    self._hook,
+                    self._todo,
+                    self._inside_existing,
+                    self._dangling,
+                    self._bare,
+                    self._git,
+                )
+            )(place)
+        ]
         if self._maybe(0.2):
             steps.append(self._repository(self._one(_PLACES)))
         lines = [line for step in steps for line in step]
@@ -48,7 +63,19 @@ class Leftovers:
             .replace("{ws}", f"{self._base}/work")
             .replace("{place}", place)
         )
-        head = self._one(("", "", "# x\n" * 4, "\n" * 70_000, "\ufeff", "[core]\n\tbare = false\n", "\t\t", "[user]\n\tname = x\n", " " * 70_000))
+        head = self._one(
+            (
+                "",
+                "",
+                "# x\n" * 4,
+                "\n" * 70_000,
+                "\ufeff",
+                "[core]\n\tbare = false\n",
+                "\t\t",
+                "[user]\n\tname = x\n",
+                " " * 70_000,
+            )
+        )
         return f"{head}{text}\n"
 
     def _write(self, path: str, text: str, mode: str = "") -> list[str]:
@@ -78,12 +105,21 @@ class Leftovers:
         lines += self._write(f"{place}{store}/HEAD".replace("//", "/"), "ref: refs/heads/main\n")
         at = self._one(("config", "config", "config", "config.worktree"))
         if at != "config":
-            lines += self._write(f"{place}{store}/config".replace("//", "/"), "[extensions]\n\tworktreeConfig = true\n[core]\n\trepositoryformatversion = 1\n")
+            lines += self._write(
+                f"{place}{store}/config".replace("//", "/"),
+                "[extensions]\n\tworktreeConfig = true\n[core]\n\trepositoryformatversion = 1\n",
+            )
         lines += self._write(f"{place}{store}/{at}".replace("//", "/"), self._config(place))
-        lines += self._write("inc", f"[core]\n\tfsmonitor = {self._run}\n") if self._maybe(0.5) else []
+        lines += (
+            self._write("inc", f"[core]\n\tfsmonitor = {self._run}\n") if self._maybe(0.5) else []
+        )
         if store == "store":
             lines += self._one(
-                (self._write(f"{place}.git", "gitdir: store\n"), [f"mv {shlex.quote(place)}store {self._name(f'{place}.git')}"], self._split(place))
+                (
+                    self._write(f"{place}.git", "gitdir: store\n"),
+                    [f"mv {shlex.quote(place)}store {self._name(f'{place}.git')}"],
+                    self._split(place),
+                )
             )
         if self._maybe(0.3):
             lines += self._hook_in(f"{place}hk/")
@@ -94,10 +130,16 @@ class Leftovers:
         folder = f"{place}wt"
         return [
             f"mkdir -p {shlex.quote(folder)}",
-            *self._write(f"{place}store/config", "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n"),
+            *self._write(
+                f"{place}store/config",
+                "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n",
+            ),
             *self._write(f"{folder}/HEAD", "ref: refs/heads/main\n"),
             *self._write(f"{folder}/commondir", "../store\n"),
-            *self._write(f"{folder}/config.worktree", f"[core]\n\tfsmonitor = {self._run}\n\tworktree = ..\n\tbare = false\n"),
+            *self._write(
+                f"{folder}/config.worktree",
+                f"[core]\n\tfsmonitor = {self._run}\n\tworktree = ..\n\tbare = false\n",
+            ),
         ]
 
     def _bare(self, place: str) -> list[str]:
@@ -105,7 +147,10 @@ class Leftovers:
         return [
             f"mkdir -p {shlex.quote(folder)}/objects {shlex.quote(folder)}/refs",
             *self._write(f"{folder}/HEAD", "ref: refs/heads/main\n"),
-            *self._write(f"{folder}/config", f"[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = {self._run}\n"),
+            *self._write(
+                f"{folder}/config",
+                f"[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = {self._run}\n",
+            ),
         ]
 
     def _hook_in(self, folder: str) -> list[str]:
@@ -114,19 +159,41 @@ class Leftovers:
         return [f"mkdir -p {self._name(folder)}", *self._write(f"{folder}{name}", text, "755")]
 
     def _hook(self, place: str) -> list[str]:
-        existing = (".git/hooks/", "hooked/.githooks/", "hooked/.githooks/./", ".githooks/", ".husky/", ".git/hooks/../hooks/", "super/.git/modules/m/hooks/")
+        existing = (
+            ".git/hooks/",
+            "hooked/.githooks/",
+            "hooked/.githooks/./",
+            ".githooks/",
+            ".husky/",
+            ".git/hooks/../hooks/",
+            "super/.git/modules/m/hooks/",
+        )
         return self._hook_in(self._one((*existing, f"{place}hooks/")))
 
     def _todo(self, place: str) -> list[str]:
-        folder = self._one((".git/rebase-merge", "hooked/.git/rebase-merge", ".git/rebase-apply", ".git/sequencer"))
-        command = self._one(("exec {}", "x {}", "pick HEAD\nexec {}", "\texec {}", "# x\nexec {}", "break\nexec {}")).replace("{}", self._run)
+        folder = self._one(
+            (".git/rebase-merge", "hooked/.git/rebase-merge", ".git/rebase-apply", ".git/sequencer")
+        )
+        command = self._one(
+            ("exec {}", "x {}", "pick HEAD\nexec {}", "\texec {}", "# x\nexec {}", "break\nexec {}")
+        ).replace("{}", self._run)
         files = "cp ../refs/heads/main onto; cp onto orig-head; echo refs/heads/main > head-name; touch interactive done; echo 1 | tee msgnum > end"
-        return [f"mkdir -p {self._name(folder)}; cd {self._name(folder)}; printf '{command.replace(chr(10), chr(92) + 'n')}\\n' > git-rebase-todo; {files}"]
+        return [
+            f"mkdir -p {self._name(folder)}; cd {self._name(folder)}; printf '{command.replace(chr(10), chr(92) + 'n')}\\n' > git-rebase-todo; {files}"
+        ]
 
     def _inside_existing(self, place: str) -> list[str]:
         folder = self._one((".git", "hooked/.git", "super/.git/modules/m", "super/.git"))
-        name = self._one(("config", "config.worktree", "info/attributes", "commondir", "hooks/pre-commit"))
-        text = self._config(place) if name.startswith("config") else f"#!/bin/sh\n{self._run}\n" if name.startswith("hooks") else "../store\n"
+        name = self._one(
+            ("config", "config.worktree", "info/attributes", "commondir", "hooks/pre-commit")
+        )
+        text = (
+            self._config(place)
+            if name.startswith("config")
+            else f"#!/bin/sh\n{self._run}\n"
+            if name.startswith("hooks")
+            else "../store\n"
+        )
         write = self._write(f"{folder}/{name}", text, "755" if name.startswith("hooks") else "")
         return (
             [f"rm -f {folder}/{name}", *write]
@@ -137,7 +204,15 @@ class Leftovers:
         )
 
     def _dangling(self, place: str) -> list[str]:
-        link = self._one((".git/hooks", "hooked/.githooks", ".git/hooks/pre-commit", "super/.git/modules/m/hooks", ".git/config.worktree"))
+        link = self._one(
+            (
+                ".git/hooks",
+                "hooked/.githooks",
+                ".git/hooks/pre-commit",
+                "super/.git/modules/m/hooks",
+                ".git/config.worktree",
+            )
+        )
         target = self._one(("../nowhere", f"{self._base}/work/nowhere", "../docs/hk"))
         goal = target if target.startswith("/") else "nowhere" if "nowhere" in target else "docs/hk"
         first = f"rm -rf {link}; ln -s {target} {link}"

@@ -1,4 +1,7 @@
-"""All lines of one seed: the corpora, the grammar, mutants of what was allowed before. Entry: `chunk`."""
+"""All lines of one seed: the corpora, the grammar, mutants of what was allowed before. Entry:
+
+`chunk`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ MOST_CHARACTERS = 40_000
 @cache
 def corpus() -> tuple[str, ...]:
     """The command lines of the attack corpus beside the checkout; none where it is absent."""
-    return tuple(json.loads(line)["input"] for line in CORPUS.read_text().splitlines()) if CORPUS.exists() else ()
+    return (
+        tuple(json.loads(line)["input"] for line in CORPUS.read_text().splitlines())
+        if CORPUS.exists()
+        else ()
+    )
 
 
 @cache
@@ -34,7 +41,11 @@ def tables() -> tuple[str, ...]:
         for path in sorted((Path(__file__).parents[1] / folder).glob("test_*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    found |= dict.fromkeys([node.value, *node.value.split("\n")] if "\n" in node.value else [node.value])
+                    found |= dict.fromkeys(
+                        [node.value, *node.value.split("\n")]
+                        if "\n" in node.value
+                        else [node.value]
+                    )
     return tuple(text for text in found if text and "\0" not in text and len(text) < 2_000)
 
 

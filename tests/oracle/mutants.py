@@ -1,4 +1,6 @@
-"""Mutants of lines: characters and words inserted, removed, doubled and replaced, and two lines spliced. Entry: `mutant`."""
+"""Mutants of lines: characters and words inserted, removed, doubled and replaced, and two lines
+spliced. Entry: `mutant`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,23 @@ from tests.oracle.programs import PAYLOADS
 from tests.oracle.spelling import Speller
 
 _CHARACTERS = "#;|&<>(){}[]$`'\"\\!*?~= \n\t-,:%@^+/.0123aex\r\x00\x01\x0b\x0c\x7f\x1b"
-_STRANGE = ("\u00a0", "\u2028", "\u200b", "\udcff", "\udc80", "\udcc3", "\ufeff", "\u3000", "\x85", "\u0660", "é", "\ud800", "\u202e", "\U0001f600", "\uff04")
+_STRANGE = (
+    "\u00a0",
+    "\u2028",
+    "\u200b",
+    "\udcff",
+    "\udc80",
+    "\udcc3",
+    "\ufeff",
+    "\u3000",
+    "\x85",
+    "\u0660",
+    "é",
+    "\ud800",
+    "\u202e",
+    "\U0001f600",
+    "\uff04",
+)
 _TOKENS = re.compile(r"\s+|[\w./-]+|.", re.DOTALL)
 
 
@@ -50,9 +68,15 @@ def _changed(speller: Speller, line: str, others: Sequence[str]) -> str:
         j = int(chance.random() * len(tokens))
         tokens[i], tokens[j] = tokens[j], tokens[i]
     elif kind < 0.9:
-        tokens[i] = speller.word(tokens[i]) if not tokens[i].isspace() else one((" ", "\t", "\n", "", "\\\n"))
+        tokens[i] = (
+            speller.word(tokens[i])
+            if not tokens[i].isspace()
+            else one((" ", "\t", "\n", "", "\\\n"))
+        )
     elif kind < 0.96:
-        tokens.insert(i, f" {speller.usual(one(BAIT)) if speller.maybe(0.6) else speller.word(one(BAIT))} ")
+        tokens.insert(
+            i, f" {speller.usual(one(BAIT)) if speller.maybe(0.6) else speller.word(one(BAIT))} "
+        )
     else:
         tokens.insert(i, f" {one(REDIRECTIONS)} ")
     return "".join(tokens)

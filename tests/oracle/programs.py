@@ -1,6 +1,8 @@
-"""Simple commands: every program that looks at files, with its options in every form, and values and operands good and bad. Entry: `Programs`.
+"""Simple commands: every program that looks at files, with its options in every form, and values
+and operands good and bad. Entry: `Programs`.
 
-The options stand in options.json, as the programs' own help and manual pages list them (Debian 12): the policy's tables are not looked at.
+The options stand in options.json, as the programs' own help and manual pages list them (Debian 12):
+the policy's tables are not looked at.
 """
 
 from __future__ import annotations
@@ -28,9 +30,27 @@ _FIRST = {
     "tr": "text",
 }
 """The language of the first operand."""
-_WORDS = {"seq": "number", "expr": "text", "factor": "number", "date": "date", "numfmt": "number", "basename": "text", "dirname": "text"}
+_WORDS = {
+    "seq": "number",
+    "expr": "text",
+    "factor": "number",
+    "date": "date",
+    "numfmt": "number",
+    "basename": "text",
+    "dirname": "text",
+}
 """The language of all operands."""
-_LANGUAGE_OF = {"e": "regex", "f": "text", "expression": "sed", "n": "number", "d": "text", "F": "text", "t": "text", "k": "number", "c": "number"}
+_LANGUAGE_OF = {
+    "e": "regex",
+    "f": "text",
+    "expression": "sed",
+    "n": "number",
+    "d": "text",
+    "F": "text",
+    "t": "text",
+    "k": "number",
+    "c": "number",
+}
 BUILTINS = PIECES["builtins"]
 WRAPPERS = PIECES["wrappers"]
 PAYLOADS = PIECES["payloads"]
@@ -69,10 +89,17 @@ class Programs:
             return self.spelled(["git", *self.languages.git()])
         if at < 0.88:
             return self.spelled(
-                ["printf", *self._some(("-v", "x", "--", "a[$(touch pwned)]"), 2), self.languages.printf(), *self._some(("a", "1", "a[$(./x)]"), 2)]
+                [
+                    "printf",
+                    *self._some(("-v", "x", "--", "a[$(touch pwned)]"), 2),
+                    self.languages.printf(),
+                    *self._some(("a", "1", "a[$(./x)]"), 2),
+                ]
             )
         if at < 0.9:
-            return self.spelled(["echo", *self._some(("-n", "-e", "hi", "a b", "*", "$(touch pwned)", "src/*"), 3)])
+            return self.spelled(
+                ["echo", *self._some(("-n", "-e", "hi", "a b", "*", "$(touch pwned)", "src/*"), 3)]
+            )
         if at < 0.96:
             return self._one(BUILTINS)
         return f"{self._one(WRAPPERS)} {self._one(BUILTINS) if self._maybe(0.3) else self.spelled(self.words(self._one(self._names)))}"
@@ -87,7 +114,10 @@ class Programs:
         return self.speller.usual(word) if self._maybe(0.75) else self.speller.word(word)
 
     def _test(self) -> str:
-        words = [word if self._maybe(0.8) or not word else self.speller.word(word) for word in self.languages.test()]
+        words = [
+            word if self._maybe(0.8) or not word else self.speller.word(word)
+            for word in self.languages.test()
+        ]
         text = " ".join(word or "''" for word in words)
         return self._one(("[ {} ]", "[ {} ]", "[[ {} ]]", "test {}")).replace("{}", text)
 
@@ -95,11 +125,19 @@ class Programs:
         text, _, bait = self._one(TRAPS).partition("|")
         speller = self.speller
         how = speller.chance.random()
-        hidden = speller.mixed(bait) if how < 0.4 else speller.glob(bait) if how < 0.65 else speller.braces([bait, *self._some(("a", "", "."), 2)])
+        hidden = (
+            speller.mixed(bait)
+            if how < 0.4
+            else speller.glob(bait)
+            if how < 0.65
+            else speller.braces([bait, *self._some(("a", "", "."), 2)])
+        )
         return text.replace("%", hidden, 1)
 
     def _clustered(self) -> str:
-        """Two options in one word, a bad text and a good one, in any order: readers may differ about what belongs to what."""
+        """Two options in one word, a bad text and a good one, in any order: readers may differ
+        about what belongs to what.
+        """
         name = self._one(
             (
                 "sed",
@@ -125,7 +163,12 @@ class Programs:
         )
         short = _OPTIONS[name][0] or _LETTERS
         known = self.languages.of[_FIRST[name]] if name in _FIRST else self.languages.file
-        words = ["-" + self._one(short) + self._one(short) + self._one(("", "", "", "x")), known(), self._one(("p", "a.txt", "1", "q")), "a.txt"]
+        words = [
+            "-" + self._one(short) + self._one(short) + self._one(("", "", "", "x")),
+            known(),
+            self._one(("p", "a.txt", "1", "q")),
+            "a.txt",
+        ]
         if self._maybe(0.5):
             words.insert(int(self.speller.chance.random() * 4), self._one(BAIT))
         if self._maybe(0.5):
@@ -160,19 +203,33 @@ class Programs:
             return self._valued(word, word[-1], glue=("", "", "=", ":"))
         if at < 0.85:
             name = self._one(long.split())
-            word = "--" + (name.rstrip("=") if self._maybe(0.8) else name.rstrip("=")[: 1 + int(self.speller.chance.random() * len(name))])
-            return self._valued(word, name.rstrip("="), glue=("=",), probability=0.7 if name.endswith("=") else 0.2)
+            word = "--" + (
+                name.rstrip("=")
+                if self._maybe(0.8)
+                else name.rstrip("=")[: 1 + int(self.speller.chance.random() * len(name))]
+            )
+            return self._valued(
+                word, name.rstrip("="), glue=("=",), probability=0.7 if name.endswith("=") else 0.2
+            )
         if at < 0.9 and single:
             word = "-" + self._one(single.split())
-            return self._valued(word[: 2 + int(self.speller.chance.random() * len(word))], word[1:], glue=("", "="))
+            return self._valued(
+                word[: 2 + int(self.speller.chance.random() * len(word))], word[1:], glue=("", "=")
+            )
         return [self._one(PIECES["_option"])]
 
-    def _valued(self, word: str, name: str, glue: tuple[str, ...], probability: float = 0.4) -> list[str]:
+    def _valued(
+        self, word: str, name: str, glue: tuple[str, ...], probability: float = 0.4
+    ) -> list[str]:
         if not self._maybe(probability):
             return [word]
         kind = self.speller.chance.random()
         value = (
-            self._one(BAIT) if kind < 0.3 else self._one(FILES) if kind < 0.5 else self.languages.of[_LANGUAGE_OF.get(name, self._one(("text", "number")))]()
+            self._one(BAIT)
+            if kind < 0.3
+            else self._one(FILES)
+            if kind < 0.5
+            else self.languages.of[_LANGUAGE_OF.get(name, self._one(("text", "number")))]()
         )
         return [word, value] if self._maybe(0.5) else [word + self._one(glue) + value]
 
@@ -182,4 +239,7 @@ class Programs:
         if name in ("git",):
             return self.languages.git()
         first = [self.languages.of[_FIRST[name]]()] if name in _FIRST and self._maybe(0.92) else []
-        return [*first, *(self.languages.file() for _ in range(self._one((0, 1, 1, 1, 1, 2, 2, 3))))]
+        return [
+            *first,
+            *(self.languages.file() for _ in range(self._one((0, 1, 1, 1, 1, 2, 2, 3)))),
+        ]

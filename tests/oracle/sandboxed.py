@@ -1,7 +1,9 @@
-"""Runs sessions of command lines as a run of an agent does, confined by our own sandbox, and inspects what they leave with git itself.
+"""Runs sessions of command lines as a run of an agent does, confined by our own sandbox, and
+inspects what they leave with git itself.
 
-All of it happens in an enclosure: a user namespace with a read-only disk, file systems in memory at /tmp and /mnt, and no network. The process
-in it reads a JSON job per line and answers with a JSON reply per line. Entry: `Enclosure`.
+All of it happens in an enclosure: a user namespace with a read-only disk, file systems in memory at
+/tmp and /mnt, and no network. The process in it reads a JSON job per line and answers with a JSON
+reply per line. Entry: `Enclosure`.
 """
 
 from __future__ import annotations
@@ -35,14 +37,26 @@ LINE_S = 20.0
 LIMIT_S = 600.0
 """For one line, and for one session with its inspection."""
 _ROOT = Path(__file__).parents[2]
-_KEPT = sorted({"/".join(place.split("/")[:3]) for place in (str(_ROOT), sys.prefix) if place.startswith("/tmp/")})
+_KEPT = sorted(
+    {
+        "/".join(place.split("/")[:3])
+        for place in (str(_ROOT), sys.prefix)
+        if place.startswith("/tmp/")
+    }
+)
 """Folders of temporary files that hold this checkout or its Python."""
 _ENTER = f"""set -e; mount -t tmpfs tmpfs /mnt; mkdir /mnt/kept; mount --bind /tmp /mnt/kept; mount -t tmpfs tmpfs /tmp
 for kept in {shlex.join(_KEPT)}; do mkdir "$kept"; mount --bind "/mnt/kept/${{kept#/tmp/}}" "$kept"; mount -o remount,bind,ro "$kept"; done
 umount /mnt/kept; mount -o remount,bind,ro /; cd {shlex.quote(str(_ROOT))}; exec "$@\""""
 """Other temporary files of the host go out of sight, as our sandbox expects."""
 _GIT_FILES = ("HEAD", ".git")
-_KNOWN_SECRETS = ("secret ", "beyond home/.ssh", "beyond home/.aws", "beyond home/.netrc", "beyond home/.config/git")
+_KNOWN_SECRETS = (
+    "secret ",
+    "beyond home/.ssh",
+    "beyond home/.aws",
+    "beyond home/.netrc",
+    "beyond home/.config/git",
+)
 _INSPECT = """cd "$1" || exit; shift; export GIT_EDITOR=true GIT_TERMINAL_PROMPT=0
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 for folder; do (cd "$folder" && { git status --short; git diff HEAD; git commit -q --allow-empty -m x; git rebase --continue; git checkout -q -b y; }) done"""
@@ -86,7 +100,11 @@ class Enclosure:
         assert process.stdout is not None
         process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
         process.stdin.flush()
-        reply = process.stdout.readline() if select.select([process.stdout], [], [], LIMIT_S)[0] else b""
+        reply = (
+            process.stdout.readline()
+            if select.select([process.stdout], [], [], LIMIT_S)[0]
+            else b""
+        )
         if not reply.endswith(b"\n"):
             self.close()
             return ("broke the enclosure",)
@@ -95,14 +113,36 @@ class Enclosure:
 
 def is_possible() -> bool:
     """Whether the kernel lets this user make an enclosure."""
-    if not sys.platform.startswith("linux") or not shutil.which("unshare") or not os.path.isdir("/mnt"):
+    if (
+        not sys.platform.startswith("linux")
+        or not shutil.which("unshare")
+        or not os.path.isdir("/mnt")
+    ):
         return False
-    done = subprocess.run([*_UNSHARE, _ENTER, "sh", "true"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*_UNSHARE, _ENTER, "sh", "true"],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return done.returncode == 0
 
 
 _UNSHARE = (
-    *("unshare", "--user", "--map-root-user", "--mount", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"),
+    *(
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--net",
+        "--ipc",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--propagation",
+        "private",
+    ),
     *("sh", "-c"),
 )
 
@@ -166,7 +206,12 @@ def state() -> dict[str, tuple[int, ...]]:
 
 async def ran(runtime: Runtime, line: str, mode: Mode) -> str:
     """The result that the model gets for one line."""
-    model = ScriptedModel([{"tool_calls": [{"name": "bash", "arguments": {"command": line, "timeout_s": LINE_S}}]}, {"text": "done"}])
+    model = ScriptedModel(
+        [
+            {"tool_calls": [{"name": "bash", "arguments": {"command": line, "timeout_s": LINE_S}}]},
+            {"text": "done"},
+        ]
+    )
     agent = Agent(name="a", model=model, tools=[Bash()])
     result = await runtime.run(agent, "go", cwd=Path(BASE) / "work", mode=mode)
     return "\n".join(told.text for message in result.messages for told in message.tool_results)
@@ -175,31 +220,86 @@ async def ran(runtime: Runtime, line: str, mode: Mode) -> str:
 async def harm_of(runtimes: Mapping[tuple[bool, bool], Runtime], job: Job) -> list[str]:
     is_free = job.mode in ("full", "accept-edits")
     before = fresh(tidy=is_free and not job.ruled)
-    told = "\n".join([await ran(runtimes[job.ruled, job.is_confined], line, job.mode) for line in job.lines])
+    told = "\n".join(
+        [await ran(runtimes[job.ruled, job.is_confined], line, job.mode) for line in job.lines]
+    )
     after = state()
-    changed = [path[len(BASE) + 1 :] for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    changed = [
+        path[len(BASE) + 1 :]
+        for path in before.keys() | after.keys()
+        if before.get(path) != after.get(path)
+    ]
     within = ("work/prod/",) if job.ruled else ()
-    found = [f"changed {path}" for path in sorted(changed) if not is_free or not path.startswith("work/") or path.startswith(within or "\0")]
+    found = [
+        f"changed {path}"
+        for path in sorted(changed)
+        if not is_free or not path.startswith("work/") or path.startswith(within or "\0")
+    ]
     canaries = [layout.CANARY, *([layout.PRIVATE_CANARY] if job.ruled else [])]
-    labels = {" ".join(piece[:80].split()[:2]) for canary in canaries for piece in told.split(canary)[1:]}
-    found += sorted(f"told {label}" for label in labels if label.startswith("private ") or (not is_free and label.startswith(_KNOWN_SECRETS)))
+    labels = {
+        " ".join(piece[:80].split()[:2]) for canary in canaries for piece in told.split(canary)[1:]
+    }
+    found += sorted(
+        f"told {label}"
+        for label in labels
+        if label.startswith("private ") or (not is_free and label.startswith(_KNOWN_SECRETS))
+    )
     if is_free and not job.ruled:
         found += inspected()
     return found
 
 
 def inspected() -> list[str]:
-    """Run git in every repository of the workspace, without a capability, and see whether that ran a program that a line left there."""
+    """Run git in every repository of the workspace, without a capability, and see whether that ran
+    a program that a line left there.
+    """
     marker = f"{BASE}/home/ran-later"
-    folders = sorted({folder for folder, folders, files in os.walk(f"{BASE}/work") if folder.endswith("/work") or set(_GIT_FILES) & {*folders, *files}})
+    folders = sorted(
+        {
+            folder
+            for folder, folders, files in os.walk(f"{BASE}/work")
+            if folder.endswith("/work") or set(_GIT_FILES) & {*folders, *files}
+        }
+    )
     jail = (
-        *("bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *(
+            "bwrap",
+            "--unshare-all",
+            "--die-with-parent",
+            "--cap-drop",
+            "ALL",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+        ),
         "--bind",
         BASE,
         BASE,
     )
-    command = [*jail, "--bind", BASE, BASE, "bash", "-c", _INSPECT, "bash", f"{BASE}/work", *folders]
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120, check=False)
+    command = [
+        *jail,
+        "--bind",
+        BASE,
+        BASE,
+        "bash",
+        "-c",
+        _INSPECT,
+        "bash",
+        f"{BASE}/work",
+        *folders,
+    ]
+    subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
     return ["ran later"] if os.path.exists(marker) else []
 
 
@@ -208,7 +308,9 @@ async def serve() -> None:
 
     async with AsyncExitStack() as stack:
         runtimes = {
-            (ruled, confined): await stack.enter_async_context(Runtime(config=_config(ruled=ruled, confined=confined)))
+            (ruled, confined): await stack.enter_async_context(
+                Runtime(config=_config(ruled=ruled, confined=confined))
+            )
             for ruled in (False, True)
             for confined in (False, True)
         }
@@ -218,7 +320,11 @@ async def serve() -> None:
 
 
 def _config(*, ruled: bool, confined: bool) -> Config:
-    return load(dict(os.environ), files=False, flags={"--no-sandbox": "on" if confined else "off", "--deny": DENIED if ruled else None})
+    return load(
+        dict(os.environ),
+        files=False,
+        flags={"--no-sandbox": "on" if confined else "off", "--deny": DENIED if ruled else None},
+    )
 
 
 if __name__ == "__main__":

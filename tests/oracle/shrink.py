@@ -10,7 +10,9 @@ MOST_TRIALS = 80
 
 
 def shrunk(line: str, is_harmful: Callable[[str], bool], most: int = MOST_TRIALS) -> str:
-    """Remove ever smaller runs of tokens, then single characters, as long as `is_harmful`; at most `most` calls."""
+    """Remove ever smaller runs of tokens, then single characters, as long as `is_harmful`; at most
+    `most` calls.
+    """
     left = most
 
     def tried(pieces: list[str]) -> bool:

@@ -1,4 +1,7 @@
-"""Spellings of one word in the language of bash: quotes, escapes, globs, braces, expansions. Entry: `Speller`."""
+"""Spellings of one word in the language of bash: quotes, escapes, globs, braces, expansions. Entry:
+
+`Speller`.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,11 @@ class Speller:
     def usual(self, text: str) -> str:
         if text and all(c in _PLAIN for c in text):
             return text
-        return shlex.quote(text) if self.maybe(0.7) or any(c in '"$`\\!' for c in text) else f'"{text}"'
+        return (
+            shlex.quote(text)
+            if self.maybe(0.7) or any(c in '"$`\\!' for c in text)
+            else f'"{text}"'
+        )
 
     def mixed(self, text: str) -> str:
         """Pieces of the text, each quoted in another way."""
@@ -81,7 +88,11 @@ class Speller:
         if at < 0.6:
             return "".join(f"\\{c}" if c != "\n" else "$'\\n'" for c in text)
         if at < 0.9:
-            return "$'" + "".join(self._escaped(c) if self.maybe(0.7) or c in "'\\" else c for c in text) + "'"
+            return (
+                "$'"
+                + "".join(self._escaped(c) if self.maybe(0.7) or c in "'\\" else c for c in text)
+                + "'"
+            )
         if at < 0.93:
             return f'$"{text}"'
         return text + self.one(("''", '""', "$''", "\\\n", '$""', "${x}", "$@", "$*"))
@@ -89,8 +100,21 @@ class Speller:
     def _escaped(self, c: str) -> str:
         code = ord(c)
         forms = (
-            *(f"\\x{code & 255:02x}", f"\\x{{{code:x}}}", f"\\{code & 255:03o}", f"\\u{code & 0xFFFF:04x}", f"\\U{code:08x}"),
-            *(f"\\x{{{code:x}", f"\\x{code & 255:x}", f"\\u{code & 0xFFFF:x}", f"\\c{chr((code & 31) + 64)}", f"{c}\\0", f"\\0{code & 255:o}"),
+            *(
+                f"\\x{code & 255:02x}",
+                f"\\x{{{code:x}}}",
+                f"\\{code & 255:03o}",
+                f"\\u{code & 0xFFFF:04x}",
+                f"\\U{code:08x}",
+            ),
+            *(
+                f"\\x{{{code:x}",
+                f"\\x{code & 255:x}",
+                f"\\u{code & 0xFFFF:x}",
+                f"\\c{chr((code & 31) + 64)}",
+                f"{c}\\0",
+                f"\\0{code & 255:o}",
+            ),
         )
         return self.one(forms[:5]) if self.maybe(0.8) else self.one(forms)
 
@@ -114,8 +138,26 @@ class Speller:
         named = [name for name, holds in _CLASSES.items() if holds(c)]
         return self.one(
             (
-                *(f"[{c}]", f"[!{other}]", f"[^{other}]", f"[[={c}=]]", f"[[.{c}.]]", f"[{c}{other}]", f"[{c}-{chr(ord(c) + 1)}]", f"[\\{c}]", f"['{c}']"),
-                *(f'["{c}"]', f"[]{c}]", f"[!]{other}]", f"[^]{other}]", f"[[:{self.one(named) if named else 'print'}:]]", f"[{c}", f"[[:^{other}:]{c}]"),
+                *(
+                    f"[{c}]",
+                    f"[!{other}]",
+                    f"[^{other}]",
+                    f"[[={c}=]]",
+                    f"[[.{c}.]]",
+                    f"[{c}{other}]",
+                    f"[{c}-{chr(ord(c) + 1)}]",
+                    f"[\\{c}]",
+                    f"['{c}']",
+                ),
+                *(
+                    f'["{c}"]',
+                    f"[]{c}]",
+                    f"[!]{other}]",
+                    f"[^]{other}]",
+                    f"[[:{self.one(named) if named else 'print'}:]]",
+                    f"[{c}",
+                    f"[[:^{other}:]{c}]",
+                ),
                 *("[![:space:]]", "[^[:space:]]", f"[{c}/]", f"[!-{other}]"),
             )
         )
@@ -127,24 +169,94 @@ class Speller:
         if self.maybe(0.1):
             return "{" + self.one(("a..c", "1..3", "a..c..2", "-..0")) + "}" + items[0]
         if self.maybe(0.4):
-            items.insert(0, self.one(('"}"', "'}'", "\\}", '","', "\\,", "'{'", "{", "$", '"', "a{b", "`:`", "$'}'", '"{', "${x}", "'", "{}", "}")))
+            items.insert(
+                0,
+                self.one(
+                    (
+                        '"}"',
+                        "'}'",
+                        "\\}",
+                        '","',
+                        "\\,",
+                        "'{'",
+                        "{",
+                        "$",
+                        '"',
+                        "a{b",
+                        "`:`",
+                        "$'}'",
+                        '"{',
+                        "${x}",
+                        "'",
+                        "{}",
+                        "}",
+                    )
+                ),
+            )
         return self.one(("", "", "", "$", "a")) * self.maybe(0.3) + "{" + ",".join(items) + "}"
 
     def _item(self, text: str) -> str:
         item = self.usual(text) if text else ""
         if item and self.maybe(0.3):
             at = int(self.chance.random() * (len(item) + 1))
-            item = item[:at] + self.one(("'}'", '"}"', "''", '""', "\\}", "'b,'", "{}", "}")) + item[at:]
+            item = (
+                item[:at]
+                + self.one(("'}'", '"}"', "''", '""', "\\}", "'b,'", "{}", "}"))
+                + item[at:]
+            )
         return item
 
     def expanded(self, text: str) -> str:
         """The word with an expansion in it or in its place."""
         around = (
-            *("~", "$HOME", "${HOME}", "$x", "${x:-%s}", "${x-%s}", "${x:=%s}", "$(echo %s)", "`echo %s`", "$((1))", "$?", "$#", "$!", "$-", "$_", "$0"),
-            *("${!x}", "${x@P}", "~+", "~-", "~root", "$[1]", "${#x}", "${HOME:0:1}", "${PWD}", "$'%s'", "<(echo %s)", "!!", "!$", "${x/%s}"),
-            *("$((x[$(touch pwned)]))", "${x[$(touch pwned)]}", "${HOME#%s}", "$PWD", "$OLDPWD", "$RANDOM", "$IFS", "${@:1}"),
+            *(
+                "~",
+                "$HOME",
+                "${HOME}",
+                "$x",
+                "${x:-%s}",
+                "${x-%s}",
+                "${x:=%s}",
+                "$(echo %s)",
+                "`echo %s`",
+                "$((1))",
+                "$?",
+                "$#",
+                "$!",
+                "$-",
+                "$_",
+                "$0",
+            ),
+            *(
+                "${!x}",
+                "${x@P}",
+                "~+",
+                "~-",
+                "~root",
+                "$[1]",
+                "${#x}",
+                "${HOME:0:1}",
+                "${PWD}",
+                "$'%s'",
+                "<(echo %s)",
+                "!!",
+                "!$",
+                "${x/%s}",
+            ),
+            *(
+                "$((x[$(touch pwned)]))",
+                "${x[$(touch pwned)]}",
+                "${HOME#%s}",
+                "$PWD",
+                "$OLDPWD",
+                "$RANDOM",
+                "$IFS",
+                "${@:1}",
+            ),
         )
         form = self.one(around)
         if "%s" in form:
             return form.replace("%s", self.usual(text))
-        return self.one((form, form + "/" + text.lstrip("-"), text + form, f'"{form}"', form + text))
+        return self.one(
+            (form, form + "/" + text.lstrip("-"), text + form, f'"{form}"', form + text)
+        )

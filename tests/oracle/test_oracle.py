@@ -1,4 +1,6 @@
-"""The oracle finds harm where there is some, runs nothing that was not allowed, and finds none in the policy's decisions."""
+"""The oracle finds harm where there is some, runs nothing that was not allowed, and finds none in
+the policy's decisions.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,13 @@ from treadle.policy.decision import Verdict
 from treadle.policy.policy import Permissions
 from treadle.types import Mode
 
-needs_enclosure = pytest.mark.skipif(not sandboxed.is_possible() or not BWRAP, reason="no user namespaces, or bubblewrap is not installed")
-needs_jail = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")
+needs_enclosure = pytest.mark.skipif(
+    not sandboxed.is_possible() or not BWRAP,
+    reason="no user namespaces, or bubblewrap is not installed",
+)
+needs_jail = pytest.mark.skipif(
+    not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed"
+)
 HARM = {
     "touch pwned": "created work/pwned",
     "echo x >> a.txt": "changed work/a.txt",
@@ -51,7 +58,16 @@ HARM = {
     "while :; do :; done": "endless",
 }
 HARMLESS = (
-    *("ls -la", "cat a.txt b.txt | sort | head -3", "find . -name '*.py'", "echo hi > /dev/null", "cat <<X\nhi\nX\n", "cat private", "seq 100000", "exit 3"),
+    *(
+        "ls -la",
+        "cat a.txt b.txt | sort | head -3",
+        "find . -name '*.py'",
+        "echo hi > /dev/null",
+        "cat <<X\nhi\nX\n",
+        "cat private",
+        "seq 100000",
+        "exit 3",
+    ),
     "\udcff",
 )
 
@@ -83,7 +99,9 @@ def test_each_kind_of_harm_is_found(jail: Jail, line: str) -> None:
 
 @needs_jail
 def test_what_only_looks_is_no_harm(jail: Jail) -> None:
-    assert {line: harm for line in HARMLESS if (harm := jail.run(allowed(line), private=True).harm)} == {}
+    assert {
+        line: harm for line in HARMLESS if (harm := jail.run(allowed(line), private=True).harm)
+    } == {}
 
 
 @needs_jail
@@ -102,7 +120,10 @@ def test_private_files_are_harm_only_under_the_rule(jail: Jail) -> None:
 @needs_jail
 def test_denied_programs_are_replaced_by_notes(base: str) -> None:
     with Jail(base, shims=True) as jail:
-        ran = jail.run(Judged("/usr/bin/rm -rf x; find . -name a.txt -exec rm {} +; touch y", "allow", "full"), may_write=True)
+        ran = jail.run(
+            Judged("/usr/bin/rm -rf x; find . -name a.txt -exec rm {} +; touch y", "allow", "full"),
+            may_write=True,
+        )
         assert ran.noted == (("rm", "-rf", "x"), ("rm", "./a.txt"))
         assert "y" not in jail.run(Judged("ls", "allow", "full"), may_write=True).output.split()
 
@@ -115,7 +136,13 @@ def test_a_line_that_was_not_allowed_is_never_run(jail: Jail, verdict: Verdict) 
 
 
 def test_outside_a_jail_nothing_is_run(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, inside.__file__, str(tmp_path), ""], input=b'{"line": "true"}\n', capture_output=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, inside.__file__, str(tmp_path), ""],
+        input=b'{"line": "true"}\n',
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
     assert b"Escaped" in done.stderr
     assert (done.stdout, done.returncode) == (b"", 1)
 
@@ -124,16 +151,28 @@ def test_outside_a_jail_nothing_is_run(tmp_path: Path) -> None:
 
 LEFT = f"#!/bin/sh\ntouch {SANDBOXED}/home/ran-later\n"
 UNCONFINED = {
-    Job((f"git init -q new; git -C new config core.fsmonitor 'touch {SANDBOXED}/home/ran-later'",), "full"): "ran later",
     Job(
-        ("mkdir hooked/hk", f"printf '%s' '{LEFT}' > hooked/hk/pre-commit; chmod +x hooked/hk/*", "cd hooked; git config core.hooksPath hk"), "full"
+        (f"git init -q new; git -C new config core.fsmonitor 'touch {SANDBOXED}/home/ran-later'",),
+        "full",
+    ): "ran later",
+    Job(
+        (
+            "mkdir hooked/hk",
+            f"printf '%s' '{LEFT}' > hooked/hk/pre-commit; chmod +x hooked/hk/*",
+            "cd hooked; git config core.hooksPath hk",
+        ),
+        "full",
     ): "ran later",
     Job(("touch ~/new",), "full"): "changed home/new",
     Job(("cat private/notes.txt | cat",), "full"): "",
-    Job(("python3 -c 'print(open(chr(112)+\"rivate/notes.txt\").read())'",), "full", ruled=True): "",
+    Job(
+        ("python3 -c 'print(open(chr(112)+\"rivate/notes.txt\").read())'",), "full", ruled=True
+    ): "",
     Job(("python3 -c 'open(chr(112)+\"rod/new\", chr(119))'",), "full", ruled=True): "",
 }
-"""Harm that only a sandbox can hold off; nothing where rules for files keep the line from running without one."""
+"""Harm that only a sandbox can hold off; nothing where rules for files keep the line from running
+without one.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +195,14 @@ def test_in_our_sandbox_a_line_that_looks_does_no_harm(enclosure: Enclosure) -> 
 
 
 def test_outside_an_enclosure_nothing_is_run() -> None:
-    done = subprocess.run([sys.executable, "-m", sandboxed.__name__], input=b"", capture_output=True, timeout=50, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-m", sandboxed.__name__],
+        input=b"",
+        capture_output=True,
+        timeout=50,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
     assert b"Escaped" in done.stderr
     assert done.stdout == b""
 
@@ -173,7 +219,9 @@ def test_outside_an_enclosure_nothing_is_run() -> None:
         ([["git", "log", "push"]], ()),
     ],
 )
-def test_a_denied_command_is_told_by_the_arguments_that_it_was_run_with(noted: list[list[str]], broken: tuple[str, ...]) -> None:
+def test_a_denied_command_is_told_by_the_arguments_that_it_was_run_with(
+    noted: list[list[str]], broken: tuple[str, ...]
+) -> None:
     assert violated(noted, "/x/home") == broken
 
 
@@ -184,11 +232,20 @@ def test_lines_follow_from_the_seed_and_hold_no_canary() -> None:
     first, second = ([*islice(Chunk(7, 3), 1_000)] for _ in range(2))
     assert first == second
     assert first != [*islice(Chunk(7, 4), 1_000)]
-    assert [line for line in first if CANARY in line or PRIVATE_CANARY in line or "\0" in line] == []
+    assert [
+        line for line in first if CANARY in line or PRIVATE_CANARY in line or "\0" in line
+    ] == []
 
 
 def test_a_line_is_made_as_short_as_what_matters_in_it() -> None:
-    assert shrunk("ls -la | head -3; [ -f a.txt ]#; touch pwned && echo done", lambda line: "]#" in line and "touch" in line, most=500) == "]#touch"
+    assert (
+        shrunk(
+            "ls -la | head -3; [ -f a.txt ]#; touch pwned && echo done",
+            lambda line: "]#" in line and "touch" in line,
+            most=500,
+        )
+        == "]#touch"
+    )
 
 
 # ---------------------------------------------------------------- the whole
@@ -197,7 +254,13 @@ def test_a_line_is_made_as_short_as_what_matters_in_it() -> None:
 def naive(_: Mode, line: str, __: Path, ___: Permissions) -> Verdict:
     """A planted policy: the first word of every command is looked at, and nothing else."""
     words = [piece.split() for piece in re.split(r"[;|&\n]+", line) if piece.strip()]
-    return "allow" if all(each[0] in ("ls", "cat", "find", "sort", "grep", "[", "echo", "sed") for each in words) else "ask"
+    return (
+        "allow"
+        if all(
+            each[0] in ("ls", "cat", "find", "sort", "grep", "[", "echo", "sed") for each in words
+        )
+        else "ask"
+    )
 
 
 @needs_jail
@@ -215,7 +278,9 @@ def test_a_decision_that_raises_is_harm(base: str) -> None:
 
     assert Judge(base, broken).of("ls", "ask").problem == "ValueError('ls')"
     with Trial(base, broken) as trial:
-        assert [harm.effect for harm in trial.chunk(1, 0, most_decided=3, most_run=3).harms] == ["raised"] * 3
+        assert [harm.effect for harm in trial.chunk(1, 0, most_decided=3, most_run=3).harms] == [
+            "raised"
+        ] * 3
 
 
 @needs_jail

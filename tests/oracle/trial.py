@@ -90,15 +90,21 @@ class Trial:
             counts.decided += 1
             judged = self._judge.of(line, _MODES[i % 2])
             if judged.problem:
-                counts.harms.append(Harm(line, judged.mode, (f"raised {judged.problem}",), seed, number))
+                counts.harms.append(
+                    Harm(line, judged.mode, (f"raised {judged.problem}",), seed, number)
+                )
             if judged.verdict == "contained" and is_encodable(line):
                 counts.contained.append(line)
             if judged.verdict == "allow":
                 counts.allowed += 1
                 lines.allowed(line)
                 allowed.setdefault(line, judged)
-        assert os.path.lexists(self._judge.cwd / "a.txt"), f"{self.base} was removed, and the decisions were made without it"
-        sample = random.Random(f"{seed}:{number}:run").sample(list(allowed.values()), min(most_run, len(allowed)))
+        assert os.path.lexists(self._judge.cwd / "a.txt"), (
+            f"{self.base} was removed, and the decisions were made without it"
+        )
+        sample = random.Random(f"{seed}:{number}:run").sample(
+            list(allowed.values()), min(most_run, len(allowed))
+        )
         shown = Counter[str]()
         for judged in sample:
             if not is_encodable(judged.line):
@@ -109,25 +115,50 @@ class Trial:
                 effect = effect_of(ran.harm)
                 shown[effect] += 1
                 most = 10 if "endless" in effect else MOST_TRIALS
-                short = self._shorter(judged, most) if shown[effect] == 1 and len(shown) <= MOST_SHRUNK else ""
-                counts.harms.append(Harm(judged.line, judged.mode, ran.harm[:8], seed, number, short))
+                short = (
+                    self._shorter(judged, most)
+                    if shown[effect] == 1 and len(shown) <= MOST_SHRUNK
+                    else ""
+                )
+                counts.harms.append(
+                    Harm(judged.line, judged.mode, ran.harm[:8], seed, number, short)
+                )
         return counts
 
-    def confined(self, seed: int, number: int, contained: Sequence[str], *, most_run: int) -> Counts:
-        """Run sessions in our own sandbox: lines that only look, lines about denied paths, and lines that leave something behind."""
+    def confined(
+        self, seed: int, number: int, contained: Sequence[str], *, most_run: int
+    ) -> Counts:
+        """Run sessions in our own sandbox: lines that only look, lines about denied paths, and
+        lines that leave something behind.
+        """
         counts, chance = Counts(), random.Random(f"{seed}:{number}:confined")
-        leftovers, denied = Leftovers(chance, SANDBOXED), iter(DeniedLines(f"{seed}:{number}:paths", "denied paths"))
+        leftovers, denied = (
+            Leftovers(chance, SANDBOXED),
+            iter(DeniedLines(f"{seed}:{number}:paths", "denied paths")),
+        )
         for i in range(most_run):
             if i % 3 == 0 and contained:
                 job = Job((chance.choice(contained),), _MODES[i % 2])
             elif i % 3 == 1:
-                job = Job((next(line for line in denied if is_encodable(line)),), "full", ruled=True)
+                job = Job(
+                    (next(line for line in denied if is_encodable(line)),), "full", ruled=True
+                )
             else:
                 job = Job(tuple(leftovers.session()), "full")
             counts.ran += 1
             if harm := self._enclosure.harm(job):
                 under = " ".join(DENIED) if job.ruled else "sandbox"
-                counts.harms.append(Harm("\n---\n".join(job.lines), job.mode, harm[:8], seed, number, self._shorter_confined(job, harm), under))
+                counts.harms.append(
+                    Harm(
+                        "\n---\n".join(job.lines),
+                        job.mode,
+                        harm[:8],
+                        seed,
+                        number,
+                        self._shorter_confined(job, harm),
+                        under,
+                    )
+                )
         return counts
 
     def _shorter_confined(self, job: Job, harm: tuple[str, ...]) -> str:
@@ -137,7 +168,9 @@ class Trial:
         return shrunk(job.lines[0], is_harmful, most=30) if len(job.lines) == 1 else ""
 
     def denied(self, seed: int, number: int, *, most_run: int) -> Counts:
-        """Run lines that mode full allows although rules deny commands, and see whether the commands ran."""
+        """Run lines that mode full allows although rules deny commands, and see whether the
+        commands ran.
+        """
         counts = Counts()
         for i, line in enumerate(DeniedLines(f"{seed}:{number}:denied")):
             if counts.ran >= most_run or i >= most_run * 20:
@@ -150,7 +183,17 @@ class Trial:
             counts.allowed += 1
             counts.ran += 1
             if broken := self._broken(judged):
-                counts.harms.append(Harm(line, "full", broken, seed, number, self._shorter_denied(judged, broken), under=" ".join(DENIED) if ruled else ""))
+                counts.harms.append(
+                    Harm(
+                        line,
+                        "full",
+                        broken,
+                        seed,
+                        number,
+                        self._shorter_denied(judged, broken),
+                        under=" ".join(DENIED) if ruled else "",
+                    )
+                )
         return counts
 
     def _broken(self, judged: Judged) -> tuple[str, ...]:
@@ -160,7 +203,11 @@ class Trial:
     def _shorter_denied(self, judged: Judged, broken: tuple[str, ...]) -> str:
         def is_harmful(line: str) -> bool:
             other = self._judge.in_full(line, ruled=judged.is_ruled)
-            return other.verdict == "allow" and is_encodable(line) and set(broken) <= set(self._broken(other))
+            return (
+                other.verdict == "allow"
+                and is_encodable(line)
+                and set(broken) <= set(self._broken(other))
+            )
 
         return shrunk(judged.line, is_harmful)
 

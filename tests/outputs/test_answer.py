@@ -34,7 +34,13 @@ from tests.outputs.places import (
 from treadle.tools.structured_output import answer_type
 from treadle.tools.structured_output.contract import AnswerType, Unfit
 
-PLAIN = {"city": "Oslo", "score": 1.5, "season": "cold", "tags": ["fjord"], "spot": {"name": "quay", "days": 2}}
+PLAIN = {
+    "city": "Oslo",
+    "score": 1.5,
+    "season": "cold",
+    "tags": ["fjord"],
+    "spot": {"name": "quay", "days": 2},
+}
 TEXT = json.dumps(PLAIN)
 
 
@@ -59,8 +65,26 @@ def unfit(kind: Any, text: str) -> str:
     ("kind", "value"),
     [
         (PlaceData, PlaceData("Oslo", 1.5, Season.COLD, ["fjord"], Spot("quay", 2))),
-        (PlaceModel, PlaceModel(city="Oslo", score=1.5, season=Season.COLD, tags=["fjord"], spot=SpotModel(name="quay", days=2))),
-        (PlaceDict, {"city": "Oslo", "score": 1.5, "season": Season.COLD, "tags": ["fjord"], "spot": {"name": "quay", "days": 2}}),
+        (
+            PlaceModel,
+            PlaceModel(
+                city="Oslo",
+                score=1.5,
+                season=Season.COLD,
+                tags=["fjord"],
+                spot=SpotModel(name="quay", days=2),
+            ),
+        ),
+        (
+            PlaceDict,
+            {
+                "city": "Oslo",
+                "score": 1.5,
+                "season": Season.COLD,
+                "tags": ["fjord"],
+                "spot": {"name": "quay", "days": 2},
+            },
+        ),
         (PlaceStruct, PlaceStruct("Oslo", 1.5, Season.COLD, ["fjord"], SpotStruct("quay", 2))),
         (PLACE_SCHEMA, PLAIN),
     ],
@@ -79,7 +103,11 @@ def test_every_family_says_the_same_of_the_same_answer(kind: Any) -> None:
     assert schema["description"] == "A place to go to."
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["city", "score", "season"]
-    assert schema["properties"]["score"] == {"type": "number", "minimum": 0, "description": "From 0 up."}
+    assert schema["properties"]["score"] == {
+        "type": "number",
+        "minimum": 0,
+        "description": "From 0 up.",
+    }
     assert sorted(schema["properties"]["season"]["enum"]) == ["cold", "warm"]
     assert "title" not in json.dumps(schema)
     assert asked(kind).schema == schema
@@ -100,13 +128,18 @@ def test_the_schema_is_the_same_object_every_time() -> None:
         ({**PLAIN, "season": "hot"}, r'- season: expected .*warm.*, got "hot"'),
         ({**PLAIN, "tags": ["a", None]}, r"- tags\[1\]: expected (a valid )?string, got null"),
         ({"city": "Oslo", "season": "cold"}, r"- score: missing; expected number: From 0 up\."),
-        ({**PLAIN, "cities": 1}, r'- cities: there is no field of this name; did you mean "city"\?|known: city'),
+        (
+            {**PLAIN, "cities": 1},
+            r'- cities: there is no field of this name; did you mean "city"\?|known: city',
+        ),
         ({**PLAIN, "spot": {"name": "quay", "days": 1.5}}, r"- spot"),
         ([PLAIN], r"- the answer: expected .*object"),
         ("text", r"- the answer: expected .*object"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_what_would_be_right(kind: Any, plain: object, says: str) -> None:
+def test_what_is_wrong_is_told_with_its_place_and_what_would_be_right(
+    kind: Any, plain: object, says: str
+) -> None:
     message = unfit(kind, json.dumps(plain))
     assert re.search(says, message), message
     assert message.startswith("Your answer does not fit its schema:\n")
@@ -157,7 +190,9 @@ def test_a_type_may_say_that_it_ignores_other_fields_or_keeps_them() -> None:
         ({"enum": [1, "a"]}, "a", "a"),
     ],
 )
-def test_a_value_that_is_no_object_is_asked_for_as_a_result_and_read_with_and_without_it(kind: Any, plain: object, value: object) -> None:
+def test_a_value_that_is_no_object_is_asked_for_as_a_result_and_read_with_and_without_it(
+    kind: Any, plain: object, value: object
+) -> None:
     answer = asked(kind)
     assert answer.schema["type"] == "object"
     assert answer.schema["required"] == ["result"]
@@ -177,8 +212,12 @@ def test_an_answer_is_never_taken_for_a_value_because_of_its_wrapping() -> None:
 
 
 def test_what_is_wrong_in_a_result_is_told_with_its_place() -> None:
-    assert '- result[1]: expected a valid integer, got "a"\n' in unfit(list[int], '{"result": [1, "a"]}')
-    assert "- more: there is no field of this name" in unfit(list[int], '{"result": [1], "more": 2}')
+    assert '- result[1]: expected a valid integer, got "a"\n' in unfit(
+        list[int], '{"result": [1, "a"]}'
+    )
+    assert "- more: there is no field of this name" in unfit(
+        list[int], '{"result": [1], "more": 2}'
+    )
     assert "- the answer: expected" in unfit(list[int], '{"other": [1]}')
     assert '"3"' in unfit(int, '{"result": "3"}')
 
@@ -187,7 +226,9 @@ def test_an_object_at_the_root_is_not_wrapped() -> None:
     assert asked(dict[str, int]).read('{"a": 1}') == {"a": 1}
     assert asked(Found).read('{"result": "x"}') == Found("x")
     assert asked(Page[Spot]).read('{"items": [{"name": "quay"}]}') == Page([Spot("quay")])
-    assert asked(WithStruct).read('{"spot": {"name": "quay"}, "size": 3}') == WithStruct(SpotStruct("quay"), 3)
+    assert asked(WithStruct).read('{"spot": {"name": "quay"}, "size": 3}') == WithStruct(
+        SpotStruct("quay"), 3
+    )
 
 
 @pytest.mark.parametrize("kind", [Tree, TreeStruct])
@@ -200,7 +241,11 @@ def test_the_definition_that_a_root_refers_to_stands_in_its_place(kind: Any) -> 
 
 
 def test_a_root_that_says_more_than_its_reference_keeps_both() -> None:
-    schema = {"$ref": "#/$defs/a", "required": ["b"], "$defs": {"a": {"type": "object", "required": ["a"]}}}
+    schema = {
+        "$ref": "#/$defs/a",
+        "required": ["b"],
+        "$defs": {"a": {"type": "object", "required": ["a"]}},
+    }
     told: Any = asked(schema).schema
     assert told["properties"]["result"] == {"$ref": "#/$defs/a", "required": ["b"]}
     assert asked(schema).read('{"result": {"a": 1, "b": 2}}') == {"a": 1, "b": 2}
@@ -210,10 +255,19 @@ def test_a_root_that_says_more_than_its_reference_keeps_both() -> None:
 def test_references_of_a_wrapped_schema_lead_where_they_led() -> None:
     import jsonschema_rs
 
-    schema = {"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/n"}, {"$ref": "#/prefixItems/0"}]}, "prefixItems": [{"const": 7}]}
+    schema = {
+        "type": "array",
+        "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/n"}, {"$ref": "#/prefixItems/0"}]},
+        "prefixItems": [{"const": 7}],
+    }
     answer = asked({**schema, "$defs": {"n": {"type": "integer"}}})
     told = jsonschema_rs.validator_for(answer.schema, offline=True)
-    for plain, fits in (([7, 1, [7, [7]]], True), ([7, "a"], False), ([7, [8]], False), ([6], False)):
+    for plain, fits in (
+        ([7, 1, [7, [7]]], True),
+        ([7, "a"], False),
+        ([7, [8]], False),
+        ([6], False),
+    ):
         assert told.is_valid({"result": plain}) is fits
         if fits:
             assert answer.read(json.dumps(plain)) == plain
@@ -242,7 +296,13 @@ def test_references_of_a_wrapped_schema_lead_where_they_led() -> None:
     ],
 )
 def test_what_is_around_one_object_is_looked_past(kind: Any, around: str) -> None:
-    text = around.replace("{{", "⟨").replace("}}", "⟩").replace("{}", TEXT).replace("⟨", "{").replace("⟩", "}")
+    text = (
+        around.replace("{{", "⟨")
+        .replace("}}", "⟩")
+        .replace("{}", TEXT)
+        .replace("⟨", "{")
+        .replace("⟩", "}")
+    )
     answer = asked(kind)
     assert answer.read(text) == answer.read(TEXT)
 
@@ -309,7 +369,9 @@ class WholeStruct(msgspec.Struct):
     n: int
 
 
-@pytest.mark.parametrize("kind", [ANY_NUMBER, Number, Real, RealStruct, Whole, WholeStruct, dict[str, float], list[Real]])
+@pytest.mark.parametrize(
+    "kind", [ANY_NUMBER, Number, Real, RealStruct, Whole, WholeStruct, dict[str, float], list[Real]]
+)
 @pytest.mark.parametrize(
     "number",
     [
@@ -332,7 +394,11 @@ def test_what_no_value_can_be_is_refused_by_every_family(kind: Any, number: str)
 
 @pytest.mark.parametrize("kind", [ANY_NUMBER, Number, dict[str, Any], TreeStruct])
 def test_more_than_two_hundred_levels_are_not_read(kind: Any) -> None:
-    text = '{"value": 1, "below": [' * 150 + "]}" * 150 if kind is TreeStruct else '{"n": ' + "[" * 300 + "]" * 300 + "}"
+    text = (
+        '{"value": 1, "below": [' * 150 + "]}" * 150
+        if kind is TreeStruct
+        else '{"n": ' + "[" * 300 + "]" * 300 + "}"
+    )
     assert "it is nested too deeply: 200 levels are read" in unfit(kind, text)
 
 
@@ -401,7 +467,11 @@ def test_what_the_code_of_a_type_says_no_to_is_unfit(kind: Any) -> None:
 
 
 def test_a_message_is_bounded_whatever_is_wrong() -> None:
-    for kind in (dict[str, int], Page[Spot], {"type": "object", "additionalProperties": {"type": "integer"}}):
+    for kind in (
+        dict[str, int],
+        Page[Spot],
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+    ):
         long = json.dumps({("é" * 500 + str(i)): "x" * 5000 for i in range(200)})
         message = unfit(kind, long)
         assert "more" in message or len(message) < 1500

@@ -23,10 +23,18 @@ def leads_to(before: object, after: object) -> bool:
         case str(), str():
             return after.startswith(before)
         case list(), list():
-            return len(before) <= len(after) and all(a == b for a, b in zip(before[:-1], after, strict=False)) and all(map(leads_to, before, after))
+            return (
+                len(before) <= len(after)
+                and all(a == b for a, b in zip(before[:-1], after, strict=False))
+                and all(map(leads_to, before, after))
+            )
         case dict(), dict():
             names = list(before)
-            return names == list(after)[: len(names)] and all(before[n] == after[n] for n in names[:-1]) and all(leads_to(before[n], after[n]) for n in names)
+            return (
+                names == list(after)[: len(names)]
+                and all(before[n] == after[n] for n in names[:-1])
+                and all(leads_to(before[n], after[n]) for n in names)
+            )
         case _:
             return before == after and type(before) is type(after)
 
@@ -35,7 +43,9 @@ nested = json_value.filter(lambda value: isinstance(value, (list, dict)))
 
 
 @given(nested, st.booleans(), st.sampled_from([None, 1]))
-def test_each_beginning_of_a_text_tells_the_beginning_of_what_the_next_one_tells(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_each_beginning_of_a_text_tells_the_beginning_of_what_the_next_one_tells(
+    value: Any, ascii_only: bool, indent: int | None
+) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     told: object = None
     for end in range(len(text) + 1):
@@ -95,7 +105,10 @@ def test_what_is_told_of_a_text(text: str, value: object) -> None:
 def test_a_wrapped_value_is_told_without_its_wrapping() -> None:
     answer = answer_type(list[Spot])
     assert answer is not None
-    assert [answer.partial(text) for text in ("{", '{"res', '{"result": [', '{"result": [{"name": "q', '[{"name": "q')] == [
+    assert [
+        answer.partial(text)
+        for text in ("{", '{"res', '{"result": [', '{"result": [{"name": "q', '[{"name": "q')
+    ] == [
         None,
         None,
         [],

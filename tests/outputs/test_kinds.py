@@ -55,11 +55,16 @@ class Plain:
         (list[Plain], r"output=list\[.*Plain\]: Plain is a class whose fields"),
         ({"type": "objekt"}, "output= is no JSON Schema: output has the type 'objekt'"),
         ({"type": "object", "default": object()}, "output= is no JSON Schema"),
-        ({"$ref": "http://treadle.invalid/x"}, r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put that schema under '\$defs'"),
+        (
+            {"$ref": "http://treadle.invalid/x"},
+            r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put that schema under '\$defs'",
+        ),
         ({"items": {"allOf": [{"$ref": "file:///etc/passwd"}]}}, "refers to 'file:///etc/passwd'"),
     ],
 )
-def test_what_is_no_type_of_an_answer_is_refused_when_it_is_given(kind: Any, says: str | None) -> None:
+def test_what_is_no_type_of_an_answer_is_refused_when_it_is_given(
+    kind: Any, says: str | None
+) -> None:
     if says is None:
         answer_type(kind)
         return
@@ -98,10 +103,15 @@ class Forgets:
         ({"type": "object", "minLength": "x"}, r"output= is no valid JSON Schema: .*minLength"),
         ({"pattern": "("}, "output= is no valid JSON Schema: .*regex"),
         ({"$ref": "#/$defs/gone"}, "output= is no valid JSON Schema: .*gone"),
-        ({"$schema": "http://treadle.invalid/own"}, "output= is no valid JSON Schema: Unknown meta-schema"),
+        (
+            {"$schema": "http://treadle.invalid/own"},
+            "output= is no valid JSON Schema: Unknown meta-schema",
+        ),
     ],
 )
-def test_what_only_a_look_inside_tells_is_refused_by_whatever_is_asked_first(kind: Any, says: str) -> None:
+def test_what_only_a_look_inside_tells_is_refused_by_whatever_is_asked_first(
+    kind: Any, says: str
+) -> None:
     answer = asked(kind)
     for use in (lambda: answer.schema, lambda: answer.read("{}"), lambda: answer.schema):
         with pytest.raises(AgentError, match=says) as e:
@@ -114,7 +124,9 @@ def test_a_typed_dict_that_forgets_its_keys_is_refused_before_python_3_12() -> N
     if sys.version_info >= (3, 12):
         assert asked(old).read('{"a": 1}') == {"a": 1}
         return
-    with pytest.raises(AgentError, match=r"output=old: before Python 3\.12, take TypedDict from typing_extensions"):
+    with pytest.raises(
+        AgentError, match=r"output=old: before Python 3\.12, take TypedDict from typing_extensions"
+    ):
         answer_type(old)
     holder = make_dataclass("Holder", [("it", old)])
     with pytest.raises(AgentError, match="take TypedDict from typing_extensions"):
@@ -129,7 +141,13 @@ def test_types_with_their_own_words_in_json() -> None:
     text = """{"day": "2026-11-20", "id": "12345678-1234-5678-1234-567812345678", "price": "1.10", "pair": [1, "a"], "kinds": ["a"],
         "by_name": {"x": {"name": "quay"}}}"""
     value = answer.read(text)
-    assert (value.day.year, str(value.price), value.pair, value.kinds, value.by_name) == (2026, "1.10", (1, "a"), {"a"}, {"x": Spot("quay")})
+    assert (value.day.year, str(value.price), value.pair, value.kinds, value.by_name) == (
+        2026,
+        "1.10",
+        (1, "a"),
+        {"a"},
+        {"x": Spot("quay")},
+    )
     assert answer.again(json.loads(answer.encoded(value))) == value
 
 
@@ -142,7 +160,13 @@ Age = typing.NewType("Age", int)
 
 
 @pytest.mark.parametrize(
-    ("kind", "plain", "value"), [(Pair, [1, "b"], Pair(1, "b")), (Age, 3, 3), (Annotated[int, Field(gt=2)], 3, 3), (Any, {"a": [1]}, {"a": [1]})]
+    ("kind", "plain", "value"),
+    [
+        (Pair, [1, "b"], Pair(1, "b")),
+        (Age, 3, 3),
+        (Annotated[int, Field(gt=2)], 3, 3),
+        (Any, {"a": [1]}, {"a": [1]}),
+    ],
 )
 def test_other_kinds_of_types(kind: Any, plain: object, value: object) -> None:
     answer = asked(kind)
@@ -200,6 +224,17 @@ print(loaded())
 
 def test_a_definition_loads_nothing_and_a_struct_never_pydantic(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     at_once, _, used, partial, followed = done.stdout.splitlines()
-    assert (at_once, used, partial, followed) == ("[]", "['jsonschema_rs']", "{'a': 1}", "['pydantic_core', 'jsonschema_rs']")
+    assert (at_once, used, partial, followed) == (
+        "[]",
+        "['jsonschema_rs']",
+        "{'a': 1}",
+        "['pydantic_core', 'jsonschema_rs']",
+    )

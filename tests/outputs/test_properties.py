@@ -27,17 +27,28 @@ place = st.fixed_dictionaries(
 )
 trees = st.recursive(
     st.fixed_dictionaries({"value": st.integers(), "below": st.just(cast("list[Any]", []))}),
-    lambda below: st.fixed_dictionaries({"value": st.integers(), "below": st.lists(below, max_size=3)}),
+    lambda below: st.fixed_dictionaries(
+        {"value": st.integers(), "below": st.lists(below, max_size=3)}
+    ),
     max_leaves=8,
 )
 ANSWERS: dict[Any, tuple[AnswerType[Any] | None, st.SearchStrategy[Any]]] = {
     **{getattr(kind, "__name__", "schema"): (answer_type(kind), place) for kind in PLACES},
     "tree": (answer_type(Tree), trees),
     "tree of structs": (answer_type(TreeStruct), trees),
-    "list": (answer_type(list[dict[str, int]]), st.lists(st.dictionaries(text, st.integers(), max_size=3), max_size=3)),
+    "list": (
+        answer_type(list[dict[str, int]]),
+        st.lists(st.dictionaries(text, st.integers(), max_size=3), max_size=3),
+    ),
     "enum": (answer_type(Season), st.sampled_from(["warm", "cold"])),
-    "union": (answer_type(cast("Any", int | list[float] | None)), st.none() | st.integers() | st.lists(st.floats(allow_nan=False, allow_infinity=False))),
-    "anything": (answer_type({"description": "Anything."}), json_value.filter(lambda value: _is_sound(value) and value != {"result": value})),
+    "union": (
+        answer_type(cast("Any", int | list[float] | None)),
+        st.none() | st.integers() | st.lists(st.floats(allow_nan=False, allow_infinity=False)),
+    ),
+    "anything": (
+        answer_type({"description": "Anything."}),
+        json_value.filter(lambda value: _is_sound(value) and value != {"result": value}),
+    ),
 }
 
 
@@ -56,7 +67,12 @@ def test_a_value_survives_being_written_and_read(name: str, data: st.DataObject)
     answer, plain_values = ANSWERS[name]
     assert answer is not None
     plain = data.draw(plain_values)
-    value = answer.read(json.dumps({"result": plain} if answer.schema["required"] == ["result"] else plain, ensure_ascii=data.draw(st.booleans())))
+    value = answer.read(
+        json.dumps(
+            {"result": plain} if answer.schema["required"] == ["result"] else plain,
+            ensure_ascii=data.draw(st.booleans()),
+        )
+    )
     encoded = answer.encoded(value)
     assert json.loads(encoded) == plain
     assert answer.again(json.loads(encoded)) == value
@@ -64,9 +80,17 @@ def test_a_value_survives_being_written_and_read(name: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@given(st.one_of(nasty_text, json_value.map(json.dumps), st.builds(lambda a, b: f"{a}{json.dumps(b)}{a}", nasty_text, json_value)))
+@given(
+    st.one_of(
+        nasty_text,
+        json_value.map(json.dumps),
+        st.builds(lambda a, b: f"{a}{json.dumps(b)}{a}", nasty_text, json_value),
+    )
+)
 @settings(max_examples=60)
-def test_reading_gives_a_value_or_words_for_the_model_whatever_the_text_is(name: str, text: str) -> None:
+def test_reading_gives_a_value_or_words_for_the_model_whatever_the_text_is(
+    name: str, text: str
+) -> None:
     answer = ANSWERS[name][0]
     assert answer is not None
     if _fits(answer, text):
@@ -77,7 +101,12 @@ def test_reading_gives_a_value_or_words_for_the_model_whatever_the_text_is(name:
 @given(place, st.sampled_from(sorted(PLACE_SCHEMA["properties"])), json_value)
 def test_all_families_agree_on_what_fits(plain: dict[str, Any], name: str, other: Any) -> None:
     changed = json.dumps({**plain, name: other})
-    fits = {getattr(kind, "__name__", "schema"): _fits(ANSWERS[getattr(kind, "__name__", "schema")][0], changed) for kind in PLACES}
+    fits = {
+        getattr(kind, "__name__", "schema"): _fits(
+            ANSWERS[getattr(kind, "__name__", "schema")][0], changed
+        )
+        for kind in PLACES
+    }
     assert len(set(fits.values())) == 1, (changed, fits)
 
 

@@ -1,4 +1,6 @@
-"""A schema that refers to what is elsewhere is refused, and nothing is fetched: from no server, and from no file."""
+"""A schema that refers to what is elsewhere is refused, and nothing is fetched: from no server, and
+from no file.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def places(reference: str) -> list[dict[str, Any]]:
     return [
         {"type": "object", "$ref": reference},
         {"type": "object", "properties": {"a": {"$ref": reference}}},
-        {"type": "object", "patternProperties": {"^a": {"items": {"anyOf": [{"$dynamicRef": reference}]}}}},
+        {
+            "type": "object",
+            "patternProperties": {"^a": {"items": {"anyOf": [{"$dynamicRef": reference}]}}},
+        },
         {"type": "object", "$defs": {"a": {"$recursiveRef": reference}}},
         {"type": "object", "if": {"not": {"$ref": f"{reference}#/$defs/x"}}, "then": True},
         {"type": "object", "dependentSchemas": {"$ref": {"$ref": reference}}},
@@ -60,10 +65,16 @@ def places(reference: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scheme", ["http", "file", "urn"])
-def test_a_schema_that_refers_to_one_elsewhere_is_refused_where_it_is_given(scheme: str, server: Counting, tmp_path: Path) -> None:
+def test_a_schema_that_refers_to_one_elsewhere_is_refused_where_it_is_given(
+    scheme: str, server: Counting, tmp_path: Path
+) -> None:
     held = tmp_path / "held.json"
     held.write_text("{}")
-    reference = {"http": f"http://127.0.0.1:{server.server_port}/x", "file": held.as_uri(), "urn": "urn:treadle:x"}[scheme]
+    reference = {
+        "http": f"http://127.0.0.1:{server.server_port}/x",
+        "file": held.as_uri(),
+        "urn": "urn:treadle:x",
+    }[scheme]
     for schema in places(reference):
         with pytest.raises(AgentError, match="and nothing is fetched: put that schema under"):
             answer_type(schema)
@@ -87,9 +98,22 @@ def test_the_check_itself_fetches_nothing_either(server: Counting, tmp_path: Pat
     "schema",
     [
         {"$ref": "https://json-schema.org/draft/2020-12/schema"},
-        {"$id": "https://treadle.invalid/a", "$defs": {"b": {"$id": "b", "type": "integer"}}, "properties": {"b": {"$ref": "b"}}},
-        {"$id": "urn:treadle:a", "properties": {"b": {"$ref": "urn:treadle:a#/$defs/b"}}, "$defs": {"b": {"type": "integer"}}},
-        {"properties": {"$ref": {"type": "integer"}, "b": {"const": {"$ref": "http://treadle.invalid"}}}},
+        {
+            "$id": "https://treadle.invalid/a",
+            "$defs": {"b": {"$id": "b", "type": "integer"}},
+            "properties": {"b": {"$ref": "b"}},
+        },
+        {
+            "$id": "urn:treadle:a",
+            "properties": {"b": {"$ref": "urn:treadle:a#/$defs/b"}},
+            "$defs": {"b": {"type": "integer"}},
+        },
+        {
+            "properties": {
+                "$ref": {"type": "integer"},
+                "b": {"const": {"$ref": "http://treadle.invalid"}},
+            }
+        },
         {"properties": {"b": {"$ref": "#b"}}, "$defs": {"b": {"$anchor": "b"}}},
     ],
 )

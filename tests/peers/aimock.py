@@ -1,6 +1,8 @@
-"""The mock server of CopilotKit, `@copilotkit/aimock`: it answers as aimock.json says, on every wire, keeps what it was sent, and can be made to fail.
+"""The mock server of CopilotKit, `@copilotkit/aimock`: it answers as aimock.json says, on every
+wire, keeps what it was sent, and can be made to fail.
 
-Its version stands in package.json; it is looked for where `make peers` installs it. Entries: `find_aimock`, `aimock_command`, `Aimock`.
+Its version stands in package.json; it is looked for where `make peers` installs it. Entries:
+`find_aimock`, `aimock_command`, `Aimock`.
 """
 
 from __future__ import annotations
@@ -23,13 +25,26 @@ def find_aimock() -> Path | str:
         return "node is not on the PATH"
     folder = ROOT / ".peers"
     program = folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-    return program if program.is_file() else f"@copilotkit/aimock is not in {folder}: `make peers` installs it"
+    return (
+        program
+        if program.is_file()
+        else f"@copilotkit/aimock is not in {folder}: `make peers` installs it"
+    )
 
 
 def aimock_command(program: Path) -> Sequence[str]:
     """On a free port; it refuses what no fixture matches, and ends with its stdin."""
     start = f"process.stdin.on('end', () => process.exit()).resume(); await import({json.dumps(program.as_uri())})"
-    options = ["--port", "0", "--fixtures", str(FIXTURES), "--validate-on-load", "--strict", "--log-level", "info"]
+    options = [
+        "--port",
+        "0",
+        "--fixtures",
+        str(FIXTURES),
+        "--validate-on-load",
+        "--strict",
+        "--log-level",
+        "info",
+    ]
     return ["node", "--input-type=module", "--eval", start, "--", *options]
 
 
@@ -42,14 +57,20 @@ class Aimock:
         self.headers = {"x-test-id": test_id}
 
     def received(self) -> list[dict[str, Any]]:
-        """Requests of this test, in order: `path`, `headers`, `body`, and of the answer `response.status`."""
+        """Requests of this test, in order:
+
+        `path`, `headers`, `body`, and of the answer `response.status`.
+        """
         return self._ask("GET", f"/__aimock/journal?testId={self._test_id}")
 
     def bodies(self) -> list[dict[str, Any]]:
         return [entry["body"] for entry in self.received()]
 
     def fail(self, **rates: float) -> None:
-        """From the next request on: `dropRate`, `malformedRate`, `disconnectRate`, `rateLimitRate`, each up to 1."""
+        """From the next request on:
+
+        `dropRate`, `malformedRate`, `disconnectRate`, `rateLimitRate`, each up to 1.
+        """
         self._ask("POST", "/__aimock/chaos", rates)
 
     def recover(self) -> None:
@@ -67,5 +88,7 @@ class Aimock:
         data = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json", **self.headers}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as reply:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            request, timeout=10
+        ) as reply:
             return json.loads(reply.read() or "null")

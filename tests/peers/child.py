@@ -1,4 +1,5 @@
-"""A server in a process of its own, which says its address when it is ready and ends when its stdin does.
+"""A server in a process of its own, which says its address when it is ready and ends when its stdin
+does.
 
 Which servers there are is conftest.py's. Entry: `serving`.
 """
@@ -22,9 +23,15 @@ READY_WITHIN_S = 30
 @contextmanager
 def serving(command: Sequence[str | Path], log: Path) -> Iterator[str]:
     """Its address. What it prints beside it goes to `log`."""
-    plain = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")}
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")
+    }
     with log.open("wb") as said:
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=plain)
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=plain
+        )
     with process:
         try:
             yield _address(process, log)
@@ -44,8 +51,12 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
         ready.register(process.stdout, selectors.EVENT_READ)
         while (found := ADDRESS.search(out)) is None:
             if not ready.select(max(until - time.monotonic(), 0)):
-                raise AssertionError(f"{process.args!r} said no address within {READY_WITHIN_S} s: {out!r} {log.read_text(errors='replace')}")
+                raise AssertionError(
+                    f"{process.args!r} said no address within {READY_WITHIN_S} s: {out!r} {log.read_text(errors='replace')}"
+                )
             if not (more := os.read(process.stdout.fileno(), 65536)):
-                raise AssertionError(f"{process.args!r} ended before it served: {out!r} {log.read_text(errors='replace')}")
+                raise AssertionError(
+                    f"{process.args!r} ended before it served: {out!r} {log.read_text(errors='replace')}"
+                )
             out += more
     return found[0].decode()

@@ -1,4 +1,6 @@
-"""The servers of others, each started once in each test process; a test that needs one that is not there is skipped with the reason."""
+"""The servers of others, each started once in each test process; a test that needs one that is not
+there is skipped with the reason.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,14 @@ def aimock(aimock_url: str) -> Iterator[Aimock]:
 
 @pytest.fixture(scope="session")
 def llama_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if missing := [name for name in ("xllamacpp", "gguf", "numpy") if importlib.util.find_spec(name) is None]:
+    if missing := [
+        name for name in ("xllamacpp", "gguf", "numpy") if importlib.util.find_spec(name) is None
+    ]:
         absent(f"not installed: {', '.join(missing)}; `make peers` installs them")
     folder: Path = tmp_path_factory.mktemp("llama")
-    with serving([sys.executable, "-m", "tests.peers.llama_server", folder / "tiny.gguf"], folder / "log") as url:
+    with serving(
+        [sys.executable, "-m", "tests.peers.llama_server", folder / "tiny.gguf"], folder / "log"
+    ) as url:
         yield url
 
 
@@ -74,7 +80,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def runtime(aimock: Aimock, wire: str, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Runtime]:
+async def runtime(
+    aimock: Aimock, wire: str, clock: FakeClock, tmp_path: Path
+) -> AsyncIterator[Runtime]:
     """Its provider `local` is aimock, spoken to over `wire`. Waits between attempts take no time."""
-    async with Runtime(config=configured(tmp_path / "home", wire, aimock.url, aimock.headers), clock=clock) as opened:
+    async with Runtime(
+        config=configured(tmp_path / "home", wire, aimock.url, aimock.headers), clock=clock
+    ) as opened:
         yield opened

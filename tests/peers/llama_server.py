@@ -1,6 +1,7 @@
 """A real llama.cpp server with the tiny model: `python -m tests.peers.llama_server FILE`.
 
-It says its address when it is ready, and ends when its stdin does. What the model says is tiny_model.py's. Entry: `serve`.
+It says its address when it is ready, and ends when its stdin does. What the model says is
+tiny_model.py's. Entry: `serve`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Take addresses out of the lock file of the node packages: `python -m tests.peers.locks`. npm leaves those of donations in it.
+"""Take addresses out of the lock file of the node packages: `python -m tests.peers.locks`. npm
+leaves those of donations in it.
 
 The integrity of each package stays, and the registry is the one that npm is configured with.
 """

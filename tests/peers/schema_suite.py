@@ -1,6 +1,8 @@
-"""The JSON Schema Test Suite, as the source package of `jsonschema` brings it along: `make peers` unpacks it into .peers/json-schema-suite.
+"""The JSON Schema Test Suite, as the source package of `jsonschema` brings it along: `make peers`
+unpacks it into .peers/json-schema-suite.
 
-What is expected to fail, and why, stands in schema_suite.toml. Entry: `find_suite`, `groups`, `expected`.
+What is expected to fail, and why, stands in schema_suite.toml. Entry: `find_suite`, `groups`,
+`expected`.
 """
 
 from __future__ import annotations
@@ -37,21 +39,35 @@ class Group(msgspec.Struct, frozen=True):
 def find_suite() -> Path | str:
     """Its folder, or why there is none."""
     folder = ROOT / ".peers" / "json-schema-suite"
-    return folder if (folder / "tests").is_dir() else f"the JSON Schema Test Suite is not in {folder}: `make peers` puts it there"
+    return (
+        folder
+        if (folder / "tests").is_dir()
+        else f"the JSON Schema Test Suite is not in {folder}: `make peers` puts it there"
+    )
 
 
 def groups(suite: Path, draft: str) -> Iterator[Group]:
-    """Those that every validator has to pass; the optional ones are matters of taste, above all `format`."""
+    """Those that every validator has to pass; the optional ones are matters of taste, above all
+    `format`.
+    """
     for file in sorted((suite / "tests" / draft).glob("*.json")):
         for group in json.loads(file.read_text(encoding="utf-8")):
             schema = group["schema"]
             if isinstance(schema, dict):
                 schema = {"$schema": DRAFTS[draft], **schema}
             tests = [(test["description"], test["data"], test["valid"]) for test in group["tests"]]
-            yield Group(f"{draft}/{file.stem}: {group['description']}", DRAFTS[draft], schema, tests)
+            yield Group(
+                f"{draft}/{file.stem}: {group['description']}", DRAFTS[draft], schema, tests
+            )
 
 
 def expected(who: str, draft: str) -> dict[str, str]:
     """Groups that are refused or read otherwise, each with the reason."""
     told = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return {name: one["reason"] for one in told["expected"] if who in one["who"] for name in one["groups"] if name.startswith(f"{draft}/")}
+    return {
+        name: one["reason"]
+        for one in told["expected"]
+        if who in one["who"]
+        for name in one["groups"]
+        if name.startswith(f"{draft}/")
+    }

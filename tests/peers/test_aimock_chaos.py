@@ -1,4 +1,6 @@
-"""CopilotKit's mock server in its bad moods, on each wire: a run recovers, or ends with an error of the right kind and a history that is whole."""
+"""CopilotKit's mock server in its bad moods, on each wire: a run recovers, or ends with an error of
+the right kind and a history that is whole.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ MOODS = [
 
 @pytest.mark.parametrize(("mood", "kind", "status"), MOODS)
 async def test_a_mood_that_lasts_ends_the_run_after_its_retries(
-    runtime: Runtime, aimock: Aimock, clock: FakeClock, mood: str, kind: ErrorKind, status: int | None
+    runtime: Runtime,
+    aimock: Aimock,
+    clock: FakeClock,
+    mood: str,
+    kind: ErrorKind,
+    status: int | None,
 ) -> None:
     aimock.fail(**{mood: 1})
     result = await runtime.run(guide(), "How warm is Paris?")
@@ -40,7 +47,12 @@ async def test_a_mood_that_lasts_ends_the_run_after_its_retries(
 
 @pytest.mark.parametrize(("mood", "kind", "status"), MOODS)
 async def test_a_mood_that_passes_is_gone_after_a_retry(
-    runtime: Runtime, aimock: Aimock, clock: FakeClock, mood: str, kind: ErrorKind, status: int | None
+    runtime: Runtime,
+    aimock: Aimock,
+    clock: FakeClock,
+    mood: str,
+    kind: ErrorKind,
+    status: int | None,
 ) -> None:
     heard: list[Retry] = []
 
@@ -78,23 +90,33 @@ async def test_a_mood_in_the_middle_of_a_run_leaves_what_its_tools_have_found(
     assert resumed.outcome is Outcome.TRUNCATED
 
 
-async def test_the_time_to_wait_is_the_one_that_the_server_names(runtime: Runtime, aimock: Aimock, clock: FakeClock) -> None:
+async def test_the_time_to_wait_is_the_one_that_the_server_names(
+    runtime: Runtime, aimock: Aimock, clock: FakeClock
+) -> None:
     result = await runtime.run(guide(), "Be busy once")
     assert (result.unwrap(), clock.waits, result.metrics.retries) == ("Here I am.", [7.0], 1)
 
 
-async def test_an_answer_that_breaks_off_is_asked_for_again_and_told_once(runtime: Runtime, aimock: Aimock) -> None:
+async def test_an_answer_that_breaks_off_is_asked_for_again_and_told_once(
+    runtime: Runtime, aimock: Aimock
+) -> None:
     result = await runtime.run(guide(), "Break off once")
     assert result.unwrap() == "The whole of the answer, word for word."
     assert len(aimock.received()) == 2
     assert check_history(result.messages) == []
 
 
-async def test_a_server_that_keeps_silent_is_given_up_when_its_time_is_over(aimock: Aimock, wire: str, tmp_path: Path) -> None:
+async def test_a_server_that_keeps_silent_is_given_up_when_its_time_is_over(
+    aimock: Aimock, wire: str, tmp_path: Path
+) -> None:
     aimock.fail(latencyMs=30_000)
     config = configured(tmp_path / "home", wire, aimock.url, aimock.headers, timeout_s=0.05)
     async with Runtime(config=config, clock=FakeClock()) as runtime:
         with anyio.fail_after(5):
             result = await runtime.run(guide(), "How warm is Paris?")
     assert result.error is not None
-    assert (result.outcome, result.error.kind, result.metrics.retries) == (Outcome.ERROR, ErrorKind.TIMEOUT, 3)
+    assert (result.outcome, result.error.kind, result.metrics.retries) == (
+        Outcome.ERROR,
+        ErrorKind.TIMEOUT,
+        3,
+    )

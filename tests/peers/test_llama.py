@@ -1,4 +1,7 @@
-"""Whole runs against a real llama.cpp server, on each wire that it speaks. What its model says stands in tiny_model.py."""
+"""Whole runs against a real llama.cpp server, on each wire that it speaks.
+
+What its model says stands in tiny_model.py.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,15 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def runtime(llama_url: str, wire: str, tmp_path: Path) -> AsyncIterator[Runtime]:
-    async with Runtime(config=configured(tmp_path / "home", wire, llama_url), clock=FakeClock()) as opened:
+    async with Runtime(
+        config=configured(tmp_path / "home", wire, llama_url), clock=FakeClock()
+    ) as opened:
         yield opened
 
 
-async def test_an_answer_comes_as_it_is_made_with_the_tokens_that_the_server_counts(runtime: Runtime) -> None:
+async def test_an_answer_comes_as_it_is_made_with_the_tokens_that_the_server_counts(
+    runtime: Runtime,
+) -> None:
     heard: list[Event] = []
     result = await runtime.run(talker, "Say something", on_event=heard.append)
     assert result.unwrap() == "Hello from a tiny model."
@@ -45,10 +52,16 @@ async def test_an_answer_comes_as_it_is_made_with_the_tokens_that_the_server_cou
     assert check_history(result.messages) == []
 
 
-async def test_a_tool_is_called_with_the_arguments_that_the_model_wrote_and_answered(runtime: Runtime) -> None:
+async def test_a_tool_is_called_with_the_arguments_that_the_model_wrote_and_answered(
+    runtime: Runtime,
+) -> None:
     asked: list[str] = []
     result = await runtime.run(guide(asked), "How is the weather?")
-    assert (result.unwrap(), asked, result.turn_count) == ("It is 18C in Paris today.", ["Paris"], 2)
+    assert (result.unwrap(), asked, result.turn_count) == (
+        "It is 18C in Paris today.",
+        ["Paris"],
+        2,
+    )
     assert check_history(result.messages) == []
 
 
@@ -63,15 +76,27 @@ async def test_thoughts_are_apart_from_the_answer(runtime: Runtime) -> None:
     heard: list[Event] = []
     result = await runtime.run(talker, "Think about it", on_event=heard.append)
     assert result.unwrap() == "A thought it was."
-    assert "".join(event.text for event in heard if isinstance(event, ReasoningDelta)) == "Somebody asks for a thought."
-    assert [part.text for part in result.messages[-1].parts if isinstance(part, ReasoningPart)] == ["Somebody asks for a thought."]
+    assert (
+        "".join(event.text for event in heard if isinstance(event, ReasoningDelta))
+        == "Somebody asks for a thought."
+    )
+    assert [part.text for part in result.messages[-1].parts if isinstance(part, ReasoningPart)] == [
+        "Somebody asks for a thought."
+    ]
 
 
-async def test_a_thought_before_a_call_is_kept_and_the_server_takes_the_history_with_it(runtime: Runtime) -> None:
+async def test_a_thought_before_a_call_is_kept_and_the_server_takes_the_history_with_it(
+    runtime: Runtime,
+) -> None:
     asked: list[str] = []
     result = await runtime.run(guide(asked), "Think and look")
     assert (result.unwrap(), asked) == ("It is 18C in Paris today.", ["Bergen"])
-    thoughts = [part.text for message in result.messages for part in message.parts if isinstance(part, ReasoningPart)]
+    thoughts = [
+        part.text
+        for message in result.messages
+        for part in message.parts
+        if isinstance(part, ReasoningPart)
+    ]
     assert thoughts == ["Bergen is what they mean."]
     assert check_history(result.messages) == []
 
@@ -84,15 +109,21 @@ async def test_a_conversation_goes_on_over_several_runs(runtime: Runtime) -> Non
     assert check_history(second.messages) == []
 
 
-async def test_an_answer_that_is_cut_by_max_tokens_ends_the_run_as_truncated(runtime: Runtime, wire: str) -> None:
+async def test_an_answer_that_is_cut_by_max_tokens_ends_the_run_as_truncated(
+    runtime: Runtime, wire: str
+) -> None:
     if wire == "openai":
         pytest.skip("its Responses endpoint calls a cut answer completed, and gives no reason")
-    result = await runtime.run(Agent(name="singer", model=MODEL, settings=Settings(max_tokens=9)), "Sing to me")
+    result = await runtime.run(
+        Agent(name="singer", model=MODEL, settings=Settings(max_tokens=9)), "Sing to me"
+    )
     assert (result.outcome, result.text.strip()) == (Outcome.TRUNCATED, "la " * 8 + "la")
 
 
 async def test_a_run_that_is_stopped_lets_go_of_the_server(runtime: Runtime) -> None:
-    """It has one place for a request: the next one is answered because the song has stopped, long before its last word."""
+    """It has one place for a request: the next one is answered because the song has stopped, long
+    before its last word.
+    """
     singer = Agent(name="singer", model=MODEL, settings=Settings(max_tokens=CONTEXT - 1000))
     async with runtime.stream(singer, "Sing to me") as run:
         async for event in run:
@@ -112,12 +143,20 @@ async def test_bytes_that_are_no_text_do_not_break_the_answer(runtime: Runtime) 
 async def test_a_prompt_that_does_not_fit_ends_the_run_as_an_overflow(runtime: Runtime) -> None:
     result = await runtime.run(talker, "x" * (CONTEXT + 1))
     assert result.error is not None
-    assert (result.outcome, result.error.kind, result.error.status) == (Outcome.CONTEXT_OVERFLOW, ErrorKind.CONTEXT_OVERFLOW, 400)
+    assert (result.outcome, result.error.kind, result.error.status) == (
+        Outcome.CONTEXT_OVERFLOW,
+        ErrorKind.CONTEXT_OVERFLOW,
+        400,
+    )
 
 
 @pytest.mark.parametrize("wire", ["openai-chat", "anthropic"])
-async def test_tokens_are_counted_before_they_are_sent_as_they_are_billed_after(runtime: Runtime) -> None:
-    request = ModelRequest(messages=[Message.user("Say something")], settings=Settings(max_tokens=20))
+async def test_tokens_are_counted_before_they_are_sent_as_they_are_billed_after(
+    runtime: Runtime,
+) -> None:
+    request = ModelRequest(
+        messages=[Message.user("Say something")], settings=Settings(max_tokens=20)
+    )
     counted = await runtime.models.get(MODEL, scope="count").count_tokens(request)
     result = await runtime.run(talker, "Say something")
     assert counted == result.metrics.usage.total_input_tokens
@@ -143,7 +182,13 @@ async def test_an_output_schema_is_enforced_by_the_server(runtime: Runtime, wire
         "additionalProperties": False,
     }
     free = await runtime.run(talker, "Judge this")
-    held = await runtime.run(Agent(name="judge", model=MODEL, settings=Settings(output_schema=schema)), "Judge this")
+    held = await runtime.run(
+        Agent(name="judge", model=MODEL, settings=Settings(output_schema=schema)), "Judge this"
+    )
     assert json.loads(free.unwrap()) == {"verdict": "maybe"}
     answer = json.loads(held.unwrap())
-    assert (answer["verdict"] in ("yes", "no"), answer["sure"] in (True, False), len(answer)) == (True, True, 2)
+    assert (answer["verdict"] in ("yes", "no"), answer["sure"] in (True, False), len(answer)) == (
+        True,
+        True,
+        2,
+    )

@@ -1,4 +1,6 @@
-"""`treadle mcp` on stdio, as a client of another language sees it: the TypeScript SDK, which the conformance suite brings."""
+"""`treadle mcp` on stdio, as a client of another language sees it: the TypeScript SDK, which the
+conformance suite brings.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,41 @@ def node() -> Path:
 
 
 def test_the_typescript_sdk_lists_calls_follows_and_is_asked(node: Path, tmp_path: Path):
-    script = [{"tool_calls": [{"name": "bash", "arguments": {"command": "echo 42 > made.txt"}}]}, {"text": "Made ✓"}]
+    script = [
+        {"tool_calls": [{"name": "bash", "arguments": {"command": "echo 42 > made.txt"}}]},
+        {"text": "Made ✓"},
+    ]
     (tmp_path / "script.json").write_text(json.dumps(script), encoding="utf-8")
-    options = ["--model", f"script:{tmp_path}/script.json", "--mode", "ask", "--no-sandbox", "--cwd", str(tmp_path)]
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8", "TREADLE_HOME": str(tmp_path / "home")}
-    command = [node, "--input-type=module", "--eval", CLIENT.read_text(encoding="utf-8"), "--", sys.executable, "-m", "treadle", "mcp", *options]
-    done = subprocess.run(command, cwd=MODULES.parent, env=env, capture_output=True, text=True, timeout=50)
+    options = [
+        "--model",
+        f"script:{tmp_path}/script.json",
+        "--mode",
+        "ask",
+        "--no-sandbox",
+        "--cwd",
+        str(tmp_path),
+    ]
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "TREADLE_HOME": str(tmp_path / "home"),
+    }
+    command = [
+        node,
+        "--input-type=module",
+        "--eval",
+        CLIENT.read_text(encoding="utf-8"),
+        "--",
+        sys.executable,
+        "-m",
+        "treadle",
+        "mcp",
+        *options,
+    ]
+    done = subprocess.run(
+        command, cwd=MODULES.parent, env=env, capture_output=True, text=True, timeout=50
+    )
     assert done.returncode == 0, done
     seen = json.loads(done.stdout)
     assert seen["server"]["name"] == "treadle"

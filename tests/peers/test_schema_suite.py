@@ -1,4 +1,6 @@
-"""Arguments and answers by a given schema, against the JSON Schema Test Suite: what is expected to fail stands in a list, and nothing else does."""
+"""Arguments and answers by a given schema, against the JSON Schema Test Suite: what is expected to
+fail stands in a list, and nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,26 @@ def _argument(group: Group) -> dict[str, Any] | None:
     """The schema as that of one argument; None where its references would lead elsewhere then."""
     if any(word in json.dumps(group.schema) for word in _REFERS):
         return None
-    return {"$schema": group.draft, "type": "object", "properties": {"value": group.schema}, "required": ["value"]}
+    return {
+        "$schema": group.draft,
+        "type": "object",
+        "properties": {"value": group.schema},
+        "required": ["value"],
+    }
 
 
 def _all_arguments(group: Group) -> dict[str, Any] | None:
-    """The schema as that of all arguments, which are an object; None where saying so would say it of what refers to the root, too."""
+    """The schema as that of all arguments, which are an object; None where saying so would say it
+    of what refers to the root, too.
+    """
     if not isinstance(group.schema, dict) or group.schema.get("type", "object") != "object":
         return None
     root = ("#", group.schema.get("$id"), group.schema.get("id"))
-    if "type" not in group.schema and any(f"{json.dumps(word)}: {json.dumps(to)}" in json.dumps(group.schema) for word in _REFERENCES for to in root):
+    if "type" not in group.schema and any(
+        f"{json.dumps(word)}: {json.dumps(to)}" in json.dumps(group.schema)
+        for word in _REFERENCES
+        for to in root
+    ):
         return None
     return {"type": "object", **group.schema}
 
@@ -56,9 +69,15 @@ def _fits(parameters: dict[str, Any], arguments: Mapping[str, object]) -> bool:
 
 def _wrong_arguments(group: Group) -> Iterator[str]:
     for name, value, valid in group.tests:
-        if (parameters := _argument(group)) is not None and _fits(parameters, {"value": value}) != valid:
+        if (parameters := _argument(group)) is not None and _fits(
+            parameters, {"value": value}
+        ) != valid:
             yield f"{name} (one argument)"
-        if isinstance(value, dict) and (parameters := _all_arguments(group)) is not None and _fits(parameters, cast("dict[str, object]", value)) != valid:
+        if (
+            isinstance(value, dict)
+            and (parameters := _all_arguments(group)) is not None
+            and _fits(parameters, cast("dict[str, object]", value)) != valid
+        ):
             yield f"{name} (all arguments)"
 
 
@@ -71,7 +90,9 @@ def _wrong_answers(group: Group) -> Iterator[str]:
     except ValueError as e:
         yield f"{e} (what a provider is told)"
         return
-    wrapped = cast("Any", answer.schema).get("required") == ["result"] and "result" not in group.schema.get("required", [])
+    wrapped = cast("Any", answer.schema).get("required") == [
+        "result"
+    ] and "result" not in group.schema.get("required", [])
     for name, value, valid in group.tests:
         said = {"result": value} if wrapped else value
         if _reads(answer, said, value) != valid:
@@ -97,7 +118,9 @@ def _surprises(who: str, suite: Path, draft: str) -> tuple[dict[str, list[str]],
         except AgentError as e:
             failed[group.name] = [f"refused: {e}"]
     told = expected(who, draft)
-    return {name: why for name, why in failed.items() if why and name not in told}, {name for name in told if not failed.get(name)}
+    return {name: why for name, why in failed.items() if why and name not in told}, {
+        name for name in told if not failed.get(name)
+    }
 
 
 @pytest.mark.timeout(300)

@@ -1,7 +1,9 @@
-"""A model file for llama.cpp that says what stands in SPEECHES: a table of which token follows which, as a network without randomness.
+"""A model file for llama.cpp that says what stands in SPEECHES: a table of which token follows
+which, as a network without randomness.
 
-Embeddings are one-hot and attention and feed-forward are zero, so what comes out of the network is the last token itself, and the output
-matrix is the table. The chat template chooses the speech, by ending the prompt with its name. Serving it is llama_server.py's. Entry: `write_model`.
+Embeddings are one-hot and attention and feed-forward are zero, so what comes out of the network is
+the last token itself, and the output matrix is the table. The chat template chooses the speech, by
+ending the prompt with its name. Serving it is llama_server.py's. Entry: `write_model`.
 """
 
 from __future__ import annotations
@@ -13,22 +15,75 @@ from typing import Any
 END = "<|im_end|>"
 SPEECHES: dict[str, tuple[str, ...]] = {
     "<|hi|>": ("Hello", " from", " a tiny", " model."),
-    "<|call|>": ("<tool_call>", "\n", '{"name"', ': "get_weather"', ', "arguments"', ': {"city"', ': "Par', "is", '", "days"', ": 1", "}}", "\n</tool_call>"),
+    "<|call|>": (
+        "<tool_call>",
+        "\n",
+        '{"name"',
+        ': "get_weather"',
+        ', "arguments"',
+        ': {"city"',
+        ': "Par',
+        "is",
+        '", "days"',
+        ": 1",
+        "}}",
+        "\n</tool_call>",
+    ),
     "<|calls|>": (
-        *("<tool", "_call>\n", '{"name":', ' "get_weather",', ' "arguments":', ' {"city":', ' "Oslo"', "}", "}\n", "</tool_call>\n"),
-        *("<too", "l_call>\n{", '"name":', ' "get_weather", "arguments":', ' {"city": "Rome"', "} }", "\n</tool_call> "),
+        *(
+            "<tool",
+            "_call>\n",
+            '{"name":',
+            ' "get_weather",',
+            ' "arguments":',
+            ' {"city":',
+            ' "Oslo"',
+            "}",
+            "}\n",
+            "</tool_call>\n",
+        ),
+        *(
+            "<too",
+            "l_call>\n{",
+            '"name":',
+            ' "get_weather", "arguments":',
+            ' {"city": "Rome"',
+            "} }",
+            "\n</tool_call> ",
+        ),
     ),
     "<|answer|>": ("It is", " 18C", " in Paris", " today."),
-    "<|think|>": ("<think>", "Somebody asks", " for a thought.", "</think>", "A thought", " it was."),
+    "<|think|>": (
+        "<think>",
+        "Somebody asks",
+        " for a thought.",
+        "</think>",
+        "A thought",
+        " it was.",
+    ),
     "<|ponder|>": (
-        *("<thi", "nk>", "Bergen is", " what they", " mean.", "</th", "ink>", "<tool_", "call>\n", '{ "name": "get_weather",', ' "arguments": {'),
+        *(
+            "<thi",
+            "nk>",
+            "Bergen is",
+            " what they",
+            " mean.",
+            "</th",
+            "ink>",
+            "<tool_",
+            "call>\n",
+            '{ "name": "get_weather",',
+            ' "arguments": {',
+        ),
         *('"city": ', '"Bergen"', " }}", "\n</tool_", "call>"),
     ),
     "<|judge|>": ('{"verdict":', ' "', "maybe", '"}'),
     "<|sing|>": ("la ", "la "),
     "<|stutter|>": ("<0xE2>", "<0x82>", "<0xAC>", " then ", "<0xFF>", " and on."),
 }
-"""Each piece is a token of its own, and none stands in two places: a token tells by itself which one follows."""
+"""Each piece is a token of its own, and none stands in two places: a token tells by itself which
+one follows.
+"""
 
 TEMPLATE = """\
 {%- if tools %}<|im_start|>system
@@ -133,17 +188,24 @@ def write_model(path: Path) -> None:
 
 
 def vocabulary() -> list[str]:
-    pieces = dict.fromkeys(piece for speech in SPEECHES.values() for piece in speech if piece not in BYTES)
+    pieces = dict.fromkeys(
+        piece for speech in SPEECHES.values() for piece in speech if piece not in BYTES
+    )
     return [*SPECIAL, *BYTES, *pieces]
 
 
 def successors() -> dict[str, str]:
-    """Of each piece the one that follows it. A speech whose last piece stands in it before never ends."""
+    """Of each piece the one that follows it.
+
+    A speech whose last piece stands in it before never ends.
+    """
     found: dict[str, str] = {}
     for name, speech in SPEECHES.items():
         end = () if speech[-1] in speech[:-1] else (END,)
         for token, following in pairwise((name, *speech, *end)):
-            assert found.setdefault(token, following) == following, f"{token!r} stands in two places"
+            assert found.setdefault(token, following) == following, (
+                f"{token!r} stands in two places"
+            )
     return found
 
 

@@ -39,7 +39,9 @@ def test_a_yes_for_the_session_holds_in_the_sandbox_and_nowhere_else(tmp_path: P
     assert offered is not None
     assert offered == ("npm test", "ruff")
     after = for_session(before, offered)
-    assert decide_command("ask", "npm test && ruff check src", tmp_path, after).verdict == "contained"
+    assert (
+        decide_command("ask", "npm test && ruff check src", tmp_path, after).verdict == "contained"
+    )
     assert decide_command("ask", "npm run deploy", tmp_path, after).verdict == "ask"
     assert decide_command("ask", "npm test", tmp_path, before).verdict == "ask"
 
@@ -55,7 +57,11 @@ def test_what_is_never_offered_is_never_remembered(tmp_path: Path, rule: str) ->
 
 
 def test_each_rule_of_several_is_looked_at() -> None:
-    for rules in (["tool(github_create_issue)", "python3"], ["npm test", "python3"], ["npm test", "tool(*)"]):
+    for rules in (
+        ["tool(github_create_issue)", "python3"],
+        ["npm test", "python3"],
+        ["npm test", "tool(*)"],
+    ):
         with pytest.raises(AgentError, match="is allowed call by call only"):
             for_session(Permissions(), rules)
 
@@ -78,7 +84,10 @@ def test_a_yes_for_always_is_written_to_the_users_own_file_and_counts(tmp_path: 
     file.write_text("# mine\npermissions:\n  deny: [curl]   # never\n  allow:\n    - npm test\n")
     for_always(file, ["npm test", "ruff"])
     for_always(file, ["tool(github_create_issue)"])
-    assert file.read_text() == '# mine\npermissions:\n  deny: [curl]   # never\n  allow: ["npm test", ruff, "tool(github_create_issue)"]\n'
+    assert (
+        file.read_text()
+        == '# mine\npermissions:\n  deny: [curl]   # never\n  allow: ["npm test", ruff, "tool(github_create_issue)"]\n'
+    )
     said = load({"TREADLE_HOME": str(home)}, cwd=tmp_path).permissions
     permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny)
     assert decide_command("ask", "ruff check", tmp_path, permissions).verdict == "contained"

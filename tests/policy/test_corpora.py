@@ -19,7 +19,9 @@ from treadle.types import Mode
 pytestmark = needs_corpus
 TOOLS = ToolRegistry(default_tools())
 BY_THE_TOOL = {"pa-080", "pa-081", "pa-087", "pa-088"}
-"""Links below what is listed or searched, and races: the policy sees a folder, the tool must not leave it (tests/tools)."""
+"""Links below what is listed or searched, and races: the policy sees a folder, the tool must not
+leave it (tests/tools).
+"""
 
 
 def decided(tool: str, arguments: dict[str, Any], place: Path, mode: Mode) -> Decision:
@@ -55,13 +57,21 @@ def set_up(steps: list[list[str]], place: Path) -> None:
 def arguments_of(case: dict[str, Any], place: Path) -> dict[str, Any]:
     tool, path = case["input"]["tool"], case["input"]["path"]
     path = path.replace("${WS}", str(place)).replace("${OUT}", str(place.parent / "outside"))
-    return {"write": {"path": path, "content": "x"}, "glob": {"pattern": path}, "grep": {"pattern": path}}.get(tool, {"path": path})
+    return {
+        "write": {"path": path, "content": "x"},
+        "glob": {"pattern": path},
+        "grep": {"pattern": path},
+    }.get(tool, {"path": path})
 
 
 def in_modes(name: str) -> list[Any]:
     """Mode full is for what is denied whatever the mode."""
     modes = {"deny": ["ask", "accept-edits", "full"]}
-    return [pytest.param(case, mode, id=f"{case['id']}-{mode}") for case in cases(name) for mode in modes.get(case["expect"], ["ask", "accept-edits"])]
+    return [
+        pytest.param(case, mode, id=f"{case['id']}-{mode}")
+        for case in cases(name)
+        for mode in modes.get(case["expect"], ["ask", "accept-edits"])
+    ]
 
 
 @pytest.mark.parametrize(("case", "mode"), in_modes("paths"))
@@ -79,7 +89,9 @@ def test_paths(tmp_path: Path, case: dict[str, Any], mode: Mode) -> None:
 def test_injections(tmp_path: Path, case: dict[str, Any], mode: Mode) -> None:
     place = workspace(tmp_path)
     for call in case["input"]["obedient_calls"]:
-        assert not is_looser(decided(call["tool"], call["args"], place, mode).verdict, case["expect"]), call
+        assert not is_looser(
+            decided(call["tool"], call["args"], place, mode).verdict, case["expect"]
+        ), call
 
 
 def test_rules_of_a_workspace_never_allow(tmp_path: Path) -> None:
@@ -87,7 +99,9 @@ def test_rules_of_a_workspace_never_allow(tmp_path: Path) -> None:
 
     place = workspace(tmp_path)
     (place / ".treadle").mkdir()
-    (place / ".treadle/config.yaml").write_text("permissions: {allow: ['rm', 'write(**)'], deny: ['npm']}\n")
+    (place / ".treadle/config.yaml").write_text(
+        "permissions: {allow: ['rm', 'write(**)'], deny: ['npm']}\n"
+    )
     config = load({"HOME": str(tmp_path), "TREADLE_HOME": str(tmp_path / "home")}, cwd=place)
     assert config.permissions.allow == ()
     assert config.permissions.deny == ("npm",)
@@ -100,5 +114,8 @@ def test_a_rule_that_is_none_is_an_error_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "home/config.yaml"
     file.write_text("permissions:\n  deny:\n    - curl\n    - 'rm; ls'\n")
     file.chmod(0o600)
-    with pytest.raises(AgentError, match=r"config\.yaml:4: permissions\.deny must be a list of rules, each of the words of one command, without 'rm;'"):
+    with pytest.raises(
+        AgentError,
+        match=r"config\.yaml:4: permissions\.deny must be a list of rules, each of the words of one command, without 'rm;'",
+    ):
         load({"HOME": str(tmp_path), "TREADLE_HOME": str(tmp_path / "home")}, cwd=tmp_path)

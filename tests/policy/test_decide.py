@@ -1,4 +1,6 @@
-"""The gate before each call of a tool: mode, effect, approval, rules and what the call touches decide, and nothing else."""
+"""The gate before each call of a tool: mode, effect, approval, rules and what the call touches
+decide, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ INSIDE = {"a file inside", "the folder itself", "inside by a detour", "a link to
 class Gated:
     """A tool that can change the files it is told."""
 
-    def __init__(self, effect: Effect, *, needs_approval: bool = False, touches: Callable[[], Any] = lambda: None, name: str = "change") -> None:
+    def __init__(
+        self,
+        effect: Effect,
+        *,
+        needs_approval: bool = False,
+        touches: Callable[[], Any] = lambda: None,
+        name: str = "change",
+    ) -> None:
         self.definition = ToolDefinition(name=name, description="", parameters={})
         self.name = name
         self.effect: Effect = effect
@@ -75,7 +84,9 @@ def project(tmp_path: Path) -> Path:
 
 def verdict(mode: Mode, tool: Gated, cwd: Path, **rules: Sequence[str]) -> str:
     typed: Tool[Any] = tool
-    return decide(mode, typed, {}, cwd, Permissions(rules=Rules.read(**rules), home="/home/ada")).verdict
+    return decide(
+        mode, typed, {}, cwd, Permissions(rules=Rules.read(**rules), home="/home/ada")
+    ).verdict
 
 
 def writing(*paths: Path | str) -> Callable[[], Touched]:
@@ -90,24 +101,36 @@ def reading(*paths: Path | str) -> Callable[[], Touched]:
 
 
 def expected(mode: Mode, effect: Effect, needs_approval: bool, where: str | None) -> str:
-    """The rule in words: plan denies what is not pure; approval asks always; full goes; what is inside is read unasked, and written in accept-edits."""
+    """The rule in words: plan denies what is not pure; approval asks always; full goes; what is
+    inside is read unasked, and written in accept-edits.
+    """
     if mode == "plan" and effect != "pure":
         return "deny"
     if needs_approval:
         return "ask"
-    if mode == "full" or (effect == "pure" and (where is None or where in INSIDE or where == "a link that leads to itself")):
+    if mode == "full" or (
+        effect == "pure"
+        and (where is None or where in INSIDE or where == "a link that leads to itself")
+    ):
         return "allow"
     return "allow" if mode == "accept-edits" and effect != "pure" and where in INSIDE else "ask"
 
 
 @pytest.mark.parametrize(
     ("mode", "effect", "needs_approval", "where"),
-    [pytest.param(*row, id="-".join(map(str, row))) for row in product(get_args(Mode), get_args(Effect), [False, True], [None, *WHERE])],
+    [
+        pytest.param(*row, id="-".join(map(str, row)))
+        for row in product(get_args(Mode), get_args(Effect), [False, True], [None, *WHERE])
+    ],
 )
-def test_every_case(project: Path, mode: Mode, effect: Effect, needs_approval: bool, where: str | None) -> None:
+def test_every_case(
+    project: Path, mode: Mode, effect: Effect, needs_approval: bool, where: str | None
+) -> None:
     touching = reading if effect == "pure" else writing
     touches = (lambda: None) if where is None else touching(project / WHERE[where])
-    assert verdict(mode, Gated(effect, needs_approval=needs_approval, touches=touches), project) == expected(mode, effect, needs_approval, where)
+    assert verdict(
+        mode, Gated(effect, needs_approval=needs_approval, touches=touches), project
+    ) == expected(mode, effect, needs_approval, where)
 
 
 # ---------------------------------------------------------------- what would be touched
@@ -115,19 +138,37 @@ def test_every_case(project: Path, mode: Mode, effect: Effect, needs_approval: b
 
 def test_all_files_must_be_inside(project: Path) -> None:
     inside, outside = project / "a", project.parent / "b"
-    assert verdict("accept-edits", Gated("once", touches=writing(inside, project / "c")), project) == "allow"
-    assert verdict("accept-edits", Gated("once", touches=writing(inside, outside)), project) == "ask"
+    assert (
+        verdict("accept-edits", Gated("once", touches=writing(inside, project / "c")), project)
+        == "allow"
+    )
+    assert (
+        verdict("accept-edits", Gated("once", touches=writing(inside, outside)), project) == "ask"
+    )
     assert verdict("ask", Gated("pure", touches=reading(inside, outside)), project) == "ask"
     assert verdict("ask", Gated("pure", touches=reading(outside, inside)), project) == "ask"
 
 
-def test_plan_mode_denies_what_is_not_pure_also_where_it_names_only_what_it_reads(project: Path) -> None:
+def test_plan_mode_denies_what_is_not_pure_also_where_it_names_only_what_it_reads(
+    project: Path,
+) -> None:
     assert verdict("plan", Gated("once", touches=reading("src/a.py")), project) == "deny"
     assert verdict("plan", Gated("pure", touches=reading("src/a.py")), project) == "allow"
 
 
 @pytest.mark.parametrize(
-    "nothing", [None, [], "src/new.py", 5, Touched(), Touched(writes="src"), Touched(writes=(None,)), Touched(writes=[Path("a")])], ids=repr
+    "nothing",
+    [
+        None,
+        [],
+        "src/new.py",
+        5,
+        Touched(),
+        Touched(writes="src"),
+        Touched(writes=(None,)),
+        Touched(writes=[Path("a")]),
+    ],
+    ids=repr,
 )  # type: ignore[arg-type]
 def test_a_tool_that_cannot_say_what_it_writes_asks(project: Path, nothing: Any) -> None:
     assert verdict("accept-edits", Gated("once", touches=lambda: nothing), project) == "ask"
@@ -138,13 +179,24 @@ def test_what_a_tool_touches_beside_its_command_counts_too(project: Path) -> Non
         return Touched(command="ls", writes=(".git/config",))
 
     assert verdict("full", Gated("once", touches=both), project) == "deny"
-    assert verdict("ask", Gated("once", touches=lambda: Touched(command="ls", hosts=("example.org",))), project) == "ask"
+    assert (
+        verdict(
+            "ask",
+            Gated("once", touches=lambda: Touched(command="ls", hosts=("example.org",))),
+            project,
+        )
+        == "ask"
+    )
     assert verdict("ask", Gated("once", touches=lambda: Touched(command="ls")), project) == "allow"
 
 
-def test_a_relative_path_starts_in_the_working_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_starts_in_the_working_directory(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(project.parent)
-    assert verdict("accept-edits", Gated("once", touches=writing("project-two/x")), project) == "allow"
+    assert (
+        verdict("accept-edits", Gated("once", touches=writing("project-two/x")), project) == "allow"
+    )
     assert verdict("accept-edits", Gated("once", touches=writing("../x")), project) == "ask"
 
 
@@ -157,13 +209,20 @@ def test_a_tool_that_fails_to_say_what_it_writes_asks(project: Path) -> None:
 
 def test_where_paths_led_goes_with_the_decision(project: Path) -> None:
     real = project.resolve()
-    decision = decide("accept-edits", Gated("once", touches=writing("link-inside/new.py", "a")), {}, project)
+    decision = decide(
+        "accept-edits", Gated("once", touches=writing("link-inside/new.py", "a")), {}, project
+    )
     assert decision.places == {"link-inside/new.py": str(real / "src/new.py"), "a": str(real / "a")}
 
 
 def test_a_host_asks_unless_a_rule_allows_it(project: Path) -> None:
     tool = Gated("pure", name="fetch", touches=lambda: Touched(hosts=("docs.python.org",)))
-    assert [verdict(mode, tool, project) for mode in get_args(Mode)] == ["ask", "ask", "ask", "allow"]
+    assert [verdict(mode, tool, project) for mode in get_args(Mode)] == [
+        "ask",
+        "ask",
+        "ask",
+        "allow",
+    ]
     assert verdict("ask", tool, project, allow=["fetch(*.python.org)"]) == "allow"
     assert verdict("ask", tool, project, allow=["fetch(*.example.org)"]) == "ask"
     assert verdict("full", tool, project, deny=["fetch(docs.*)"]) == "deny"
@@ -176,23 +235,47 @@ def test_a_host_asks_unless_a_rule_allows_it(project: Path) -> None:
 # ---------------------------------------------------------------- guarded files
 
 
-SEALED = [".git/config", ".GIT/hooks/x", "src/../.git/hooks/post-checkout", ".mcp.json", ".treadle/config.yaml", ".vscode/settings.json", "sub/.git/config"]
-INSTRUCTING = ["AGENTS.md", "sub/claude.MD", ".envrc", ".bashrc", ".gitmodules", ".husky/pre-commit", ".devcontainer/devcontainer.json"]
+SEALED = [
+    ".git/config",
+    ".GIT/hooks/x",
+    "src/../.git/hooks/post-checkout",
+    ".mcp.json",
+    ".treadle/config.yaml",
+    ".vscode/settings.json",
+    "sub/.git/config",
+]
+INSTRUCTING = [
+    "AGENTS.md",
+    "sub/claude.MD",
+    ".envrc",
+    ".bashrc",
+    ".gitmodules",
+    ".husky/pre-commit",
+    ".devcontainer/devcontainer.json",
+]
 REVIEWED = [".github/workflows/ci.yml", ".gitlab-ci.yml"]
 
 
 @pytest.mark.parametrize("path", SEALED)
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_what_decides_here_is_written_in_no_mode_and_by_no_rule(project: Path, path: str, mode: Mode) -> None:
+def test_what_decides_here_is_written_in_no_mode_and_by_no_rule(
+    project: Path, path: str, mode: Mode
+) -> None:
     tool = Gated("idempotent", name="write", touches=writing(path))
     assert verdict(mode, tool, project) == "deny"
     assert verdict(mode, tool, project, allow=["write(**)", "write", f"write({path})"]) == "deny"
 
 
 @pytest.mark.parametrize("path", INSTRUCTING)
-def test_what_instructs_is_seen_by_a_person_in_every_mode_unless_a_rule_names_the_path(project: Path, path: str) -> None:
+def test_what_instructs_is_seen_by_a_person_in_every_mode_unless_a_rule_names_the_path(
+    project: Path, path: str
+) -> None:
     tool = Gated("idempotent", name="write", touches=writing(path))
-    assert [verdict(mode, tool, project) for mode in ("ask", "accept-edits", "full")] == ["ask", "ask", "ask"]
+    assert [verdict(mode, tool, project) for mode in ("ask", "accept-edits", "full")] == [
+        "ask",
+        "ask",
+        "ask",
+    ]
     assert verdict("full", tool, project, allow=["write"]) == "ask"
     assert verdict("ask", tool, project, allow=[f"write({path})"]) == "allow"
 
@@ -200,7 +283,11 @@ def test_what_instructs_is_seen_by_a_person_in_every_mode_unless_a_rule_names_th
 @pytest.mark.parametrize("path", REVIEWED)
 def test_what_runs_elsewhere_later_asks_but_in_full(project: Path, path: str) -> None:
     tool = Gated("idempotent", name="write", touches=writing(path))
-    assert [verdict(mode, tool, project) for mode in ("ask", "accept-edits", "full")] == ["ask", "ask", "allow"]
+    assert [verdict(mode, tool, project) for mode in ("ask", "accept-edits", "full")] == [
+        "ask",
+        "ask",
+        "allow",
+    ]
 
 
 def test_a_guarded_file_behind_a_link_is_guarded(project: Path) -> None:
@@ -213,19 +300,48 @@ def test_a_guarded_file_behind_a_link_is_guarded(project: Path) -> None:
 
 def test_own_folders_are_sealed_whatever_they_are_called(project: Path) -> None:
     permissions = Permissions(sealed=lambda: (str(project.resolve() / "own"),))
-    assert decide("full", Gated("once", touches=writing("own/config.yaml")), {}, project, permissions).verdict == "deny"
+    assert (
+        decide(
+            "full", Gated("once", touches=writing("own/config.yaml")), {}, project, permissions
+        ).verdict
+        == "deny"
+    )
 
 
 @pytest.mark.parametrize(
-    "path", [".env", ".ENV.production", "deploy/.npmrc", "secrets/db.json", "id_rsa", "certs/server.pem", ".git/config", "credentials.yaml"]
+    "path",
+    [
+        ".env",
+        ".ENV.production",
+        "deploy/.npmrc",
+        "secrets/db.json",
+        "id_rsa",
+        "certs/server.pem",
+        ".git/config",
+        "credentials.yaml",
+    ],
 )
 def test_what_likely_holds_a_secret_asks_before_it_is_read(project: Path, path: str) -> None:
     tool = Gated("pure", name="read", touches=reading(path))
-    assert [verdict(mode, tool, project) for mode in ("plan", "ask", "accept-edits", "full")] == ["ask", "ask", "ask", "allow"]
+    assert [verdict(mode, tool, project) for mode in ("plan", "ask", "accept-edits", "full")] == [
+        "ask",
+        "ask",
+        "ask",
+        "allow",
+    ]
     assert verdict("ask", tool, project, allow=[f"read({path})"]) == "allow"
 
 
-HARMLESS = [".env.example", ".env.sample", "src/secrets.py", "tests/test_secrets.py", "docs/credentials.md", "id_rsa.pub", "environment.py", "monkey.py"]
+HARMLESS = [
+    ".env.example",
+    ".env.sample",
+    "src/secrets.py",
+    "tests/test_secrets.py",
+    "docs/credentials.md",
+    "id_rsa.pub",
+    "environment.py",
+    "monkey.py",
+]
 
 
 @pytest.mark.parametrize("path", HARMLESS)
@@ -233,7 +349,18 @@ def test_what_only_sounds_like_a_secret_is_read(project: Path, path: str) -> Non
     assert verdict("ask", Gated("pure", touches=reading(path)), project) == "allow"
 
 
-@pytest.mark.parametrize("path", ["~/.ssh/id_rsa", "~root/x", "$HOME/.netrc", "${IFS}a.txt", "..\\outside", "..\u2215outside", "a\0b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "~/.ssh/id_rsa",
+        "~root/x",
+        "$HOME/.netrc",
+        "${IFS}a.txt",
+        "..\\outside",
+        "..\u2215outside",
+        "a\0b",
+    ],
+)
 def test_a_path_that_means_something_else_elsewhere_asks(project: Path, path: str) -> None:
     assert verdict("ask", Gated("pure", touches=reading(path)), project) == "ask"
 
@@ -263,25 +390,66 @@ def test_the_strictest_rule_counts(project: Path) -> None:
     assert verdict("ask", tool, project, allow=["write(src)"]) == "allow"
     assert verdict("ask", tool, project, allow=["write(sr)"]) == "ask"
     assert verdict("full", tool, project, allow=["write(src/**)"], ask=["write(**/*.py)"]) == "ask"
-    assert verdict("full", tool, project, allow=["write(src/**)"], ask=["write(**/*.py)"], deny=["write(SRC)"]) == "deny"
+    assert (
+        verdict(
+            "full",
+            tool,
+            project,
+            allow=["write(src/**)"],
+            ask=["write(**/*.py)"],
+            deny=["write(SRC)"],
+        )
+        == "deny"
+    )
 
 
 def test_a_denied_path_is_denied_behind_a_link_too(project: Path) -> None:
     tool = Gated("pure", name="read", touches=reading("link-inside/a.py"))
     assert verdict("full", tool, project, deny=["read(src)"]) == "deny"
     assert verdict("full", tool, project, deny=["read(link-inside)"]) == "deny"
-    assert verdict("full", Gated("pure", touches=reading("src/a.py")), project, deny=["read(link-inside)"]) == "deny"
+    assert (
+        verdict(
+            "full", Gated("pure", touches=reading("src/a.py")), project, deny=["read(link-inside)"]
+        )
+        == "deny"
+    )
 
 
 def test_an_allowed_path_is_allowed_by_where_it_leads(project: Path) -> None:
-    assert verdict("ask", Gated("pure", touches=reading("link-outside/x")), project, allow=["read(link-outside)"]) == "ask"
-    assert verdict("ask", Gated("pure", touches=reading("link-outside/x")), project, allow=[f"read({project.parent.resolve()}/project-two/**)"]) == "allow"
+    assert (
+        verdict(
+            "ask",
+            Gated("pure", touches=reading("link-outside/x")),
+            project,
+            allow=["read(link-outside)"],
+        )
+        == "ask"
+    )
+    assert (
+        verdict(
+            "ask",
+            Gated("pure", touches=reading("link-outside/x")),
+            project,
+            allow=[f"read({project.parent.resolve()}/project-two/**)"],
+        )
+        == "allow"
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/root").exists(), reason="/proc is Linux's")
 def test_a_way_out_through_proc_is_a_way_out(project: Path) -> None:
-    assert verdict("accept-edits", Gated("once", touches=writing("/proc/self/root/srv/passwd")), project) == "deny"
-    assert verdict("accept-edits", Gated("pure", touches=reading("/proc/self/root/srv/passwd")), project) == "ask"
+    assert (
+        verdict(
+            "accept-edits", Gated("once", touches=writing("/proc/self/root/srv/passwd")), project
+        )
+        == "deny"
+    )
+    assert (
+        verdict(
+            "accept-edits", Gated("pure", touches=reading("/proc/self/root/srv/passwd")), project
+        )
+        == "ask"
+    )
 
 
 # ---------------------------------------------------------------- what is said
@@ -294,14 +462,26 @@ def test_an_allowed_call_needs_no_words() -> None:
 @pytest.mark.parametrize(
     ("mode", "needs_approval", "reason"),
     [
-        ("plan", False, "change can change things, and this run only plans (mode plan): describe the change instead"),
+        (
+            "plan",
+            False,
+            "change can change things, and this run only plans (mode plan): describe the change instead",
+        ),
         ("ask", False, "change can change things, and needs approval in mode ask"),
-        ("accept-edits", False, "change can change things, and needs approval in mode accept-edits"),
+        (
+            "accept-edits",
+            False,
+            "change can change things, and needs approval in mode accept-edits",
+        ),
         ("full", True, "change asks for a person's approval in every mode"),
     ],
 )
-def test_a_refusal_names_the_tool_the_mode_and_the_way_on(mode: Mode, needs_approval: bool, reason: str) -> None:
-    assert decide(mode, Gated("once", needs_approval=needs_approval), {}, Path("/")).reason == reason
+def test_a_refusal_names_the_tool_the_mode_and_the_way_on(
+    mode: Mode, needs_approval: bool, reason: str
+) -> None:
+    assert (
+        decide(mode, Gated("once", needs_approval=needs_approval), {}, Path("/")).reason == reason
+    )
 
 
 def test_without_a_person_the_model_is_told_why_and_what_to_do() -> None:
@@ -313,7 +493,10 @@ def test_without_a_person_the_model_is_told_why_and_what_to_do() -> None:
 
 def test_what_only_a_sandbox_can_hold_asks_where_there_is_none() -> None:
     asked = without_sandbox(Decision("contained", "git runs programs"))
-    assert (asked.verdict, asked.reason) == ("ask", "git runs programs, so that it runs unasked only inside a sandbox, and none works here")
+    assert (asked.verdict, asked.reason) == (
+        "ask",
+        "git runs programs, so that it runs unasked only inside a sandbox, and none works here",
+    )
     assert without_sandbox(Decision("deny", "no")) == Decision("deny", "no")
 
 

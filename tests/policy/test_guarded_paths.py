@@ -1,16 +1,25 @@
-"""Which files are guarded and which likely hold a secret, one by one: no line of a table goes without a test that misses it."""
+"""Which files are guarded and which likely hold a secret, one by one: no line of a table goes
+without a test that misses it.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from treadle.policy.guarded_paths import PathGuard, first_guarded, guard_of, is_secret, may_name_a_secret
+from treadle.policy.guarded_paths import (
+    PathGuard,
+    first_guarded,
+    guard_of,
+    is_secret,
+    may_name_a_secret,
+)
 from treadle.policy.guarded_tools import INSTRUCTS as INSTRUCTS_TABLE
 from treadle.policy.guarded_tools import REVIEWED as REVIEWED_TABLE
 from treadle.policy.guarded_tools import SEALED as SEALED_TABLE
 from treadle.policy.guarded_tools import patterns_of, sources_of
 
-# As they lie on a disk, and not as the tables spell them. A first slash is the root; all others are tried in more than one folder.
+# As they lie on a disk, and not as the tables spell them. A first slash is the root; all others are
+# tried in more than one folder.
 
 SEALED = """
 .git/config .git/hooks/pre-commit .hg/hgrc .svn/entries .treadle/config.yaml .mcp.json
@@ -85,12 +94,21 @@ secrets.py src/secret.ts docs/credentials.md secrets/README.md credentials.rst a
 
 
 def everywhere(paths: str) -> list[str]:
-    return [place for path in paths.split() for place in ([path] if path.startswith("/") else [f"/{path}", f"/srv/a b/{path}"])]
+    return [
+        place
+        for path in paths.split()
+        for place in ([path] if path.startswith("/") else [f"/{path}", f"/srv/a b/{path}"])
+    ]
 
 
 @pytest.mark.parametrize(
     ("guard", "paths"),
-    [(PathGuard.SEALED, SEALED), (PathGuard.INSTRUCTS, INSTRUCTS), (PathGuard.REVIEWED, REVIEWED), (None, OPEN)],
+    [
+        (PathGuard.SEALED, SEALED),
+        (PathGuard.INSTRUCTS, INSTRUCTS),
+        (PathGuard.REVIEWED, REVIEWED),
+        (None, OPEN),
+    ],
     ids=["sealed", "instructs", "reviewed", "open"],
 )
 def test_each_guarded_file_has_its_guard(guard: PathGuard | None, paths: str) -> None:
@@ -98,8 +116,12 @@ def test_each_guarded_file_has_its_guard(guard: PathGuard | None, paths: str) ->
     assert {path: other for path, other in found.items() if other is not guard} == {}
 
 
-@pytest.mark.parametrize(("secret", "paths"), [(True, SECRET), (False, NO_SECRET)], ids=["secret", "none"])
-def test_each_likely_secret_is_one_and_what_only_sounds_like_one_is_none(secret: bool, paths: str) -> None:
+@pytest.mark.parametrize(
+    ("secret", "paths"), [(True, SECRET), (False, NO_SECRET)], ids=["secret", "none"]
+)
+def test_each_likely_secret_is_one_and_what_only_sounds_like_one_is_none(
+    secret: bool, paths: str
+) -> None:
     assert [path for path in everywhere(paths) if is_secret(path) is not secret] == []
 
 
@@ -110,22 +132,41 @@ php pl po proto py pyi r rb rs rst scala sh sql svelte swift ts tsx vue zig
 
 
 def test_code_and_pages_about_secrets_are_none() -> None:
-    assert [kind for kind in CODE.split() if is_secret(f"/src/secrets.{kind}") or is_secret(f"/app_credentials.{kind.upper()}")] == []
+    assert [
+        kind
+        for kind in CODE.split()
+        if is_secret(f"/src/secrets.{kind}") or is_secret(f"/app_credentials.{kind.upper()}")
+    ] == []
     assert is_secret("/src/secrets.py/x")
     assert is_secret("/src/id_rsa.py")
 
 
 def test_each_pattern_names_its_tool_and_a_source_and_guards_what_it_matches() -> None:
-    tables = {PathGuard.SEALED: SEALED_TABLE, PathGuard.INSTRUCTS: INSTRUCTS_TABLE, PathGuard.REVIEWED: REVIEWED_TABLE}
+    tables = {
+        PathGuard.SEALED: SEALED_TABLE,
+        PathGuard.INSTRUCTS: INSTRUCTS_TABLE,
+        PathGuard.REVIEWED: REVIEWED_TABLE,
+    }
     for guard, table in tables.items():
         entries = list(sources_of(table))
         assert [pattern for pattern, _, _ in entries] == patterns_of(table)
-        assert [pattern for pattern, tool, source in entries if not tool or not source.startswith(("https://", "docs/"))] == []
-        samples = ["/" + pattern.lstrip("/").replace("*", "x").replace("?", "x") for pattern in patterns_of(table)]
+        assert [
+            pattern
+            for pattern, tool, source in entries
+            if not tool or not source.startswith(("https://", "docs/"))
+        ] == []
+        samples = [
+            "/" + pattern.lstrip("/").replace("*", "x").replace("?", "x")
+            for pattern in patterns_of(table)
+        ]
         assert [sample for sample in samples if guard_of(sample) is not guard] == []
 
 
-@pytest.mark.parametrize("path", ["/a/.GIT/config", "/a/.\uff47it/config", "/a/.g\u200cit/config", "/a/.gi\u200dt/config"], ids=ascii)
+@pytest.mark.parametrize(
+    "path",
+    ["/a/.GIT/config", "/a/.\uff47it/config", "/a/.g\u200cit/config", "/a/.gi\u200dt/config"],
+    ids=ascii,
+)
 def test_a_name_that_some_file_system_takes_for_another_is_guarded_like_it(path: str) -> None:
     assert guard_of(path) is PathGuard.SEALED
     assert is_secret(path)
@@ -141,11 +182,24 @@ def test_below_a_secret_folder_even_an_example_is_secret() -> None:
     assert not is_secret("/a/.env.example")
 
 
-@pytest.mark.parametrize("path", ["/a/.git/x", "/a//.git///x", "/a/./.git/./x", "/a/.GIT/x", "/a/AGENTS.md", "/a/.github/workflows/x", "/dev/sda"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a/.git/x",
+        "/a//.git///x",
+        "/a/./.git/./x",
+        "/a/.GIT/x",
+        "/a/AGENTS.md",
+        "/a/.github/workflows/x",
+        "/dev/sda",
+    ],
+)
 def test_of_many_paths_the_first_that_is_guarded_is_told(path: str) -> None:
     told = first_guarded(["/a/b", "/a/c", path, "/z"])
     assert told is not None
-    assert guard_of(told) is guard_of(path.replace("//", "/").replace("/./", "/").replace("//", "/"))
+    assert guard_of(told) is guard_of(
+        path.replace("//", "/").replace("/./", "/").replace("//", "/")
+    )
     assert first_guarded([path]) == told
     assert first_guarded(["/a/b", "/a/sub/c", ""]) is None
 
@@ -155,11 +209,43 @@ def test_the_paths_that_are_told_of_are_whole() -> None:
     assert first_guarded(["/proc", "/last"]) == "/proc"
 
 
-@pytest.mark.parametrize("pattern", [".e*", ".en?", "src/.e*", ".E*", "i*_rsa", "id_*", "*x/.netr*", "te*.tfvars", "ser*.json", ".n*c", "client*", "my*.pem"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".e*",
+        ".en?",
+        "src/.e*",
+        ".E*",
+        "i*_rsa",
+        "id_*",
+        "*x/.netr*",
+        "te*.tfvars",
+        "ser*.json",
+        ".n*c",
+        "client*",
+        "my*.pem",
+    ],
+)
 def test_a_shell_pattern_may_stand_for_a_secret(pattern: str) -> None:
     assert may_name_a_secret(pattern) is (pattern != "my*.pem")
 
 
-@pytest.mark.parametrize("pattern", ["*", "*.py", "?env", "[.]env", "src*", "a*.txt", ".n*z", ".netrd*", "id_*.md/x", "readme*", "service*.yaml", "x*"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*",
+        "*.py",
+        "?env",
+        "[.]env",
+        "src*",
+        "a*.txt",
+        ".n*z",
+        ".netrd*",
+        "id_*.md/x",
+        "readme*",
+        "service*.yaml",
+        "x*",
+    ],
+)
 def test_other_shell_patterns_stand_for_none(pattern: str) -> None:
     assert not may_name_a_secret(pattern)

@@ -1,4 +1,6 @@
-"""A command is judged once more as it starts: another call of the same response may have changed what it was judged by."""
+"""A command is judged once more as it starts: another call of the same response may have changed
+what it was judged by.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from treadle.tools.builtin.bash import Bash
 
 
 async def told(place: Path, command: str) -> list[ToolResult]:
-    """The results of one response that first plants a file and then runs a command, where nothing confines it."""
+    """The results of one response that first plants a file and then runs a command, where nothing
+    confines it.
+    """
 
     @tool(effect="pure", parallel=False)
     def plant() -> str:
@@ -20,9 +24,22 @@ async def told(place: Path, command: str) -> list[ToolResult]:
         (place / "secrets.json").write_text("CANARY")
         return "planted"
 
-    calls = [{"name": "plant", "arguments": {}}, {"name": "bash", "arguments": {"command": command}}]
-    agent = Agent(name="a", model=ScriptedModel([{"tool_calls": calls}, {"text": "done"}]), tools=[plant, Bash()])
-    async with Runtime(config=load({"HOME": str(place), "PATH": "/usr/bin:/bin"}, files=False, flags={"--no-sandbox": "off"})) as runtime:
+    calls = [
+        {"name": "plant", "arguments": {}},
+        {"name": "bash", "arguments": {"command": command}},
+    ]
+    agent = Agent(
+        name="a",
+        model=ScriptedModel([{"tool_calls": calls}, {"text": "done"}]),
+        tools=[plant, Bash()],
+    )
+    async with Runtime(
+        config=load(
+            {"HOME": str(place), "PATH": "/usr/bin:/bin"},
+            files=False,
+            flags={"--no-sandbox": "off"},
+        )
+    ) as runtime:
         result = await runtime.run(agent, "go", cwd=place, mode="ask")
     return list(result.messages[-2].tool_results)
 

@@ -27,8 +27,16 @@ def root(tmp_path: Path) -> Path:
     return place
 
 
-def at(root: Path | str, *, readable: tuple[str, ...] = (), sealed: tuple[str, ...] = (), **rules: list[str]) -> Reach:
-    said = Rules.read(allow=rules.get("allow", ()), ask=rules.get("ask", ()), deny=rules.get("deny", ()))
+def at(
+    root: Path | str,
+    *,
+    readable: tuple[str, ...] = (),
+    sealed: tuple[str, ...] = (),
+    **rules: list[str],
+) -> Reach:
+    said = Rules.read(
+        allow=rules.get("allow", ()), ask=rules.get("ask", ()), deny=rules.get("deny", ())
+    )
     return Reach(str(root), HOME, said, readable, lambda: sealed)
 
 
@@ -55,7 +63,9 @@ def test_a_path_may_be_taken_by_its_letters(root: Path) -> None:
 
 
 def test_inside_is_the_workspace_and_what_lies_below() -> None:
-    assert [at("/shop").is_inside(place) for place in ("/shop", "/shop/a", "/shops", "/", "/a/shop")] == [True, True, False, False, False]
+    assert [
+        at("/shop").is_inside(place) for place in ("/shop", "/shop/a", "/shops", "/", "/a/shop")
+    ] == [True, True, False, False, False]
     assert [at("/").is_inside(place) for place in ("/", "/a", "/a/b")] == [True, True, True]
 
 
@@ -67,11 +77,20 @@ def told(finding: CallFinding) -> tuple[FindingKind, str]:
 
 
 def test_reading_is_judged_by_rules_then_by_place_then_by_name(root: Path) -> None:
-    reach = at(root, readable=("/spill",), deny=["read(no)"], ask=["read(src)"], allow=["read(/etc/hosts)", "read(.env)", "read(out)"])
+    reach = at(
+        root,
+        readable=("/spill",),
+        deny=["read(no)"],
+        ask=["read(src)"],
+        allow=["read(/etc/hosts)", "read(.env)", "read(out)"],
+    )
     answers = {
         "a\0b": (FindingKind.READS_BEYOND, "'a\\x00b' is no path"),
         "no/x": (FindingKind.FORBIDDEN, "the rule 'read(no)' denies reading 'no/x'"),
-        "link/a.py": (FindingKind.NEEDS_A_PERSON, "the rule 'read(src)' asks before 'link/a.py' is read"),
+        "link/a.py": (
+            FindingKind.NEEDS_A_PERSON,
+            "the rule 'read(src)' asks before 'link/a.py' is read",
+        ),
         "/etc/hosts": (FindingKind.READS, ""),
         "/dev/null": (FindingKind.READS, ""),
         ".env": (FindingKind.READS, ""),
@@ -103,7 +122,9 @@ def test_a_secret_is_one_by_where_it_leads_and_by_what_it_is_called(root: Path) 
 
 
 @pytest.mark.parametrize("name", ["secrets", ".git", "x.key", ".claude"])
-def test_what_the_workspace_is_called_says_nothing_of_what_is_in_it(tmp_path: Path, name: str) -> None:
+def test_what_the_workspace_is_called_says_nothing_of_what_is_in_it(
+    tmp_path: Path, name: str
+) -> None:
     place = tmp_path.resolve() / name
     place.mkdir()
     assert at(place).read("a.txt").kind is FindingKind.READS
@@ -118,12 +139,43 @@ def test_what_the_workspace_is_called_says_nothing_of_what_is_in_it(tmp_path: Pa
 @pytest.mark.parametrize(
     ("path", "expanded"),
     [
-        *[(path, True) for path in ("~", "~/x", "~ada", "$HOME", "$HOME/x", "${x}y", "..\\x", "a\u2044..", "..\u2215x", "..\uff0f", "..\uff3c..")],
+        *[
+            (path, True)
+            for path in (
+                "~",
+                "~/x",
+                "~ada",
+                "$HOME",
+                "$HOME/x",
+                "${x}y",
+                "..\\x",
+                "a\u2044..",
+                "..\u2215x",
+                "..\uff0f",
+                "..\uff3c..",
+            )
+        ],
         *[(path, True) for path in ("..\u29f5x", "..\u29f8x", "..\ufe68x")],
-        *[(path, False) for path in ("a~", "x/~", "$(x)", "$x.txt", "a$HOME", "../x", "a\\b", "a\u2044b", "$", "")],
+        *[
+            (path, False)
+            for path in (
+                "a~",
+                "x/~",
+                "$(x)",
+                "$x.txt",
+                "a$HOME",
+                "../x",
+                "a\\b",
+                "a\u2044b",
+                "$",
+                "",
+            )
+        ],
     ],
 )
-def test_a_path_that_a_shell_or_another_system_takes_for_another_is_told(path: str, expanded: bool) -> None:
+def test_a_path_that_a_shell_or_another_system_takes_for_another_is_told(
+    path: str, expanded: bool
+) -> None:
     assert reaching.looks_expanded(path) is expanded
 
 
@@ -139,7 +191,10 @@ def test_below_a_folder_secrets_are_looked_for(root: Path) -> None:
     assert at(root).read_below(".") == CallFinding(FindingKind.READS)
     assert at(root).read_below("a-file") == CallFinding(FindingKind.READS)
     (root / "src/deep/.env").write_text("")
-    assert told(at(root).read_below("src")) == (FindingKind.HELD, "'src/deep/.env' below it likely holds a secret")
+    assert told(at(root).read_below("src")) == (
+        FindingKind.HELD,
+        "'src/deep/.env' below it likely holds a secret",
+    )
     assert at(root).read_below("deep", "src").kind is FindingKind.HELD
     (root / "src/x.pem").write_text("")
     assert at(root).read_below("src").kind is FindingKind.HELD
@@ -158,10 +213,16 @@ def test_only_so_many_entries_are_looked_at(root: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 2)
     assert at(root).read_below("src") == CallFinding(FindingKind.READS)
     monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 1)
-    assert told(at(root).read_below("src")) == (FindingKind.HELD, "there is more below it than can be looked at for secrets")
+    assert told(at(root).read_below("src")) == (
+        FindingKind.HELD,
+        "there is more below it than can be looked at for secrets",
+    )
     monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 3)
     decision = at(root)
-    assert [decision.read_below(folder).kind for folder in ("src", "./src")] == [FindingKind.READS, FindingKind.HELD]
+    assert [decision.read_below(folder).kind for folder in ("src", "./src")] == [
+        FindingKind.READS,
+        FindingKind.HELD,
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list everything")
@@ -172,20 +233,39 @@ def test_a_folder_that_cannot_be_listed_is_passed_over(root: Path) -> None:
     assert at(root).read_below("src").kind is FindingKind.HELD
 
 
-@pytest.mark.parametrize("rule", ["read(src/deep)", "read(src/deep/**)", "read(src/*.pem)", "read(s*/x)", "read(src)", "read(**/x)", "read(src/d?ep/x)"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "read(src/deep)",
+        "read(src/deep/**)",
+        "read(src/*.pem)",
+        "read(s*/x)",
+        "read(src)",
+        "read(**/x)",
+        "read(src/d?ep/x)",
+    ],
+)
 def test_a_rule_about_what_lies_below_is_noticed(root: Path, rule: str) -> None:
     denied, asked = at(root, deny=[rule]).read_below("src"), at(root, ask=[rule]).read_below("src")
     assert denied.kind in (FindingKind.PARTLY_DENIED, FindingKind.FORBIDDEN)
     assert asked.kind in (FindingKind.PARTLY_ASKED, FindingKind.NEEDS_A_PERSON)
-    assert denied.kind is FindingKind.FORBIDDEN or denied.why == f"the rule {rule!r} denies reading files below 'src'"
+    assert (
+        denied.kind is FindingKind.FORBIDDEN
+        or denied.why == f"the rule {rule!r} denies reading files below 'src'"
+    )
 
 
-def test_a_rule_about_what_lies_below_a_place_outside_is_as_strict_as_about_the_place(root: Path) -> None:
+def test_a_rule_about_what_lies_below_a_place_outside_is_as_strict_as_about_the_place(
+    root: Path,
+) -> None:
     assert at(root, deny=["read(src/deep)"]).read_below("..").kind is FindingKind.FORBIDDEN
     assert at(root, ask=["read(src/deep)"]).read_below("..").kind is FindingKind.NEEDS_A_PERSON
 
 
-@pytest.mark.parametrize("rule", ["read(srcs)", "read(other/*.pem)", "write(src/deep)", "read(~/src)", "read(/src)", "npm test"])
+@pytest.mark.parametrize(
+    "rule",
+    ["read(srcs)", "read(other/*.pem)", "write(src/deep)", "read(~/src)", "read(/src)", "npm test"],
+)
 def test_a_rule_about_another_place_is_not(root: Path, rule: str) -> None:
     assert at(root, deny=[rule], ask=[rule]).read_below("src") == CallFinding(FindingKind.READS)
 
@@ -219,7 +299,10 @@ def test_writing_is_judged_by_rules_guards_and_place(root: Path) -> None:
         "loop": (FindingKind.UNSURE, "'loop' is a link that leads to itself"),
         "yes": (FindingKind.GRANTED, "a rule allows it"),
         "CLAUDE.md": (FindingKind.GRANTED, "a rule allows it"),
-        "AGENTS.md": (FindingKind.NEEDS_A_PERSON, "'AGENTS.md' instructs agents, or runs on this machine later: a person looks at each change first"),
+        "AGENTS.md": (
+            FindingKind.NEEDS_A_PERSON,
+            "'AGENTS.md' instructs agents, or runs on this machine later: a person looks at each change first",
+        ),
         ".gitlab-ci.yml": (FindingKind.UNSURE, "'.gitlab-ci.yml' runs elsewhere later"),
         "out/x": (FindingKind.UNSURE, "'out/x' is outside the workspace"),
         "~/x": (FindingKind.UNSURE, "'~/x' looks like a path elsewhere, and would be one here"),
@@ -231,19 +314,30 @@ def test_writing_is_judged_by_rules_guards_and_place(root: Path) -> None:
 
 
 def test_a_command_writes_no_guarded_file_at_all(root: Path) -> None:
-    reach = at(root, sealed=(f"{root}/own",), allow=["write(yes)", "write(AGENTS.md)"], deny=["write(/dev/stdout)"])
+    reach = at(
+        root,
+        sealed=(f"{root}/own",),
+        allow=["write(yes)", "write(AGENTS.md)"],
+        deny=["write(/dev/stdout)"],
+    )
     use = "decides what runs here later, and is not changed by a command; use the write or edit tool, which shows a person what it writes"
     answers = {
         "AGENTS.md": (FindingKind.FORBIDDEN, f"'AGENTS.md' {use}"),
         ".gitlab-ci.yml": (FindingKind.FORBIDDEN, f"'.gitlab-ci.yml' {use}"),
-        "own/x": (FindingKind.FORBIDDEN, "'own/x' decides what runs here later, and is not changed by an agent"),
+        "own/x": (
+            FindingKind.FORBIDDEN,
+            "'own/x' decides what runs here later, and is not changed by an agent",
+        ),
         "yes": (FindingKind.PERMITTED, "a rule allows it"),
         "src/new": (FindingKind.SHELL_EDITS, "'src/new' is written"),
         "/dev/null": (FindingKind.READS, ""),
         "/dev/stderr": (FindingKind.READS, ""),
         "/dev/fd/1": (FindingKind.READS, ""),
         "/dev/fd/2": (FindingKind.READS, ""),
-        "/dev/stdout": (FindingKind.FORBIDDEN, "the rule 'write(/dev/stdout)' denies writing '/dev/stdout'"),
+        "/dev/stdout": (
+            FindingKind.FORBIDDEN,
+            "the rule 'write(/dev/stdout)' denies writing '/dev/stdout'",
+        ),
     }
     assert {path: told(reach.write(path, by_shell=True)) for path in answers} == answers
     assert at(root).write("/dev/stdout", by_shell=True).kind is FindingKind.READS
@@ -262,15 +356,23 @@ def test_of_two_places_the_strictest_guard_counts(root: Path) -> None:
 
 def test_a_command_that_names_a_denied_path_is_denied(root: Path) -> None:
     reach = at(root, deny=["read(src)", "write(docs)"])
-    assert told(reach.denied("link/x")) == (FindingKind.FORBIDDEN, "the rule 'read(src)' denies 'link/x'")
-    assert told(reach.denied("docs/x")) == (FindingKind.FORBIDDEN, "the rule 'write(docs)' denies 'docs/x'")
+    assert told(reach.denied("link/x")) == (
+        FindingKind.FORBIDDEN,
+        "the rule 'read(src)' denies 'link/x'",
+    )
+    assert told(reach.denied("docs/x")) == (
+        FindingKind.FORBIDDEN,
+        "the rule 'write(docs)' denies 'docs/x'",
+    )
     assert reach.denied("x", "src").kind is FindingKind.FORBIDDEN
     assert reach.denied("docs/x", writes=False) == CallFinding(FindingKind.READS)
     assert reach.denied("a\0b") == CallFinding(FindingKind.READS)
     assert reach.denied("other") == CallFinding(FindingKind.READS)
 
 
-def test_links_of_only_so_many_paths_are_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_of_only_so_many_paths_are_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reaching, "MAX_FOLLOWED", 2)
     reach = at(root, deny=["read(src)"])
     assert [reach.denied(path).kind for path in ("one", "link/two", "link/three", "src/four")] == [
@@ -282,7 +384,15 @@ def test_links_of_only_so_many_paths_are_followed(root: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("rule", "denies"), [("read(x)", True), ("write(x)", True), ("edit(x)", True), ("curl", False), ("fetch(x)", False), ("tool(x)", False)]
+    ("rule", "denies"),
+    [
+        ("read(x)", True),
+        ("write(x)", True),
+        ("edit(x)", True),
+        ("curl", False),
+        ("fetch(x)", False),
+        ("tool(x)", False),
+    ],
 )
 def test_whether_any_path_is_denied_is_known(rule: str, denies: bool) -> None:
     assert at("/shop", deny=["ls", rule]).denies_paths is denies

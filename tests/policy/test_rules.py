@@ -30,9 +30,17 @@ HOME, PLACE = "/home/ada", "/shop/place"
         ("read(a(b)c)", "read", (), False, "a(b)c"),
     ],
 )
-def test_a_rule_is_read(text: str, about: str, words: tuple[str, ...], any_more: bool, pattern: str) -> None:
+def test_a_rule_is_read(
+    text: str, about: str, words: tuple[str, ...], any_more: bool, pattern: str
+) -> None:
     rule = parse_rule(text)
-    assert (rule.text, rule.about, rule.words, rule.any_more, rule.pattern) == (text.strip(), about, words, any_more, pattern)
+    assert (rule.text, rule.about, rule.words, rule.any_more, rule.pattern) == (
+        text.strip(),
+        about,
+        words,
+        any_more,
+        pattern,
+    )
 
 
 LIKE = "like git status"
@@ -45,14 +53,23 @@ DEEP = "with a path between the brackets, at most three"
     ("text", "says"),
     [
         *[(text, LIKE) for text in ("", "  ", "a" * 1_001, "ls \x1b", "ls\nrm")],
-        *[(text, r"with something between the brackets of (read|bash)\(…\)") for text in ("read()", "bash(  )")],
+        *[
+            (text, r"with something between the brackets of (read|bash)\(…\)")
+            for text in ("read()", "bash(  )")
+        ],
         ("look(x)", r"with one of bash, read, write, edit, fetch, tool before the bracket"),
         *[(text, NAME) for text in ("fetch(a b)", "fetch(http://x)", "tool(a/b)", "tool(a b)")],
         *[(text, DEEP) for text in ("read(**/**/**/**/x)", "write(****)", "edit(a/*b*c*d*)")],
         ("git 'push", "of words whose quotes are closed"),
         *[(text, PROGRAM) for text in ("-x ls", "'' ls", "''", "'' *")],
-        *[(f"ls {strange}", f"of the words of one command, without '\\{strange[0]}") for strange in (";", "&", "|x", "<", ">x", "(", ")", "$x", "`x`")],
-        *[(text, "of words that begin with the name of a program, not with a pattern") for text in ("*", "g*t", "g?t push", "* *")],
+        *[
+            (f"ls {strange}", f"of the words of one command, without '\\{strange[0]}")
+            for strange in (";", "&", "|x", "<", ">x", "(", ")", "$x", "`x`")
+        ],
+        *[
+            (text, "of words that begin with the name of a program, not with a pattern")
+            for text in ("*", "g*t", "g?t push", "* *")
+        ],
     ],
 )
 def test_what_is_no_rule_is_told_what_a_rule_is(text: str, says: str) -> None:
@@ -81,8 +98,16 @@ PATHS: list[tuple[str, list[str], list[str]]] = [
     ("./docs", ["/shop/place/docs/a"], ["/docs"]),
     (".", ["/shop/place", "/shop/place/a"], ["/shop/places"]),
     ("docs/**", ["/shop/place/docs", "/shop/place/docs/a/b"], ["/shop/place/docsx"]),
-    ("a/**/z", ["/shop/place/a/z", "/shop/place/a/b/c/z", "/shop/place/a/b/z/y"], ["/shop/place/a/bz", "/shop/place/z"]),
-    ("**/*.py", ["/shop/place/x.py", "/shop/place/a/b/x.py", "/shop/place/.py"], ["/shop/place/xpy", "/shop/place/x.pyc"]),
+    (
+        "a/**/z",
+        ["/shop/place/a/z", "/shop/place/a/b/c/z", "/shop/place/a/b/z/y"],
+        ["/shop/place/a/bz", "/shop/place/z"],
+    ),
+    (
+        "**/*.py",
+        ["/shop/place/x.py", "/shop/place/a/b/x.py", "/shop/place/.py"],
+        ["/shop/place/xpy", "/shop/place/x.pyc"],
+    ),
     ("a*b", ["/shop/place/ab", "/shop/place/axxb"], ["/shop/place/a/b", "/shop/place/abc"]),
     ("a?b", ["/shop/place/axb"], ["/shop/place/ab", "/shop/place/a/b", "/shop/place/axxb"]),
     ("a.b+c", ["/shop/place/a.b+c"], ["/shop/place/axb+c", "/shop/place/a.bbc"]),
@@ -95,7 +120,9 @@ PATHS: list[tuple[str, list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("pattern", "yes", "no"), PATHS)
-def test_a_rule_for_paths_matches_them_and_what_lies_below(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_a_rule_for_paths_matches_them_and_what_lies_below(
+    pattern: str, yes: list[str], no: list[str]
+) -> None:
     rules = Rules.read(deny=[f"read({pattern})"])
 
     def matched(path: str) -> bool:
@@ -119,7 +146,10 @@ def test_case_counts_only_for_what_allows() -> None:
 
 def test_the_first_rule_that_matches_is_told_whichever_path_it_matches() -> None:
     rules = Rules.read(deny=["read(a)", "write(b)", "read(b)", "read(**)"])
-    assert rules.of_path(rules.deny, "read", ["/shop/place/c", "/shop/place/b"], PLACE, HOME) is rules.deny[2]
+    assert (
+        rules.of_path(rules.deny, "read", ["/shop/place/c", "/shop/place/b"], PLACE, HOME)
+        is rules.deny[2]
+    )
     assert rules.of_path(rules.deny, "read", ["/shop/place/b"], "/elsewhere", HOME) is None
 
 
@@ -128,20 +158,34 @@ def test_the_first_rule_that_matches_is_told_whichever_path_it_matches() -> None
 
 def test_tools_are_matched_by_their_whole_name_without_regard_to_case() -> None:
     rule = parse_rule("tool(GitHub_*.x)")
-    assert [rule.is_of_tool(name) for name in ("github_a.x", "GITHUB_.x", "github_a.xy", "agithub_a.x", "github_axx")] == [True, True, False, False, False]
-    assert [parse_rule(text).is_of_tool("npm") for text in ("npm", "npm *", "npm test", "NPM", "read(npm)", "tool(npm)", "fetch(npm)")] == [
-        *(True, False, False, False, False, True, False)
-    ]
+    assert [
+        rule.is_of_tool(name)
+        for name in ("github_a.x", "GITHUB_.x", "github_a.xy", "agithub_a.x", "github_axx")
+    ] == [True, True, False, False, False]
+    assert [
+        parse_rule(text).is_of_tool("npm")
+        for text in ("npm", "npm *", "npm test", "NPM", "read(npm)", "tool(npm)", "fetch(npm)")
+    ] == [*(True, False, False, False, False, True, False)]
 
 
 # ---------------------------------------------------------------- commands
 
 
 MEANT = [
-    ("curl", ["curl", "curl x", "/usr/bin/curl", "CURL.exe -s x", "./curl/"], ["curlx", "xcurl", "wget curl", "curl.exec"]),
+    (
+        "curl",
+        ["curl", "curl x", "/usr/bin/curl", "CURL.exe -s x", "./curl/"],
+        ["curlx", "xcurl", "wget curl", "curl.exec"],
+    ),
     (
         "git push",
-        ["git push", "git -C x push", "git -c a=b push origin", "git --no-pager push", "git -x push"],
+        [
+            "git push",
+            "git -C x push",
+            "git -c a=b push origin",
+            "git --no-pager push",
+            "git -x push",
+        ],
         ["git commit push", "git pus", "git", "git a b push"],
     ),
     (
@@ -149,29 +193,51 @@ MEANT = [
         ["git push -f", "git -f push x", "git push x --forc", "git push -vf", "git push --force=x"],
         ["git push", "git push --f", "git push -v"],
     ),
-    ("rm -rf", ["rm -rf x", "rm -r -f x", "rm -fR x", "rm x --recursive --force", "rm -fvr x"], ["rm -r x", "rm -f", "rm x", "rm rf"]),
+    (
+        "rm -rf",
+        ["rm -rf x", "rm -r -f x", "rm -fR x", "rm x --recursive --force", "rm -fvr x"],
+        ["rm -r x", "rm -f", "rm x", "rm rf"],
+    ),
     ("cp -r", ["cp -a x", "cp -R x", "cp --archive x", "cp --recursive x y"], ["cp x", "cp -p x"]),
     ("mv -f", ["mv --force x"], ["mv -r x"]),
     ("chmod -R", ["chmod --recursive x"], ["chmod -r x"]),
     ("chown -R", ["chown --recursive x"], ["chown x"]),
     ("kill -s", ["kill --signal KILL 1", "kill --signal=KILL 1", "kill -s 9 1"], ["kill 1"]),
-    ("docker rm -f", ["docker rm --force x", "docker -H x rm -f y"], ["docker rm x", "docker ps rm -f"]),
-    ("find -delete", ["find . -delete", "find -delete"], ["find . -d -e -l -t", "find . -name delete"]),
+    (
+        "docker rm -f",
+        ["docker rm --force x", "docker -H x rm -f y"],
+        ["docker rm x", "docker ps rm -f"],
+    ),
+    (
+        "find -delete",
+        ["find . -delete", "find -delete"],
+        ["find . -d -e -l -t", "find . -name delete"],
+    ),
     ("java -jar", ["java -jar x"], ["java -j -a -r", "java -raj"]),
     ("go -race", ["go test -race"], ["go test -rac -e"]),
     ("tar -xf", ["tar -x -f a", "tar -fx a"], ["tar -x a"]),
     ("x --level=3", ["x --level=3"], ["x --level=4", "x --level"]),
     ("x --level", ["x --level=4", "x --level 4"], ["x --levels"]),
-    ("x a b", ["x a b", "x -o v a b c", "x a -o b", "x a -o v b", "x a - b"][:4], ["x b a", "x a", "x a c b", "x a - b", "x v a b"]),
+    (
+        "x a b",
+        ["x a b", "x -o v a b c", "x a -o b", "x a -o v b", "x a - b"][:4],
+        ["x b a", "x a", "x a c b", "x a - b", "x v a b"],
+    ),
     ("x -", ["x -", "x -v -"], ["x", "x a -"]),
     ("x --", ["x --", "x -v -- a", "x a --"], ["x"]),
-    ("terraform -destroy", ["terraform apply -destroy"], ["terraform -desotry", "terraform destroy"]),
+    (
+        "terraform -destroy",
+        ["terraform apply -destroy"],
+        ["terraform -desotry", "terraform destroy"],
+    ),
     ("openssl -text", ["openssl x509 -text"], ["openssl -texd -x"]),
 ]
 
 
 @pytest.mark.parametrize(("rule", "yes", "no"), MEANT, ids=[rule for rule, _, _ in MEANT])
-def test_a_command_is_denied_and_asked_about_in_whatever_spelling(rule: str, yes: list[str], no: list[str]) -> None:
+def test_a_command_is_denied_and_asked_about_in_whatever_spelling(
+    rule: str, yes: list[str], no: list[str]
+) -> None:
     rules = Rules.read(deny=["read(x)", rule], ask=["tool(x)", rule])
     for say, expected in ((rules.denying, rules.deny[1]), (rules.asking, rules.ask[1])):
         assert [text for text in yes if say(shlex.split(text)) is not expected] == []
@@ -180,18 +246,34 @@ def test_a_command_is_denied_and_asked_about_in_whatever_spelling(rule: str, yes
 
 
 def test_a_command_is_allowed_word_for_word_by_the_rule_that_says_the_most() -> None:
-    rules = Rules.read(allow=["read(npm)", "npm", "npm run build", "npm run", "npm test *", "tool(npm)"])
+    rules = Rules.read(
+        allow=["read(npm)", "npm", "npm run build", "npm run", "npm test *", "tool(npm)"]
+    )
 
     def said(text: str) -> str | None:
         found = rules.allowing(text.split())
         return None if found is None else found.text
 
-    assert [said(text) for text in ("npm", "npm run build x", "npm run x", "npm test a", "npm -s run", "npmx", "/bin/npm", "NPM")] == [
-        *("npm", "npm run build", "npm run", "npm test *", "npm", None, None, None)
-    ]
+    assert [
+        said(text)
+        for text in (
+            "npm",
+            "npm run build x",
+            "npm run x",
+            "npm test a",
+            "npm -s run",
+            "npmx",
+            "/bin/npm",
+            "NPM",
+        )
+    ] == [*("npm", "npm run build", "npm run", "npm test *", "npm", None, None, None)]
     assert Rules.read(allow=["a *", "a b"]).allowing(["a", "b"]) == parse_rule("a *")
 
 
 def test_what_is_allowed_for_a_session_is_added_to_what_was_said() -> None:
     rules = Rules.read(allow=["a"], ask=["b"], deny=["c"]).also_allowing("d", "e")
-    assert ([r.text for r in rules.allow], [r.text for r in rules.ask], [r.text for r in rules.deny]) == (["a", "d", "e"], ["b"], ["c"])
+    assert (
+        [r.text for r in rules.allow],
+        [r.text for r in rules.ask],
+        [r.text for r in rules.deny],
+    ) == (["a", "d", "e"], ["b"], ["c"])

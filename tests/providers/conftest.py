@@ -15,7 +15,12 @@ from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
 from treadle.models.model import Model
 from treadle.models.providers.anthropic import AnthropicModel, connect
 
-SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), OpenAIResponsesSpeech(), ChatSpeech(), GeminiSpeech())
+SPEECHES: tuple[Speech, ...] = (
+    AnthropicSpeech(),
+    OpenAIResponsesSpeech(),
+    ChatSpeech(),
+    GeminiSpeech(),
+)
 
 ModelOn = Callable[..., AnthropicModel]
 
@@ -23,7 +28,14 @@ ModelOn = Callable[..., AnthropicModel]
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proxy, no credentials and no trust store of the machine."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+    for name in (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.delenv("ANTHROPIC_CUSTOM_HEADERS", raising=False)
@@ -50,7 +62,11 @@ async def over_ours() -> AsyncIterator[Callable[[Speech], Callable[..., Model]]]
 
     def of(speech: Speech) -> Callable[..., Model]:
         def model_on(server: Server | str, *, timeout_s: float = 10, **options: object) -> Model:
-            connections.append(speech.connection(server if isinstance(server, str) else server.url, timeout_s=timeout_s))
+            connections.append(
+                speech.connection(
+                    server if isinstance(server, str) else server.url, timeout_s=timeout_s
+                )
+            )
             return speech.model(connections[-1], **options)
 
         return model_on
@@ -65,7 +81,12 @@ def wire(request: pytest.FixtureRequest) -> Wire:
     """Each test that asks for it runs over every wire, and over every connection that a wire has."""
     name, over_sdk, _ = str(request.param).partition(", SDK")
     speech = next(speech for speech in SPEECHES if speech.wire == name)
-    return Wire(speech, request.getfixturevalue("sdk") if over_sdk else request.getfixturevalue("over_ours")(speech))
+    return Wire(
+        speech,
+        request.getfixturevalue("sdk")
+        if over_sdk
+        else request.getfixturevalue("over_ours")(speech),
+    )
 
 
 # ---------------------------------------------------------------- Claude
@@ -76,7 +97,9 @@ async def own() -> AsyncIterator[ModelOn]:
     """A model over our own connection to a server."""
     connections = []
 
-    def model_on(server: Server | str, *, timeout_s: float = 10, **options: object) -> AnthropicModel:
+    def model_on(
+        server: Server | str, *, timeout_s: float = 10, **options: object
+    ) -> AnthropicModel:
         url = server if isinstance(server, str) else server.url
         connections.append(connect(api_key=KEY, base_url=url, timeout_s=timeout_s))
         return AnthropicModel(MODEL, connection=connections[-1], **options)
@@ -94,7 +117,9 @@ async def sdk() -> AsyncIterator[ModelOn]:
 
     clients = []
 
-    def model_on(server: Server | str, *, timeout_s: float = 10, **options: object) -> AnthropicModel:
+    def model_on(
+        server: Server | str, *, timeout_s: float = 10, **options: object
+    ) -> AnthropicModel:
         url = server if isinstance(server, str) else server.url
         clients.append(anthropic.AsyncAnthropic(api_key=KEY, base_url=url))
         return AnthropicModel(MODEL, connection=SdkConnection(clients[-1], timeout_s), **options)

@@ -28,7 +28,11 @@ def exchanges(name: str) -> list[Json]:
 def model_id_of(exchange: Json) -> str:
     """Who was asked; the recordings without a request do not tell."""
     request = exchange["request"]
-    return unquote(request["path"].partition("models/")[2].partition(":")[0]) if request else "gemini-3.1-pro-preview"
+    return (
+        unquote(request["path"].partition("models/")[2].partition(":")[0])
+        if request
+        else "gemini-3.1-pro-preview"
+    )
 
 
 # ---------------------------------------------------------------- what the vendor said, read without any of our code
@@ -37,12 +41,14 @@ def model_id_of(exchange: Json) -> str:
 def chunks_of(response: Json) -> list[Json]:
     if not response["body"].startswith("data:"):
         return [json.loads(response["body"])]
-    return [json.loads(line[5:]) for line in response["body"].splitlines() if line.startswith("data:")]
+    return [
+        json.loads(line[5:]) for line in response["body"].splitlines() if line.startswith("data:")
+    ]
 
 
 def told(chunks: Sequence[Json]) -> list[Json]:
-    """The parts of an answer: unsigned text in one piece up to a thought or anything else, calls that came in pieces as one, no thoughts,
-    nothing that says nothing.
+    """The parts of an answer: unsigned text in one piece up to a thought or anything else, calls
+    that came in pieces as one, no thoughts, nothing that says nothing.
     """
     parts: list[Json] = []
     thinking = False
@@ -81,14 +87,19 @@ def _go_on(call: Json, piece: Json) -> None:
 
 
 def same(value: Any) -> Any:
-    """Without what makes no difference: ids, which the server gives or leaves to us, the alphabet of base64, the case of a type's name,
-    the key of a result, whether a field is written as in Python, and what the API assumes by itself.
+    """Without what makes no difference: ids, which the server gives or leaves to us, the alphabet
+    of base64, the case of a type's name, the key of a result, whether a field is written as in
+    Python, and what the API assumes by itself.
     """
     if isinstance(value, list):
         return [same(v) for v in value]
     if not isinstance(value, dict):
         return value
-    plain = {_camel(name): same(v) for name, v in value.items() if name not in ("id", "willContinue", "responseModalities")}
+    plain = {
+        _camel(name): same(v)
+        for name, v in value.items()
+        if name not in ("id", "willContinue", "responseModalities")
+    }
     if "functionDeclarations" in plain:
         for function in plain["functionDeclarations"]:
             if "parameters" in function:
@@ -123,22 +134,42 @@ def parts_of(parts: Sequence[Part], model_id: str) -> list[Json]:
 
 
 def request_of(body: Json, responses: Sequence[Sequence[Part]]) -> ModelRequest:
-    """The request that the loop would have made: what the model said is taken from our responses, not from the record."""
+    """The request that the loop would have made: what the model said is taken from our responses,
+    not from the record.
+    """
     said = iter(responses)
     messages: list[Message] = []
     for content in body["contents"]:
         if content["role"] == "model":
             messages.append(Message.assistant(next(said)))
             continue
-        results = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+        results = [
+            part["functionResponse"] for part in content["parts"] if "functionResponse" in part
+        ]
         calls = messages[-1].tool_calls if messages else ()
         if results:
-            messages.append(Message.tool([_result(call, result) for call, result in zip(calls, results, strict=True)]))
+            messages.append(
+                Message.tool(
+                    [_result(call, result) for call, result in zip(calls, results, strict=True)]
+                )
+            )
         else:
-            messages.append(Message.user([TextPart(text=part["text"] or BLANK) for part in content["parts"]]))
-    functions = [function for tool in body.get("tools", []) for function in tool["functionDeclarations"]]
-    system = [SystemBlock(text=part["text"]) for part in body.get("systemInstruction", {}).get("parts", [])]
-    return ModelRequest(messages=messages, tools=tuple(_tool(f) for f in functions), system=tuple(system), settings=_settings(body))
+            messages.append(
+                Message.user([TextPart(text=part["text"] or BLANK) for part in content["parts"]])
+            )
+    functions = [
+        function for tool in body.get("tools", []) for function in tool["functionDeclarations"]
+    ]
+    system = [
+        SystemBlock(text=part["text"])
+        for part in body.get("systemInstruction", {}).get("parts", [])
+    ]
+    return ModelRequest(
+        messages=messages,
+        tools=tuple(_tool(f) for f in functions),
+        system=tuple(system),
+        settings=_settings(body),
+    )
 
 
 def _result(call: ToolCall, result: Json) -> ToolResult:
@@ -147,7 +178,9 @@ def _result(call: ToolCall, result: Json) -> ToolResult:
 
 def _tool(function: Json) -> ToolDefinition:
     parameters = function.get("parameters_json_schema") or function["parameters"]
-    return ToolDefinition(name=function["name"], description=function["description"], parameters=parameters)
+    return ToolDefinition(
+        name=function["name"], description=function["description"], parameters=parameters
+    )
 
 
 def _settings(body: Json) -> Settings:
@@ -156,6 +189,8 @@ def _settings(body: Json) -> Settings:
     return Settings(
         max_tokens=config.get("maxOutputTokens"),
         output_schema=config.get("responseJsonSchema"),
-        extra={name: value for name, value in body.items() if name in ("toolConfig", "safetySettings")}
+        extra={
+            name: value for name, value in body.items() if name in ("toolConfig", "safetySettings")
+        }
         | ({"generationConfig": {"thinkingConfig": thinking}} if thinking else {}),
     )

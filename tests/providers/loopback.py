@@ -16,7 +16,12 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead)
+GONE = (
+    anyio.EndOfStream,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.IncompleteRead,
+)
 
 
 class Step(Enum):
@@ -47,7 +52,9 @@ def stream(*events: Mapping[str, object], **answer: object) -> Answer:
 
 
 def document(body: object, **answer: object) -> Answer:
-    return Answer(steps=(json.dumps(body).encode(),), type="application/json", chunked=False, **answer)  # pyright: ignore[reportArgumentType]  the same
+    return Answer(
+        steps=(json.dumps(body).encode(),), type="application/json", chunked=False, **answer
+    )  # pyright: ignore[reportArgumentType]  the same
 
 
 def sse(event: Mapping[str, object], *, named: bool = True) -> bytes:
@@ -105,14 +112,22 @@ class Server:
     async def _answer(self, stream: ByteStream, answer: Answer) -> bool:
         """False where the connection is done for."""
         if answer.status:
-            length = "" if answer.chunked else f"content-length: {sum(len(s) for s in answer.steps if isinstance(s, bytes))}\r\n"
+            length = (
+                ""
+                if answer.chunked
+                else f"content-length: {sum(len(s) for s in answer.steps if isinstance(s, bytes))}\r\n"
+            )
             chunked = "transfer-encoding: chunked\r\n" if answer.chunked else ""
             headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
-            await stream.send(f"HTTP/1.1 {answer.status} X\r\ncontent-type: {answer.type}\r\n{headers}{length}{chunked}\r\n".encode())
+            await stream.send(
+                f"HTTP/1.1 {answer.status} X\r\ncontent-type: {answer.type}\r\n{headers}{length}{chunked}\r\n".encode()
+            )
         for step in answer.steps:
             match step:
                 case bytes():
-                    await stream.send(b"%x\r\n%b\r\n" % (len(step), step) if answer.chunked else step)
+                    await stream.send(
+                        b"%x\r\n%b\r\n" % (len(step), step) if answer.chunked else step
+                    )
                 case Step.CUT:
                     return False
                 case Step.CROWD:
@@ -145,8 +160,14 @@ class Server:
 async def read_request(reader: BufferedByteReceiveStream, number: int) -> Seen:
     head = (await reader.receive_until(b"\r\n\r\n", 1 << 20)).decode("latin-1").split("\r\n")
     method, target, _ = head[0].split(" ", 2)
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-    body = await reader.receive_exactly(int(headers.get("content-length", "0"))) if headers.get("content-length", "0") != "0" else b""
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
+    }
+    body = (
+        await reader.receive_exactly(int(headers.get("content-length", "0")))
+        if headers.get("content-length", "0") != "0"
+        else b""
+    )
     return Seen(method, target, headers, body, number)
 
 
@@ -161,11 +182,15 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
 
 
 @asynccontextmanager
-async def listening(handle: Callable[[ByteStream], object], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def listening(
+    handle: Callable[[ByteStream], object], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     port: int = listener.extra(SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as group:
-        serve = TLSListener(listener, tls, standard_compatible=False).serve if tls else listener.serve
+        serve = (
+            TLSListener(listener, tls, standard_compatible=False).serve if tls else listener.serve
+        )
         group.start_soon(serve, handle)
         yield port
         group.cancel_scope.cancel()
@@ -194,7 +219,10 @@ class Proxy:
                     await client.send(b"HTTP/1.1 200 Connected\r\n\r\n")
                 else:
                     head = "".join(f"{n}: {v}\r\n" for n, v in request.headers.items())
-                    await origin.send(f"{request.method} {where.path} HTTP/1.1\r\n{head}\r\n".encode() + request.body)
+                    await origin.send(
+                        f"{request.method} {where.path} HTTP/1.1\r\n{head}\r\n".encode()
+                        + request.body
+                    )
                 async with anyio.create_task_group() as group:
                     group.start_soon(_pipe, client, origin, group.cancel_scope)
                     group.start_soon(_pipe, origin, client, group.cancel_scope)

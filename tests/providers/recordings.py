@@ -26,8 +26,14 @@ def exchanges(name: str) -> list[Json]:
 def answer(response: Json) -> Answer:
     """The recorded response, as the server sends it again."""
     body = response["body"].encode()
-    kind = next(value for name, value in response["headers"].items() if name.lower() == "content-type")
-    told = {name: value for name, value in response["headers"].items() if name.lower() in ("request-id", "retry-after")}
+    kind = next(
+        value for name, value in response["headers"].items() if name.lower() == "content-type"
+    )
+    told = {
+        name: value
+        for name, value in response["headers"].items()
+        if name.lower() in ("request-id", "retry-after")
+    }
     streamed = "event-stream" in kind
     third = len(body) // 3 + 1
     steps = tuple(body[i : i + third] for i in range(0, len(body), third)) if streamed else (body,)
@@ -82,14 +88,18 @@ def _apply_delta(block: Json, delta: Json) -> None:
 # ---------------------------------------------------------------- what means the same
 
 
-_FLAT = str.maketrans({"\u2013": "-", "\u2014": "-", "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_FLAT = str.maketrans(
+    {"\u2013": "-", "\u2014": "-", "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+)
 
 
 def same(value: Any) -> Any:
-    """Without what makes no difference, and without what the recorded programs did to what the vendor had said.
+    """Without what makes no difference, and without what the recorded programs did to what the
+    vendor had said.
 
-    The first: nulls, `is_error: false`, a direct caller, empty citations, breakpoints, text as a string or as one block.
-    The second: typographic characters made plain, a blank text put before calls.
+    The first: nulls, `is_error: false`, a direct caller, empty citations, breakpoints, text as a
+    string or as one block. The second: typographic characters made plain, a blank text put before
+    calls.
     """
     if isinstance(value, str):
         return value.translate(_FLAT)
@@ -97,11 +107,18 @@ def same(value: Any) -> Any:
         return [same(v) for v in value]
     if not isinstance(value, dict):
         return value
-    plain = {k: same(v) for k, v in value.items() if v is not None and (k, v) not in (("is_error", False), ("citations", []), ("description", ""))}
+    plain = {
+        k: same(v)
+        for k, v in value.items()
+        if v is not None
+        and (k, v) not in (("is_error", False), ("citations", []), ("description", ""))
+    }
     plain.pop("cache_control", None)
     if plain.get("caller") == {"type": "direct"}:
         del plain["caller"]
-    if isinstance(plain.get("content"), str) and (plain.get("type") == "tool_result" or "role" in plain):
+    if isinstance(plain.get("content"), str) and (
+        plain.get("type") == "tool_result" or "role" in plain
+    ):
         plain["content"] = [{"type": "text", "text": plain["content"]}]
     if plain.get("role") == "assistant":
         plain["content"] = [b for b in plain["content"] if b["type"] != "text" or b["text"].strip()]
@@ -120,21 +137,48 @@ def blocks_of(parts: Sequence[Part]) -> list[Json]:
 
 
 def request_of(body: Json, responses: Iterable[Sequence[Part]]) -> ModelRequest:
-    """The request that the loop would have made: what the model said is taken from our responses, not from the record."""
+    """The request that the loop would have made: what the model said is taken from our responses,
+    not from the record.
+    """
     said = {json.dumps(blocks_of(parts), sort_keys=True): parts for parts in responses}
     names: dict[str, str] = {}
     messages = [_message(m, said, names) for m in body["messages"]]
     ours = [t for t in body.get("tools", []) if "input_schema" in t]
-    tools = tuple(ToolDefinition(name=t["name"], description=t.get("description", ""), parameters=t["input_schema"]) for t in ours)
+    tools = tuple(
+        ToolDefinition(
+            name=t["name"], description=t.get("description", ""), parameters=t["input_schema"]
+        )
+        for t in ours
+    )
     system = body.get("system", [])
     texts = [system] if isinstance(system, str) else [block["text"] for block in system]
-    return ModelRequest(messages=messages, tools=tools, system=tuple(SystemBlock(text=t) for t in texts), settings=_settings(body))
+    return ModelRequest(
+        messages=messages,
+        tools=tools,
+        system=tuple(SystemBlock(text=t) for t in texts),
+        settings=_settings(body),
+    )
 
 
 def _settings(body: Json) -> Settings:
-    known = {"model", "messages", "max_tokens", "stream", "system", "stop_sequences", "tool_choice", "thinking", "output_config", "tools", "temperature"}
+    known = {
+        "model",
+        "messages",
+        "max_tokens",
+        "stream",
+        "system",
+        "stop_sequences",
+        "tool_choice",
+        "thinking",
+        "output_config",
+        "tools",
+        "temperature",
+    }
     extra = {name: value for name, value in body.items() if name not in known}
-    beyond = [{k: v for k, v in t.items() if k not in ("input_schema", "description")} for t in body.get("tools", [])]
+    beyond = [
+        {k: v for k, v in t.items() if k not in ("input_schema", "description")}
+        for t in body.get("tools", [])
+    ]
     if any(set(t) > {"name"} for t in beyond):
         extra["tools"] = beyond
     thinking, output = body.get("thinking"), body.get("output_config", {})
@@ -153,7 +197,9 @@ def _settings(body: Json) -> Settings:
 def _message(message: Json, said: dict[str, Sequence[Part]], names: dict[str, str]) -> Message:
     content = same(message)["content"]
     if message["role"] == "assistant":
-        names.update({block["id"]: block["name"] for block in content if block["type"] == "tool_use"})
+        names.update(
+            {block["id"]: block["name"] for block in content if block["type"] == "tool_use"}
+        )
         recorded = json.dumps(content, sort_keys=True)
         return Message.assistant(said[recorded] if said else [_written(block) for block in content])
     parts = [_part(block, names) for block in content]
@@ -177,6 +223,11 @@ def _part(block: Json, names: dict[str, str]) -> Part:
             inner = block["content"]
             one_text = len(inner) == 1 and inner[0]["type"] == "text"
             content = inner[0]["text"] if one_text else tuple(_part(b, names) for b in inner)
-            return ToolResult(call_id=block["tool_use_id"], name=names.get(block["tool_use_id"], "?"), content=content, is_error=block.get("is_error", False))
+            return ToolResult(
+                call_id=block["tool_use_id"],
+                name=names.get(block["tool_use_id"], "?"),
+                content=content,
+                is_error=block.get("is_error", False),
+            )
         case kind:
             raise AssertionError(f"the recordings hold a {kind} block in a user message")

@@ -1,4 +1,5 @@
-"""How one wire says what every wire can say: the contract suite is written in these words, and each wire speaks them.
+"""How one wire says what every wire can say: the contract suite is written in these words, and each
+wire speaks them.
 
 No assertions here. A wire's own is a module of speeches/; conftest.py lists them. Entry: `Speech`.
 """
@@ -84,7 +85,10 @@ class Speech(Protocol):
     def model(self, connection: Connection, **options: Any) -> Model: ...
 
     def frames(self, *said: Said, end: StopReason | None = StopReason.COMPLETE) -> Sequence[bytes]:
-        """The stream, event by event: ANSWER_ID by ANSWERED_BY with USAGE; each piece is an event. Without an `end` it breaks off within the last part."""
+        """The stream, event by event: ANSWER_ID by ANSWERED_BY with USAGE; each piece is an event.
+
+        Without an `end` it breaks off within the last part.
+        """
         ...
 
     def body(self, *said: Said, end: StopReason = StopReason.COMPLETE) -> Json:
@@ -108,5 +112,10 @@ class Speech(Protocol):
         ...
 
 
-def stream(speech: Speech, *said: Said, end: StopReason = StopReason.COMPLETE, headers: Mapping[str, str] | None = None) -> Answer:
+def stream(
+    speech: Speech,
+    *said: Said,
+    end: StopReason = StopReason.COMPLETE,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
     return Answer(steps=tuple(speech.frames(*said, end=end)), headers=headers or {})

@@ -10,13 +10,27 @@ from tests.providers.loopback import document, serving, stream
 from tests.providers.speech import HELLO, MODEL
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
-from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd, ToolDefinition, fold_stream
+from treadle.models.model import (
+    Delta,
+    ModelNotice,
+    ModelRequest,
+    ResponseEnd,
+    ToolDefinition,
+    fold_stream,
+)
 from treadle.types import Settings, StopReason, SystemBlock
 
 
 async def test_betas_of_the_extras_are_a_header(model_on: ModelOn) -> None:
     async with serving(stream(*WHOLE)) as server:
-        await fold_stream(model_on(server).stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, extra={"betas": ["a-1", "b-2"]}))))
+        await fold_stream(
+            model_on(server).stream(
+                ModelRequest(
+                    messages=HELLO.messages,
+                    settings=Settings(max_tokens=5, extra={"betas": ["a-1", "b-2"]}),
+                )
+            )
+        )
     (seen,) = server.seen
     assert seen.headers["anthropic-beta"] == "a-1,b-2"
     assert seen.json["stream"] is True
@@ -26,7 +40,10 @@ async def test_betas_of_the_extras_are_a_header(model_on: ModelOn) -> None:
 async def test_tokens_are_counted_without_what_counting_does_not_take(model_on: ModelOn) -> None:
     tools = (ToolDefinition(name="look", description="Looks.", parameters={"type": "object"}),)
     request = ModelRequest(
-        messages=[Message.user("Hello")], tools=tools, system=(SystemBlock(text="Be kind."),), settings=Settings(max_tokens=9, temperature=0.5)
+        messages=[Message.user("Hello")],
+        tools=tools,
+        system=(SystemBlock(text="Be kind."),),
+        settings=Settings(max_tokens=9, temperature=0.5),
     )
     async with serving(document({"input_tokens": 41})) as server:
         assert await model_on(server).count_tokens(request) == 41
@@ -52,26 +69,55 @@ async def test_a_refusal_says_why_to_the_person(model_on: ModelOn) -> None:
     assert deltas[-1].stop_reason is StopReason.REFUSAL
 
 
-async def test_temperature_is_named_as_what_the_model_refuses_and_sent_when_given(model_on: ModelOn) -> None:
+async def test_temperature_is_named_as_what_the_model_refuses_and_sent_when_given(
+    model_on: ModelOn,
+) -> None:
     async with serving(stream(*WHOLE)) as server:
         model = model_on(server)
         assert model.refuses == {"temperature"}
         assert model.name == f"anthropic:{MODEL}"
-        await fold_stream(model.stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, temperature=0.25))))
+        await fold_stream(
+            model.stream(
+                ModelRequest(
+                    messages=HELLO.messages, settings=Settings(max_tokens=5, temperature=0.25)
+                )
+            )
+        )
     assert server.seen[0].json["temperature"] == 0.25
 
 
-async def test_an_answer_s_schema_goes_in_the_api_s_words_and_as_a_tool_where_it_has_none(model_on: ModelOn) -> None:
+async def test_an_answer_s_schema_goes_in_the_api_s_words_and_as_a_tool_where_it_has_none(
+    model_on: ModelOn,
+) -> None:
     """An open object, or a bound, is answered by a 400."""
-    bounded = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "required": ["age"]}
+    bounded = {
+        "type": "object",
+        "properties": {"age": {"type": "integer", "minimum": 0}},
+        "required": ["age"],
+    }
     a_map = {"type": "object", "additionalProperties": {"type": "integer"}}
     async with serving(stream(*WHOLE), stream(*WHOLE)) as server:
         for schema in (bounded, a_map):
-            await fold_stream(model_on(server).stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, output_schema=schema))))
+            await fold_stream(
+                model_on(server).stream(
+                    ModelRequest(
+                        messages=HELLO.messages,
+                        settings=Settings(max_tokens=5, output_schema=schema),
+                    )
+                )
+            )
     native, by_tool = (seen.json for seen in server.seen)
     age = {"type": "integer", "description": "(minimum: 0)"}
     assert native["output_config"] == {
-        "format": {"type": "json_schema", "schema": {"type": "object", "properties": {"age": age}, "required": ["age"], "additionalProperties": False}}
+        "format": {
+            "type": "json_schema",
+            "schema": {
+                "type": "object",
+                "properties": {"age": age},
+                "required": ["age"],
+                "additionalProperties": False,
+            },
+        }
     }
     assert "output_config" not in by_tool
     (tool,) = by_tool["tools"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]  JSON

@@ -1,4 +1,6 @@
-"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and we ask as the recorded programs asked."""
+"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and
+we ask as the recorded programs asked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ import pytest
 
 from tests.providers.conftest import ModelOn
 from tests.providers.loopback import Answer, Step, serving
-from tests.providers.recordings import FOLDER, NAMES, answer, blocks_of, exchanges, message_of, request_of, same
+from tests.providers.recordings import (
+    FOLDER,
+    NAMES,
+    answer,
+    blocks_of,
+    exchanges,
+    message_of,
+    request_of,
+    same,
+)
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
 from treadle.messages.model_profile import Abilities
@@ -19,7 +30,10 @@ from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import Settings, StopReason, Usage
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(),
+    reason="the folder `shared` with the recordings is not beside this checkout",
+)
 
 HELLO = ModelRequest(messages=[Message.user("Hello")], settings=Settings(max_tokens=100))
 ERRORS = {
@@ -58,12 +72,23 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str, model_on
 def _assert_understood(message: dict[str, object], response: ModelResponse) -> None:
     blocks = [b for b in same(message["content"]) if (b["type"], b.get("text")) != ("text", "")]
     assert blocks_of(response.parts) == blocks
-    assert (response.id, response.model, response.raw_stop_reason) == (message["id"], message["model"], message["stop_reason"])
+    assert (response.id, response.model, response.raw_stop_reason) == (
+        message["id"],
+        message["model"],
+        message["stop_reason"],
+    )
     assert response.stop_reason is STOPS[response.raw_stop_reason]
     usage = cast("dict[str, Any]", message["usage"])
-    assert response.usage == sum((_billed(one) for one in usage.get("iterations") or () if one["type"] == "compaction"), _billed(usage))
+    assert response.usage == sum(
+        (_billed(one) for one in usage.get("iterations") or () if one["type"] == "compaction"),
+        _billed(usage),
+    )
     container = message.get("container")
-    assert response.provider_data == (json.dumps({"container": {"id": container["id"]}}, separators=(",", ":")) if isinstance(container, dict) else None)
+    assert response.provider_data == (
+        json.dumps({"container": {"id": container["id"]}}, separators=(",", ":"))
+        if isinstance(container, dict)
+        else None
+    )
 
 
 def _billed(counts: dict[str, Any]) -> Usage:
@@ -73,15 +98,21 @@ def _billed(counts: dict[str, Any]) -> Usage:
         cache_read_tokens=counts.get("cache_read_input_tokens", 0),
         cache_write_tokens=counts.get("cache_creation_input_tokens", 0),
         reasoning_tokens=(counts.get("output_tokens_details") or {}).get("thinking_tokens", 0),
-        cache_write_1h_tokens=(counts.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0),
+        cache_write_1h_tokens=(counts.get("cache_creation") or {}).get(
+            "ephemeral_1h_input_tokens", 0
+        ),
         web_searches=(counts.get("server_tool_use") or {}).get("web_search_requests", 0),
     )
 
 
 def _assert_asked_alike(recorded: dict[str, object], sent: dict[str, object]) -> None:
-    """The whole body: but for the model, for streaming, and for the temperature that this version of the API has removed."""
+    """The whole body: but for the model, for streaming, and for the temperature that this version
+    of the API has removed.
+    """
     passed_over = ("model", "stream", "temperature")
-    assert same({k: v for k, v in sent.items() if k not in passed_over}) == same({k: v for k, v in recorded.items() if k not in passed_over})
+    assert same({k: v for k, v in sent.items() if k not in passed_over}) == same(
+        {k: v for k, v in recorded.items() if k not in passed_over}
+    )
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -93,7 +124,11 @@ async def test_a_recorded_error_is_of_the_right_kind(name: str, model_on: ModelO
     error = raised.value
     assert error.kind is ERRORS[name]
     assert error.status == exchange["response"]["status"]
-    said = next(json.loads(line.removeprefix("data: ")) for line in exchange["response"]["body"].splitlines() if '"error"' in line and "{" in line)
+    said = next(
+        json.loads(line.removeprefix("data: "))
+        for line in exchange["response"]["body"].splitlines()
+        if '"error"' in line and "{" in line
+    )
     assert said["error"]["message"] in error.message
     assert error.request_id
     assert error.retry_after_s == (12.0 if name == "error_429_rate_limit" else None)
@@ -105,7 +140,9 @@ async def test_a_second_beginning_inside_a_stream_voids_the_first(model_on: Mode
         response = await fold_stream(model_on(server).stream(HELLO))
     assert response.id == "msg_second"
     assert response.parts[0].provider_data == '{"signature":"sig-second"}'  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  it is a reasoning part
-    assert [(c.id, c.arguments) for c in response.tool_calls] == [("toolu_second", {"value": "Sparkle Day"})]
+    assert [(c.id, c.arguments) for c in response.tool_calls] == [
+        ("toolu_second", {"value": "Sparkle Day"})
+    ]
 
 
 def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:

@@ -19,7 +19,9 @@ def an_object(**properties: Any) -> dict[str, Any]:
 def test_objects_are_closed_at_every_depth() -> None:
     """The API answers 400 to an object that is not."""
     inner = an_object(b=TEXT)
-    assert fitted({**an_object(a={"type": "array", "items": inner}), "additionalProperties": True}) == {
+    assert fitted(
+        {**an_object(a={"type": "array", "items": inner}), "additionalProperties": True}
+    ) == {
         **an_object(a={"type": "array", "items": {**inner, "additionalProperties": False}}),
         "additionalProperties": False,
     }
@@ -35,25 +37,50 @@ def test_a_schema_that_fits_stays_the_same() -> None:
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
-        ({"type": "integer", "minimum": 1, "maximum": 9}, {"type": "integer", "description": "(minimum: 1, maximum: 9)"}),
-        ({"type": "string", "description": "A name.", "maxLength": 5}, {"type": "string", "description": "A name. (maxLength: 5)"}),
+        (
+            {"type": "integer", "minimum": 1, "maximum": 9},
+            {"type": "integer", "description": "(minimum: 1, maximum: 9)"},
+        ),
+        (
+            {"type": "string", "description": "A name.", "maxLength": 5},
+            {"type": "string", "description": "A name. (maxLength: 5)"},
+        ),
         ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
-        ({"type": "string", "format": "iban"}, {"type": "string", "description": '(format: "iban")'}),
-        ({"type": "array", "items": TEXT, "minItems": 1}, {"type": "array", "items": TEXT, "minItems": 1}),
-        ({"type": "array", "items": TEXT, "minItems": 3}, {"type": "array", "items": TEXT, "description": "(minItems: 3)"}),
-        ({"type": ["string", "null"], "default": None, "title": "T"}, {"type": ["string", "null"], "title": "T"}),
+        (
+            {"type": "string", "format": "iban"},
+            {"type": "string", "description": '(format: "iban")'},
+        ),
+        (
+            {"type": "array", "items": TEXT, "minItems": 1},
+            {"type": "array", "items": TEXT, "minItems": 1},
+        ),
+        (
+            {"type": "array", "items": TEXT, "minItems": 3},
+            {"type": "array", "items": TEXT, "description": "(minItems: 3)"},
+        ),
+        (
+            {"type": ["string", "null"], "default": None, "title": "T"},
+            {"type": ["string", "null"], "title": "T"},
+        ),
         ({"oneOf": [TEXT, {"type": "null"}]}, {"anyOf": [TEXT, {"type": "null"}]}),
         ({"enum": ["a", 1, None]}, {"enum": ["a", 1, None]}),
         ({"const": "a"}, {"const": "a"}),
         ({"allOf": [TEXT], "description": "A name."}, {"type": "string", "description": "A name."}),
     ],
 )
-def test_bounds_become_words_and_what_says_nothing_goes(given: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_bounds_become_words_and_what_says_nothing_goes(
+    given: dict[str, Any], sent: dict[str, Any]
+) -> None:
     assert fitted(an_object(a=given)) == {**an_object(a=sent), "additionalProperties": False}
 
 
 def test_references_stay_and_what_they_point_to_is_closed() -> None:
-    given = {**an_object(a={"$ref": "#/$defs/Point", "description": "Here."}, b={"$ref": "#/$defs/Point"}), "$defs": {"Point": an_object(x=TEXT)}}
+    given = {
+        **an_object(
+            a={"$ref": "#/$defs/Point", "description": "Here."}, b={"$ref": "#/$defs/Point"}
+        ),
+        "$defs": {"Point": an_object(x=TEXT)},
+    }
     point = {**an_object(x=TEXT), "additionalProperties": False}
     assert fitted(given) == {
         **an_object(a={"$ref": "#/$defs/Point"}, b={"$ref": "#/$defs/Point"}),

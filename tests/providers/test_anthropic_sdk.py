@@ -37,7 +37,10 @@ def test_what_is_no_async_client_is_refused(client: object) -> None:
 
 async def test_a_model_can_be_made_of_a_client_alone_and_leaves_it_open() -> None:
     refused = document({"error": {"type": "authentication_error", "message": "no"}}, status=401)
-    async with serving(stream(*WHOLE), refused, stream(*WHOLE)) as server, anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url) as client:
+    async with (
+        serving(stream(*WHOLE), refused, stream(*WHOLE)) as server,
+        anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url) as client,
+    ):
         model = AnthropicModel.from_client(client, "claude-test")
         assert (await fold_stream(model.stream(HELLO))).text == "Good day"
         with pytest.raises(AgentError, match="the credentials of the client"):
@@ -47,8 +50,15 @@ async def test_a_model_can_be_made_of_a_client_alone_and_leaves_it_open() -> Non
     assert server.seen[0].headers["x-stainless-retry-count"] == "0"
 
 
-async def test_a_client_without_credentials_is_an_auth_error(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"):
+async def test_a_client_without_credentials_is_an_auth_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_CONFIG_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     async with anthropic.AsyncAnthropic(base_url="http://127.0.0.1:9") as client:
@@ -67,7 +77,10 @@ async def test_a_closed_client_is_wrong_use() -> None:
 
 
 async def test_the_clients_own_patience_ends_in_a_timeout() -> None:
-    async with serving(Answer(steps=(Step.HANG,), status=0)) as server, anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url, timeout=0.2) as client:
+    async with (
+        serving(Answer(steps=(Step.HANG,), status=0)) as server,
+        anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url, timeout=0.2) as client,
+    ):
         with anyio.fail_after(5), pytest.raises(AgentError) as raised:
             await fold_stream(AnthropicModel.from_client(client, "claude-test").stream(HELLO))
     assert raised.value.kind is ErrorKind.TIMEOUT
@@ -77,7 +90,9 @@ async def test_the_clients_own_patience_ends_in_a_timeout() -> None:
 
 
 def vertex(url: str) -> Any:
-    return anthropic.AsyncAnthropicVertex(region="europe-west1", project_id="p", access_token="token", base_url=url)
+    return anthropic.AsyncAnthropicVertex(
+        region="europe-west1", project_id="p", access_token="token", base_url=url
+    )
 
 
 async def test_a_client_that_reads_events_itself_gives_the_same_response() -> None:
@@ -86,17 +101,32 @@ async def test_a_client_that_reads_events_itself_gives_the_same_response() -> No
         vertex(server.url) as cloud,
         anthropic.AsyncAnthropic(api_key=KEY, base_url=server.url) as plain,
     ):
-        responses = [await fold_stream(AnthropicModel.from_client(client, "claude-test").stream(HELLO)) for client in (cloud, plain)]
+        responses = [
+            await fold_stream(AnthropicModel.from_client(client, "claude-test").stream(HELLO))
+            for client in (cloud, plain)
+        ]
     assert responses[0] == responses[1]
-    assert server.seen[0].target == "/projects/p/locations/europe-west1/publishers/anthropic/models/claude-test:streamRawPredict"
+    assert (
+        server.seen[0].target
+        == "/projects/p/locations/europe-west1/publishers/anthropic/models/claude-test:streamRawPredict"
+    )
     assert server.seen[0].headers["authorization"] == "Bearer token"
     assert server.seen[0].json["anthropic_version"]
 
 
 async def test_errors_of_such_a_client_are_of_the_same_kinds() -> None:
-    broken = stream(START, TEXT, text("Partial"), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    broken = stream(
+        START,
+        TEXT,
+        text("Partial"),
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    )
     cut = Answer(steps=(*stream(START, TEXT).steps, Step.CUT))
-    refused = document({"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down."}}, status=429, headers={"retry-after": "3"})
+    refused = document(
+        {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down."}},
+        status=429,
+        headers={"retry-after": "3"},
+    )
     errors, folds = list[AgentError](), [Fold(), Fold(), Fold()]
     async with serving(broken, cut, refused) as server, vertex(server.url) as client:
         model = AnthropicModel.from_client(client, "claude-test")
@@ -106,7 +136,11 @@ async def test_errors_of_such_a_client_are_of_the_same_kinds() -> None:
                     fold.add(delta)
             except AgentError as e:
                 errors.append(e)
-    assert [(e.kind, e.status) for e in errors] == [(ErrorKind.RATE_LIMIT, 200), (ErrorKind.NETWORK, 200), (ErrorKind.RATE_LIMIT, 429)]
+    assert [(e.kind, e.status) for e in errors] == [
+        (ErrorKind.RATE_LIMIT, 200),
+        (ErrorKind.NETWORK, 200),
+        (ErrorKind.RATE_LIMIT, 429),
+    ]
     assert folds[0].partial() == (TextPart(text="Partial"),)
     assert errors[2].retry_after_s == 3.0
 

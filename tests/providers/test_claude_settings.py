@@ -1,4 +1,7 @@
-"""Thinking, effort and tool choice of Claude: what differs from the settings, and summaries. What each model takes is checked in tests/vendors."""
+"""Thinking, effort and tool choice of Claude: what differs from the settings, and summaries.
+
+What each model takes is checked in tests/vendors.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,47 @@ LOOK = ToolDefinition(name="look", description="", parameters={"type": "object"}
 
 def sent(model: str, settings: Settings) -> dict[str, Any]:
     encoder = RequestEncoder(model, abilities=known("anthropic", None, model))
-    return json.loads(encoder.encode(ModelRequest(messages=[Message.user("Hi")], tools=(LOOK,), settings=settings))[0])
+    return json.loads(
+        encoder.encode(
+            ModelRequest(messages=[Message.user("Hi")], tools=(LOOK,), settings=settings)
+        )[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "settings", "note"),
     [
-        ("claude-opus-5-5", Settings(thinking=False), "thinking cannot be disabled: effort is 'low'"),
-        ("claude-opus-5-5", Settings(thinking=8_000), "a budget for thinking is not taken: 8,000 tokens became effort='medium'"),
-        ("claude-sonnet-5-5", Settings(thinking=False), "thinking cannot be disabled: it became 'between_tools'"),
+        (
+            "claude-opus-5-5",
+            Settings(thinking=False),
+            "thinking cannot be disabled: effort is 'low'",
+        ),
+        (
+            "claude-opus-5-5",
+            Settings(thinking=8_000),
+            "a budget for thinking is not taken: 8,000 tokens became effort='medium'",
+        ),
+        (
+            "claude-sonnet-5-5",
+            Settings(thinking=False),
+            "thinking cannot be disabled: it became 'between_tools'",
+        ),
         ("claude-opus-5", Settings(thinking=False, effort="max"), "effort='max' became 'high'"),
-        ("claude-sonnet-5-5", Settings(thinking="between_tools", effort="max"), "effort='max' became 'high'"),
-        ("claude-haiku-4-5", Settings(thinking=True), "thinking=True became a budget of 16,000 tokens"),
-        ("claude-opus-5-5", Settings(tool_choice="any"), "a call cannot be forced: tool_choice='any' became 'auto'"),
+        (
+            "claude-sonnet-5-5",
+            Settings(thinking="between_tools", effort="max"),
+            "effort='max' became 'high'",
+        ),
+        (
+            "claude-haiku-4-5",
+            Settings(thinking=True),
+            "thinking=True became a budget of 16,000 tokens",
+        ),
+        (
+            "claude-opus-5-5",
+            Settings(tool_choice="any"),
+            "a call cannot be forced: tool_choice='any' became 'auto'",
+        ),
     ],
 )
 def test_what_differs_from_the_request_is_told(model: str, settings: Settings, note: str) -> None:
@@ -49,7 +80,15 @@ def test_what_is_taken_as_it_is_needs_no_word() -> None:
 
 
 def test_summaries_of_thinking_can_be_turned_off() -> None:
-    assert sent("claude-opus-5-5", Settings())["thinking"] == {"type": "adaptive", "display": "summarized"}
-    assert "thinking" not in sent("claude-opus-5-5", Settings(show_thinking=False)), "the default of the model: omitted"
-    assert sent("claude-opus-5-5", Settings(thinking=True, show_thinking=False))["thinking"] == {"type": "adaptive", "display": "omitted"}
+    assert sent("claude-opus-5-5", Settings())["thinking"] == {
+        "type": "adaptive",
+        "display": "summarized",
+    }
+    assert "thinking" not in sent("claude-opus-5-5", Settings(show_thinking=False)), (
+        "the default of the model: omitted"
+    )
+    assert sent("claude-opus-5-5", Settings(thinking=True, show_thinking=False))["thinking"] == {
+        "type": "adaptive",
+        "display": "omitted",
+    }
     assert "thinking" not in sent("claude-opus-4-8", Settings())

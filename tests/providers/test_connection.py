@@ -6,7 +6,12 @@ from email.utils import format_datetime
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.models.providers.connection import ReadTimeout, read_beginning, read_whole, retry_after_s
+from treadle.models.providers.connection import (
+    ReadTimeout,
+    read_beginning,
+    read_whole,
+    retry_after_s,
+)
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -34,7 +39,9 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "1e12"}, 1e12),
     ],
 )
-def test_the_wait_that_a_server_asks_for_is_read_or_left(headers: dict[str, str], wait_s: float | None) -> None:
+def test_the_wait_that_a_server_asks_for_is_read_or_left(
+    headers: dict[str, str], wait_s: float | None
+) -> None:
     assert retry_after_s(headers.get, NOW) == wait_s
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from treadle.messages.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UnknownPart,
+)
 from treadle.messages.size import MEDIA_TOKENS, MESSAGE_TOKENS
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.estimate import estimated_tokens
@@ -10,8 +19,13 @@ from treadle.types import SystemBlock
 
 
 def test_text_is_counted_by_its_bytes() -> None:
-    assert estimated_tokens(ModelRequest(messages=[Message.user("x" * 300)])) == 100 + MESSAGE_TOKENS
-    assert estimated_tokens(ModelRequest(messages=[Message.user("é\ud83d" + "x" * 295)])) == 100 + MESSAGE_TOKENS
+    assert (
+        estimated_tokens(ModelRequest(messages=[Message.user("x" * 300)])) == 100 + MESSAGE_TOKENS
+    )
+    assert (
+        estimated_tokens(ModelRequest(messages=[Message.user("é\ud83d" + "x" * 295)]))
+        == 100 + MESSAGE_TOKENS
+    )
 
 
 def test_everything_that_is_sent_is_counted() -> None:
@@ -28,11 +42,21 @@ def test_everything_that_is_sent_is_counted() -> None:
         ToolResult(call_id="c", name="look", content=(TextPart(text="x" * 300),)),
         ProviderPart(provider="p", data="x" * 300),
     ):
-        assert estimated_tokens(ModelRequest(messages=[Message.assistant([part])])) == 100 + MESSAGE_TOKENS
-    assert estimated_tokens(ModelRequest(messages=[Message.assistant([UnknownPart(type="hologram", raw="{}")])])) == MESSAGE_TOKENS
+        assert (
+            estimated_tokens(ModelRequest(messages=[Message.assistant([part])]))
+            == 100 + MESSAGE_TOKENS
+        )
+    assert (
+        estimated_tokens(
+            ModelRequest(messages=[Message.assistant([UnknownPart(type="hologram", raw="{}")])])
+        )
+        == MESSAGE_TOKENS
+    )
 
 
 def test_a_picture_counts_as_one_whatever_it_weighs() -> None:
     picture = MediaPart(media_type="image/png", data="x" * 1_000_000)
     shown = ToolResult(call_id="c", name="look", content=(picture,))
-    assert estimated_tokens(ModelRequest(messages=[Message.user([picture]), Message.tool([shown])])) == 2 * (MEDIA_TOKENS + MESSAGE_TOKENS)
+    assert estimated_tokens(
+        ModelRequest(messages=[Message.user([picture]), Message.tool([shown])])
+    ) == 2 * (MEDIA_TOKENS + MESSAGE_TOKENS)

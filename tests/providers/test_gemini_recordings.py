@@ -1,4 +1,6 @@
-"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and we ask as the recorded programs asked."""
+"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and
+we ask as the recorded programs asked.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.providers.gemini_recordings import FOLDER, NAMES, chunks_of, exchanges, model_id_of, parts_of, request_of, same, told
+from tests.providers.gemini_recordings import (
+    FOLDER,
+    NAMES,
+    chunks_of,
+    exchanges,
+    model_id_of,
+    parts_of,
+    request_of,
+    same,
+    told,
+)
 from tests.providers.loopback import Answer, Server, Step, serving
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
@@ -21,7 +33,10 @@ from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(),
+    reason="the folder `shared` with the recordings is not beside this checkout",
+)
 
 ERRORS = {"error_400_auth": ErrorKind.AUTH, "error_404_model": ErrorKind.INVALID}
 STREAMS = [
@@ -48,7 +63,10 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
     recorded = exchanges(name)
     model_id = model_id_of(recorded[0])
     responses: list[ModelResponse] = []
-    async with serving(*(answer(e["response"]) for e in recorded)) as server, asking(server, model_id) as model:
+    async with (
+        serving(*(answer(e["response"]) for e in recorded)) as server,
+        asking(server, model_id) as model,
+    ):
         for exchange in recorded:
             body = exchange["request"] and exchange["request"]["body"]
             request = request_of(body, [r.parts for r in responses]) if body else HELLO
@@ -62,8 +80,16 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
 def _assert_understood(chunks: list[Json], response: ModelResponse, model_id: str) -> None:
     last = chunks[-1]
     assert parts_of(response.parts, model_id) == same(told(chunks))
-    assert (response.id, response.model, response.raw_stop_reason) == (last["responseId"], last["modelVersion"], last["candidates"][0]["finishReason"])
-    ends = {"STOP": StopReason.TOOL_USE if response.tool_calls else StopReason.COMPLETE, "SAFETY": StopReason.REFUSAL, "MAX_TOKENS": StopReason.MAX_TOKENS}
+    assert (response.id, response.model, response.raw_stop_reason) == (
+        last["responseId"],
+        last["modelVersion"],
+        last["candidates"][0]["finishReason"],
+    )
+    ends = {
+        "STOP": StopReason.TOOL_USE if response.tool_calls else StopReason.COMPLETE,
+        "SAFETY": StopReason.REFUSAL,
+        "MAX_TOKENS": StopReason.MAX_TOKENS,
+    }
     assert response.stop_reason is ends[response.raw_stop_reason]
     counts = last["usageMetadata"]
     thoughts, cached = counts.get("thoughtsTokenCount", 0), counts.get("cachedContentTokenCount", 0)
@@ -76,7 +102,9 @@ def _assert_understood(chunks: list[Json], response: ModelResponse, model_id: st
 
 
 def _assert_asked_alike(recorded: Json, target: str, sent: Json) -> None:
-    """The whole body and the address: but for streaming, and for the bound on output tokens where the recorded program set none."""
+    """The whole body and the address: but for streaming, and for the bound on output tokens where
+    the recorded program set none.
+    """
     assert target == recorded["path"].partition(":")[0] + ":streamGenerateContent?alt=sse"
     theirs, ours = same(recorded["body"]), same(sent)
     if "maxOutputTokens" not in theirs["generationConfig"]:
@@ -87,18 +115,28 @@ def _assert_asked_alike(recorded: Json, target: str, sent: Json) -> None:
 @pytest.mark.parametrize("name", ERRORS)
 async def test_a_recorded_error_is_of_the_right_kind(name: str) -> None:
     (exchange,) = exchanges(name)
-    async with serving(answer(exchange["response"])) as server, asking(server, "gemini-3.8-flash") as model:
+    async with (
+        serving(answer(exchange["response"])) as server,
+        asking(server, "gemini-3.8-flash") as model,
+    ):
         with pytest.raises(AgentError) as raised:
             await fold_stream(model.stream(HELLO))
     error = raised.value
     assert (error.kind, error.status) == (ERRORS[name], exchange["response"]["status"])
-    assert ("API key not valid" if error.kind is ErrorKind.AUTH else "is not found for API version") in error.message
-    assert ("GEMINI_API_KEY" if error.kind is ErrorKind.AUTH else "Check the model's name") in error.message
+    assert (
+        "API key not valid" if error.kind is ErrorKind.AUTH else "is not found for API version"
+    ) in error.message
+    assert (
+        "GEMINI_API_KEY" if error.kind is ErrorKind.AUTH else "Check the model's name"
+    ) in error.message
 
 
 async def test_a_recorded_refusal_names_the_category() -> None:
     (exchange,) = exchanges("safety_blocked")
-    async with serving(answer(exchange["response"])) as server, asking(server, "gemini-1.5-flash") as model:
+    async with (
+        serving(answer(exchange["response"])) as server,
+        asking(server, "gemini-1.5-flash") as model,
+    ):
         deltas: list[Delta] = [delta async for delta in model.stream(HELLO)]
     assert ModelNotice("the provider refused to go on: SAFETY: HARM_CATEGORY_HATE_SPEECH") in deltas
 
@@ -109,12 +147,16 @@ def test_thoughts_are_reasoning() -> None:
     assert response is not None
     chunks = chunks_of(exchange["response"])
     said = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
-    assert "".join(part.text for part in response.parts if isinstance(part, ReasoningPart)) == "".join(p["text"] for p in said if p.get("thought"))
+    assert "".join(
+        part.text for part in response.parts if isinstance(part, ReasoningPart)
+    ) == "".join(p["text"] for p in said if p.get("thought"))
     assert response.text == "".join(p["text"] for p in said if not p.get("thought"))
 
 
 def test_arguments_that_come_in_pieces_are_one_text() -> None:
-    response, _ = _replayed(exchanges("curated_stream_tool_args_partial")[0]["response"]["body"].encode())
+    response, _ = _replayed(
+        exchanges("curated_stream_tool_args_partial")[0]["response"]["body"].encode()
+    )
     assert response is not None
     assert [(call.name, call.arguments_json) for call in response.tool_calls] == [
         ("getWeather", '{"location":"Boston"}'),
@@ -136,7 +178,11 @@ def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:
 def _said(response: ModelResponse | None) -> object:
     """Without the ids that we gave."""
     assert response is not None
-    return [getattr(part, "arguments_json", part) for part in response.parts], response.usage, response.stop_reason
+    return (
+        [getattr(part, "arguments_json", part) for part in response.parts],
+        response.usage,
+        response.stop_reason,
+    )
 
 
 @pytest.mark.parametrize(("name", "number"), STREAMS)
@@ -158,7 +204,10 @@ def test_a_stream_cut_at_any_byte_is_whole_or_an_error(name: str, number: int) -
 async def test_a_connection_cut_at_a_byte_is_an_error(name: str, number: int) -> None:
     body: bytes = exchanges(name)[number]["response"]["body"].encode()
     cuts = [*range(1, len(body), len(body) // 24), len(body) - 1]
-    async with serving(*(Answer(steps=(body[:cut], Step.CUT)) for cut in cuts)) as server, asking(server, "gemini-test") as model:
+    async with (
+        serving(*(Answer(steps=(body[:cut], Step.CUT)) for cut in cuts)) as server,
+        asking(server, "gemini-test") as model,
+    ):
         for _ in cuts:
             with anyio.fail_after(5), pytest.raises(AgentError) as raised:
                 await fold_stream(model.stream(HELLO))

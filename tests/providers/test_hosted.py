@@ -1,4 +1,6 @@
-"""Tools that providers run, and calls that are held to their schemas: what is sent for the settings, and what people are shown."""
+"""Tools that providers run, and calls that are held to their schemas: what is sent for the
+settings, and what people are shown.
+"""
 
 from __future__ import annotations
 
@@ -30,39 +32,63 @@ from treadle.types import Settings, now
 ALL = Settings(max_tokens=100, hosted_tools=("web_search", "web_fetch", "code_execution"))
 STRICT = Settings(max_tokens=100, strict_tools=True)
 HELLO = Message.user("Hello")
-NAMED = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}, "required": ["a"], "additionalProperties": False}
+NAMED = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "minLength": 1}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 LOOK = ToolDefinition(name="look", description="Looks.", parameters=NAMED)
 ANY = ToolDefinition(name="any", description="Any.", parameters={"type": "object"})
 
 
 def claude(model_id: str, settings: Settings, *tools: ToolDefinition) -> dict[str, Any]:
     encoder = Claude(model_id, abilities=known("anthropic", None, model_id))
-    return json.loads(encoder.encode(ModelRequest(messages=(HELLO,), settings=settings, tools=tools)).body)
+    return json.loads(
+        encoder.encode(ModelRequest(messages=(HELLO,), settings=settings, tools=tools)).body
+    )
 
 
-def sent(encoder: Responses | Gemini | Chat, settings: Settings, *tools: ToolDefinition) -> dict[str, Any]:
-    return json.loads(encoder.encode(ModelRequest(messages=(HELLO,), settings=settings, tools=tools)))
+def sent(
+    encoder: Responses | Gemini | Chat, settings: Settings, *tools: ToolDefinition
+) -> dict[str, Any]:
+    return json.loads(
+        encoder.encode(ModelRequest(messages=(HELLO,), settings=settings, tools=tools))
+    )
 
 
 @pytest.mark.parametrize(
     ("model_id", "types"),
     [
-        ("claude-opus-5-5", ["web_search_20260209", "web_fetch_20260209", "code_execution_20260120"]),
-        ("claude-haiku-4-5", ["web_search_20250305", "web_fetch_20250910", "code_execution_20250825"]),
+        (
+            "claude-opus-5-5",
+            ["web_search_20260209", "web_fetch_20260209", "code_execution_20260120"],
+        ),
+        (
+            "claude-haiku-4-5",
+            ["web_search_20250305", "web_fetch_20250910", "code_execution_20250825"],
+        ),
     ],
 )
-def test_claude_gets_the_versions_that_it_takes_and_details_from_the_extras(model_id: str, types: list[str]) -> None:
+def test_claude_gets_the_versions_that_it_takes_and_details_from_the_extras(
+    model_id: str, types: list[str]
+) -> None:
     detailed = ALL.over(Settings(extra={"tools": [{"name": "web_search", "max_uses": 3}]}))
     ours, search, fetch, run = claude(model_id, detailed, LOOK)["tools"]
     assert ours["name"] == "look"
     assert [search["type"], fetch["type"], run["type"]] == types
     assert search["max_uses"] == 3
     own = ToolDefinition(name="web_search", description="Ours.", parameters=NAMED)
-    assert [tool["name"] for tool in claude(model_id, Settings(hosted_tools=("web_search",)), own)["tools"]] == ["web_search"]
+    assert [
+        tool["name"]
+        for tool in claude(model_id, Settings(hosted_tools=("web_search",)), own)["tools"]
+    ] == ["web_search"]
 
 
 def test_openai_gets_its_own_tools_and_details_from_the_extras() -> None:
-    detailed = ALL.over(Settings(extra={"tools": [{"type": "web_search", "search_context_size": "low"}]}))
+    detailed = ALL.over(
+        Settings(extra={"tools": [{"type": "web_search", "search_context_size": "low"}]})
+    )
     assert sent(Responses("gpt-6-sol"), detailed)["tools"] == [
         {"type": "web_search", "search_context_size": "low"},
         {"type": "code_interpreter", "container": {"type": "auto"}},
@@ -79,19 +105,34 @@ def test_gemini_gets_its_own_tools_and_older_models_only_without_functions() -> 
 
 def test_strict_tools_are_strict_where_their_schema_can_be_said_exactly() -> None:
     held, loose = claude("claude-opus-5-5", STRICT, LOOK, ANY)["tools"]
-    assert (held["strict"], held["input_schema"]["properties"]) == (True, {"a": {"type": "string", "description": "(minLength: 1)"}})
+    assert (held["strict"], held["input_schema"]["properties"]) == (
+        True,
+        {"a": {"type": "string", "description": "(minLength: 1)"}},
+    )
     assert ("strict" in loose, loose["input_schema"]) == (False, {"type": "object"})
     assert "strict" not in claude("claude-opus-5-5", Settings(), LOOK)["tools"][0]
     assert (
         sum(
             "strict" in tool
-            for tool in claude("claude-opus-5-5", STRICT, *[ToolDefinition(name=f"t{i}", description="", parameters=NAMED) for i in range(30)])["tools"]
+            for tool in claude(
+                "claude-opus-5-5",
+                STRICT,
+                *[
+                    ToolDefinition(name=f"t{i}", description="", parameters=NAMED)
+                    for i in range(30)
+                ],
+            )["tools"]
         )
         == 20
     )
-    assert [tool["strict"] for tool in sent(Responses("gpt-6-sol"), Settings(strict_tools=False), LOOK)["tools"]] == [False]
+    assert [
+        tool["strict"]
+        for tool in sent(Responses("gpt-6-sol"), Settings(strict_tools=False), LOOK)["tools"]
+    ] == [False]
     assert sent(Chat("some-model", OTHER), STRICT, LOOK)["tools"][0]["function"]["strict"] is True
-    assert sent(Gemini("gemini-3.8-flash"), STRICT, LOOK)["toolConfig"] == {"functionCallingConfig": {"mode": "VALIDATED"}}
+    assert sent(Gemini("gemini-3.8-flash"), STRICT, LOOK)["toolConfig"] == {
+        "functionCallingConfig": {"mode": "VALIDATED"}
+    }
 
 
 def refused(data: bytes) -> AgentError:
@@ -100,7 +141,12 @@ def refused(data: bytes) -> AgentError:
 
 def claude_searches() -> Message:
     blocks: list[Any] = [
-        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "agent\nruntimes"}},
+        {
+            "type": "server_tool_use",
+            "id": "srv_1",
+            "name": "web_search",
+            "input": {"query": "agent\nruntimes"},
+        },
         {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
     ]
     body: dict[str, Any] = {
@@ -115,16 +161,36 @@ def claude_searches() -> Message:
 
 def openai_searches() -> Message:
     items = [
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "agent runtimes", "type": "search"}},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Found."}]},
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"query": "agent runtimes", "type": "search"},
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Found."}],
+        },
     ]
     body: dict[str, Any] = {"object": "response", "id": "r", "status": "completed", "output": items}
     return folded(ResponsesDecoder(refused), body)
 
 
 def gemini_searches() -> Message:
-    parts = [{"toolCall": {"id": "1", "toolType": "WEB_SEARCH", "args": {"queries": ["agent runtimes"]}}}, {"text": "Found."}]
-    body: dict[str, Any] = {"candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": "STOP"}]}
+    parts = [
+        {
+            "toolCall": {
+                "id": "1",
+                "toolType": "WEB_SEARCH",
+                "args": {"queries": ["agent runtimes"]},
+            }
+        },
+        {"text": "Found."},
+    ]
+    body: dict[str, Any] = {
+        "candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": "STOP"}]
+    }
     return folded(ContentDecoder(refused, "gemini-3.8-flash", 1), body)
 
 
@@ -137,15 +203,29 @@ def folded(decoder: Decoder, body: dict[str, Any]) -> Message:
     return Message.assistant(fold.response().parts)
 
 
-@pytest.mark.parametrize("message", [claude_searches(), openai_searches(), gemini_searches()], ids=["claude", "openai", "gemini"])
-def test_a_search_of_the_provider_is_shown_in_one_line(message: Message, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "message",
+    [claude_searches(), openai_searches(), gemini_searches()],
+    ids=["claude", "openai", "gemini"],
+)
+def test_a_search_of_the_provider_is_shown_in_one_line(
+    message: Message, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert message.hosted_calls == ("web_search agent runtimes",)
     text = Text(BytesIO(), Redactor(), quiet=False, verbose=False, typed=False)
-    text.show(events.MessageAdded(run_id="run_1", session_id=None, seq=1, at=now(), message=message))
+    text.show(
+        events.MessageAdded(run_id="run_1", session_id=None, seq=1, at=now(), message=message)
+    )
     assert "• web_search agent runtimes" in capsys.readouterr().err
 
 
 def test_a_search_goes_back_as_it_came() -> None:
     history = History([HELLO, claude_searches(), HELLO])
-    body = json.loads(Claude("claude-opus-5-5").encode(ModelRequest(messages=history, settings=Settings())).body)
-    assert [block["type"] for block in body["messages"][1]["content"]] == ["server_tool_use", "web_search_tool_result", "text"]
+    body = json.loads(
+        Claude("claude-opus-5-5").encode(ModelRequest(messages=history, settings=Settings())).body
+    )
+    assert [block["type"] for block in body["messages"][1]["content"]] == [
+        "server_tool_use",
+        "web_search_tool_result",
+        "text",
+    ]

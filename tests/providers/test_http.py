@@ -1,4 +1,7 @@
-"""The network below the wire: proxies, certificates, kept connections, event loops. What only our own connection promises is asked of it alone."""
+"""The network below the wire: proxies, certificates, kept connections, event loops.
+
+What only our own connection promises is asked of it alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,17 @@ import trustme
 
 from tests.providers.claude import WHOLE
 from tests.providers.conftest import ModelOn
-from tests.providers.loopback import SILENT_CUT, Answer, Server, Step, document, listening, proxying, serving, stream
+from tests.providers.loopback import (
+    SILENT_CUT,
+    Answer,
+    Server,
+    Step,
+    document,
+    listening,
+    proxying,
+    serving,
+    stream,
+)
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
@@ -41,14 +54,18 @@ async def ask(model: AnthropicModel) -> str:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-async def test_a_proxy_of_the_environment_is_used(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_a_proxy_of_the_environment_is_used(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         assert await ask(model_on(server)) == "Good day"
         assert proxy.asked == [f"POST {server.url}/v1/messages"]
 
 
-async def test_a_proxy_is_given_its_own_credentials_and_the_server_never_sees_them(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_is_given_its_own_credentials_and_the_server_never_sees_them(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://ada:secret@127.0.0.1:{proxy.port}")
         assert await ask(model_on(server)) == "Good day"
@@ -56,7 +73,9 @@ async def test_a_proxy_is_given_its_own_credentials_and_the_server_never_sees_th
         assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_a_proxy_may_be_named_without_a_scheme(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_may_be_named_without_a_scheme(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{proxy.port}")
         assert await ask(own(server)) == "Good day"
@@ -64,7 +83,9 @@ async def test_a_proxy_may_be_named_without_a_scheme(own: ModelOn, monkeypatch: 
 
 
 @pytest.mark.parametrize("value", ["127.0.0.1", "*", "localhost,127.0.0.1"])
-async def test_no_proxy_goes_past_it(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+async def test_no_proxy_goes_past_it(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("NO_PROXY", value)
@@ -72,7 +93,9 @@ async def test_no_proxy_goes_past_it(model_on: ModelOn, monkeypatch: pytest.Monk
         assert proxy.asked == []
 
 
-async def test_https_goes_through_a_tunnel(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
+async def test_https_goes_through_a_tunnel(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     async with serving(*answers(2), tls=authority.server()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
@@ -82,7 +105,9 @@ async def test_https_goes_through_a_tunnel(model_on: ModelOn, monkeypatch: pytes
         assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_a_proxy_that_is_not_there_is_named(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_is_not_there_is_named(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with proxying() as gone:
         port = gone.port
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
@@ -92,7 +117,9 @@ async def test_a_proxy_that_is_not_there_is_named(own: ModelOn, monkeypatch: pyt
     assert raised.value.kind is ErrorKind.NETWORK
 
 
-async def test_a_proxy_that_refuses_a_tunnel_is_not_asked_again(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_refuses_a_tunnel_is_not_asked_again(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(Answer(status=407, chunked=False)) as refusing:
         monkeypatch.setenv("HTTPS_PROXY", refusing.url)
         with pytest.raises(AgentError, match=r"refused to connect to .*407") as raised:
@@ -100,14 +127,18 @@ async def test_a_proxy_that_refuses_a_tunnel_is_not_asked_again(own: ModelOn, mo
     assert raised.value.kind is ErrorKind.INVALID
 
 
-async def test_a_kind_of_proxy_that_cannot_be_used_is_named(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kind_of_proxy_that_cannot_be_used_is_named(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     with pytest.raises(AgentError, match="'socks5' proxy") as raised:
         await ask(own("http://127.0.0.1:9"))
     assert raised.value.kind is ErrorKind.INVALID
 
 
-async def test_a_netrc_file_does_not_replace_the_key(own: ModelOn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_netrc_file_does_not_replace_the_key(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "netrc").write_text("default login ada password secret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     async with serving(*answers()) as server:
@@ -137,13 +168,17 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-async def test_a_private_authority_is_trusted_where_ssl_cert_file_names_it(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
+async def test_a_private_authority_is_trusted_where_ssl_cert_file_names_it(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     async with serving(*answers(), tls=authority.server()) as server:
         assert await ask(model_on(server)) == "Good day"
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(model_on: ModelOn, authority: Authority) -> None:
+async def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(
+    model_on: ModelOn, authority: Authority
+) -> None:
     async with serving(*answers(), tls=authority.server()) as server:
         with pytest.raises(AgentError, match="SSL_CERT_FILE") as raised:
             await ask(model_on(server))
@@ -151,7 +186,9 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(
     assert raised.value.kind is ErrorKind.INVALID
 
 
-async def test_the_trust_store_is_read_once_for_many_first_requests(own: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
+async def test_the_trust_store_is_read_once_for_many_first_requests(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     read, reading = list[str](), ssl.create_default_context
 
@@ -174,7 +211,10 @@ async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system(own
         pass
     with (
         anyio.fail_after(5),
-        pytest.raises(AgentError, match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$"),
+        pytest.raises(
+            AgentError,
+            match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$",
+        ),
     ):
         await ask(own(server))
 
@@ -190,8 +230,12 @@ async def test_a_kept_connection_that_has_died_is_replaced_at_once(own: ModelOn)
         assert server.seen[1].body == server.seen[2].body
 
 
-async def test_a_large_body_is_sent_once_more_where_the_kept_connection_had_died(own: ModelOn) -> None:
-    request = ModelRequest(messages=[Message.user(" ".join(map(str, range(300_000))))], settings=Settings(max_tokens=5))
+async def test_a_large_body_is_sent_once_more_where_the_kept_connection_had_died(
+    own: ModelOn,
+) -> None:
+    request = ModelRequest(
+        messages=[Message.user(" ".join(map(str, range(300_000))))], settings=Settings(max_tokens=5)
+    )
     async with serving(*answers(), SILENT_CUT, *answers()) as server:
         model = own(server)
         assert await ask(model) == "Good day"
@@ -201,7 +245,9 @@ async def test_a_large_body_is_sent_once_more_where_the_kept_connection_had_died
         assert server.seen[1].body == server.seen[2].body
 
 
-async def test_dead_connections_are_replaced_by_one_new_one_however_many_were_kept(own: ModelOn) -> None:
+async def test_dead_connections_are_replaced_by_one_new_one_however_many_were_kept(
+    own: ModelOn,
+) -> None:
     async with serving(*answers(3)) as server:
         model = own(server)
         async with anyio.create_task_group() as group:
@@ -213,8 +259,13 @@ async def test_dead_connections_are_replaced_by_one_new_one_however_many_were_ke
         assert server.connections == kept + 1
 
 
-async def test_a_connection_is_not_kept_after_an_answer_that_was_not_read_to_its_end(own: ModelOn) -> None:
-    refused = document({"type": "error", "error": {"type": "overloaded_error", "message": "x" * 300_000}}, status=529)
+async def test_a_connection_is_not_kept_after_an_answer_that_was_not_read_to_its_end(
+    own: ModelOn,
+) -> None:
+    refused = document(
+        {"type": "error", "error": {"type": "overloaded_error", "message": "x" * 300_000}},
+        status=529,
+    )
     async with serving(refused, *answers()) as server:
         model = own(server)
         with pytest.raises(AgentError):
@@ -346,7 +397,9 @@ def test_an_address_is_named_by_its_host_and_port(url: str, host: str) -> None:
     assert HttpConnection(url, {}).host == host
 
 
-async def test_a_server_that_does_not_finish_connecting_times_out(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_finish_connecting_times_out(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "CONNECT_TIMEOUT_S", 0.2)
 
     async def hang(stream: anyio.abc.ByteStream) -> None:
@@ -360,7 +413,9 @@ async def test_a_server_that_does_not_finish_connecting_times_out(own: ModelOn, 
     assert raised.value.kind is ErrorKind.TIMEOUT
 
 
-async def test_a_name_that_nobody_knows_is_a_network_error(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_nobody_knows_is_a_network_error(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -378,14 +433,20 @@ async def test_a_server_that_does_not_speak_http_is_a_network_error(own: ModelOn
 
     async with listening(greet) as port:
         for scheme in ("http", "https"):
-            with pytest.raises(AgentError, match="check base_url: https where the server speaks TLS") as raised:
+            with pytest.raises(
+                AgentError, match="check base_url: https where the server speaks TLS"
+            ) as raised:
                 await ask(own(f"{scheme}://127.0.0.1:{port}"))
             assert raised.value.kind is ErrorKind.NETWORK
 
 
 async def test_an_answer_in_an_encoding_that_nobody_can_read_is_told_as_that(own: ModelOn) -> None:
     for status in (200, 502):
-        async with serving(Answer(steps=(b"(\xb5/\xfdgarbage",), status=status, headers={"content-encoding": "zstd"})) as server:
+        async with serving(
+            Answer(
+                steps=(b"(\xb5/\xfdgarbage",), status=status, headers={"content-encoding": "zstd"}
+            )
+        ) as server:
             with pytest.raises(AgentError, match="an encoding that was not asked for") as raised:
                 await ask(own(server))
         assert raised.value.kind is ErrorKind.NETWORK

@@ -16,29 +16,54 @@ TEXT = {"type": "string"}
 
 
 def closed(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def test_a_schema_that_is_strict_already_stays_as_it_is() -> None:
     schema = closed(
-        a=TEXT, b={"type": ["integer", "null"]}, c={"type": "array", "items": closed(d={"enum": ["x", "y"]})}, e={"anyOf": [TEXT, {"type": "null"}]}
+        a=TEXT,
+        b={"type": ["integer", "null"]},
+        c={"type": "array", "items": closed(d={"enum": ["x", "y"]})},
+        e={"anyOf": [TEXT, {"type": "null"}]},
     )
     assert strict(schema) == schema
 
 
 def test_objects_are_closed_and_all_of_them_is_required() -> None:
-    schema = {"type": "object", "properties": {"a": TEXT, "b": {"type": "object", "properties": {"c": TEXT}}}, "required": ["a"]}
+    schema = {
+        "type": "object",
+        "properties": {"a": TEXT, "b": {"type": "object", "properties": {"c": TEXT}}},
+        "required": ["a"],
+    }
     assert strict(schema) == closed(a=TEXT, b=closed(c=TEXT))
 
 
 def test_what_no_answer_depends_on_is_left_out() -> None:
-    schema = {"$schema": "x", "type": "object", "properties": {"a": {**TEXT, "default": "x", "examples": ["y"]}}}
+    schema = {
+        "$schema": "x",
+        "type": "object",
+        "properties": {"a": {**TEXT, "default": "x", "examples": ["y"]}},
+    }
     assert strict(schema) == closed(a=TEXT)
 
 
 def test_definitions_are_made_strict_too() -> None:
-    node = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
-    fitted = strict({"type": "object", "properties": {"first": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
+    node = {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}},
+    }
+    fitted = strict(
+        {
+            "type": "object",
+            "properties": {"first": {"$ref": "#/$defs/Node"}},
+            "$defs": {"Node": node},
+        }
+    )
     assert fitted is not None
     assert fitted["$defs"]["Node"] == closed(next=node["properties"]["next"])
 
@@ -73,7 +98,12 @@ def test_what_the_strict_subset_cannot_say_is_not_made_strict(schema: dict[str, 
 
 def test_what_the_strict_subset_lacks_is_translated_or_described() -> None:
     cat, dog = closed(kind={"const": "cat"}), closed(kind={"const": "dog"})
-    pair = {"type": "array", "prefixItems": [{**TEXT, "title": "x"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
+    pair = {
+        "type": "array",
+        "prefixItems": [{**TEXT, "title": "x"}, {"type": "integer"}],
+        "minItems": 2,
+        "maxItems": 2,
+    }
     schema = closed(
         animal={"oneOf": [cat, dog]},
         name={"type": "string", "minLength": 1, "maxLength": 9, "description": "Name."},
@@ -105,7 +135,14 @@ def test_what_the_strict_subset_lacks_is_translated_or_described() -> None:
     assert strict(fitted) == fitted
 
 
-@pytest.mark.parametrize("change", [{"required": []}, {"additionalProperties": True}, {"properties": {"a": {**TEXT, "default": "x"}}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"required": []},
+        {"additionalProperties": True},
+        {"properties": {"a": {**TEXT, "default": "x"}}},
+    ],
+)
 def test_parameters_that_strictness_would_change_are_not_exact(change: dict[str, Any]) -> None:
     assert strict(closed(a=TEXT) | change) is not None
     assert strict(closed(a=TEXT) | change, exact=True) is None
@@ -119,12 +156,24 @@ def test_what_is_too_deep_is_not_made_strict() -> None:
 
 
 SCHEMAS = st.recursive(
-    st.sampled_from([TEXT, {"type": "integer"}, {"enum": ["x", 1]}, {"type": ["string", "null"]}, {"type": "string", "default": "x"}]),
+    st.sampled_from(
+        [
+            TEXT,
+            {"type": "integer"},
+            {"enum": ["x", 1]},
+            {"type": ["string", "null"]},
+            {"type": "string", "default": "x"},
+        ]
+    ),
     lambda inner: st.one_of(
         st.builds(lambda item: {"type": "array", "items": item}, inner),
         st.builds(lambda options: {"anyOf": options}, st.lists(inner, min_size=1, max_size=2)),
         st.builds(
-            lambda properties, required: {"type": "object", "properties": properties, "required": [n for n in properties if n in required]},
+            lambda properties, required: {
+                "type": "object",
+                "properties": properties,
+                "required": [n for n in properties if n in required],
+            },
             st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3),
             st.sets(st.sampled_from(["a", "b", "c"])),
         ),
@@ -132,12 +181,18 @@ SCHEMAS = st.recursive(
     max_leaves=8,
 )
 VALUES = st.recursive(
-    st.sampled_from(["x", 1, None, "y"]), lambda v: st.lists(v, max_size=2) | st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), v, max_size=3)
+    st.sampled_from(["x", 1, None, "y"]),
+    lambda v: (
+        st.lists(v, max_size=2)
+        | st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), v, max_size=3)
+    ),
 )
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), SCHEMAS, max_size=3), VALUES)
-def test_whatever_fits_the_strict_schema_fits_the_one_that_was_given(properties: dict[str, Any], value: Any) -> None:
+def test_whatever_fits_the_strict_schema_fits_the_one_that_was_given(
+    properties: dict[str, Any], value: Any
+) -> None:
     schema = {"type": "object", "properties": properties}
     before = json.dumps(schema)
     fitted = strict(schema)
@@ -152,9 +207,21 @@ def test_parameters_are_an_object_with_properties_and_lists_of_something() -> No
     assert parameters({}) == {"type": "object", "properties": {}}
     assert parameters({"type": "object"}) == {"type": "object", "properties": {}}
     pair = {"type": "array", "prefixItems": [TEXT, {"type": "array"}], "maxItems": 2}
-    with_items = {"prefixItems": [TEXT, {"type": "array", "items": {}}], "items": {"anyOf": [TEXT, {"type": "array", "items": {}}]}}
-    assert parameters({"type": "object", "properties": {"a": pair}})["properties"] == {"a": {**pair, **with_items}}
-    lists = {"type": "object", "properties": {"a": {"type": "array"}, "b": {"anyOf": [{"type": ["array", "null"]}]}, "c": {"type": "array", "items": TEXT}}}
+    with_items = {
+        "prefixItems": [TEXT, {"type": "array", "items": {}}],
+        "items": {"anyOf": [TEXT, {"type": "array", "items": {}}]},
+    }
+    assert parameters({"type": "object", "properties": {"a": pair}})["properties"] == {
+        "a": {**pair, **with_items}
+    }
+    lists = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array"},
+            "b": {"anyOf": [{"type": ["array", "null"]}]},
+            "c": {"type": "array", "items": TEXT},
+        },
+    }
     assert parameters(lists)["properties"] == {
         "a": {"type": "array", "items": {}},
         "b": {"anyOf": [{"type": ["array", "null"], "items": {}}]},
@@ -164,13 +231,25 @@ def test_parameters_are_an_object_with_properties_and_lists_of_something() -> No
 
 
 def test_a_parameter_may_be_called_like_a_word_of_schemas() -> None:
-    named = {name: {"type": "array"} for name in ("default", "examples", "enum", "type", "properties", "items")}
-    assert parameters({"type": "object", "properties": named})["properties"] == {name: {"type": "array", "items": {}} for name in named}
-    assert parameters({"type": "object", "properties": {"a": {"default": {"type": "array"}}}})["properties"] == {"a": {"default": {"type": "array"}}}
+    named = {
+        name: {"type": "array"}
+        for name in ("default", "examples", "enum", "type", "properties", "items")
+    }
+    assert parameters({"type": "object", "properties": named})["properties"] == {
+        name: {"type": "array", "items": {}} for name in named
+    }
+    assert parameters({"type": "object", "properties": {"a": {"default": {"type": "array"}}}})[
+        "properties"
+    ] == {"a": {"default": {"type": "array"}}}
 
 
 def test_parameters_that_are_taken_as_they_are_are_the_same_object() -> None:
-    schema = closed(a=TEXT, b={"type": "array", "prefixItems": [TEXT], "items": TEXT}, c={"enum": [{"type": "array"}]}, type={"type": "string"})
+    schema = closed(
+        a=TEXT,
+        b={"type": "array", "prefixItems": [TEXT], "items": TEXT},
+        c={"enum": [{"type": "array"}]},
+        type={"type": "string"},
+    )
     assert parameters(schema) is schema
 
 

@@ -17,7 +17,11 @@ from treadle.models.providers import known_models as module
 from treadle.models.providers.known_models import known, known_ids, known_models
 
 FILE = Path(module.__file__).with_suffix(".json")
-MODELS = [(vendor, model_id) for vendor, models in known_models().vendors.items() for model_id in models.models]
+MODELS = [
+    (vendor, model_id)
+    for vendor, models in known_models().vendors.items()
+    for model_id in models.models
+]
 
 
 def test_the_file_has_a_date_and_only_fields_that_an_ability_has() -> None:
@@ -30,18 +34,28 @@ def test_the_file_has_a_date_and_only_fields_that_an_ability_has() -> None:
             assert None not in abilities.values(), "what nobody knows is left out"
 
 
-@pytest.mark.parametrize(("vendor", "model_id"), MODELS, ids=[f"{vendor} {model_id}" for vendor, model_id in MODELS])
+@pytest.mark.parametrize(
+    ("vendor", "model_id"), MODELS, ids=[f"{vendor} {model_id}" for vendor, model_id in MODELS]
+)
 def test_what_it_says_of_a_model_makes_sense(vendor: str, model_id: str) -> None:
     said = known_models().vendors[vendor].models[model_id]
     assert model_id == model_id.lower()
     assert re.fullmatch(r"[a-z0-9.-]+\*?", model_id)
     assert said != UNKNOWN
     assert said.context_tokens is None or 4096 <= said.context_tokens <= 10_000_000
-    assert said.output_tokens is None or said.context_tokens is None or said.output_tokens <= said.context_tokens
-    assert said.efforts is None or list(said.efforts) == [effort for effort in EFFORTS if effort in said.efforts]
+    assert (
+        said.output_tokens is None
+        or said.context_tokens is None
+        or said.output_tokens <= said.context_tokens
+    )
+    assert said.efforts is None or list(said.efforts) == [
+        effort for effort in EFFORTS if effort in said.efforts
+    ]
     assert not (said.reasoning is False and said.efforts), "effort is how much a model thinks"
     if model_id.endswith("*"):
-        assert (said.context_tokens, said.output_tokens) == (None, None), "how much each of a family takes is not known from its name"
+        assert (said.context_tokens, said.output_tokens) == (None, None), (
+            "how much each of a family takes is not known from its name"
+        )
 
 
 def test_the_default_models_are_in_it() -> None:
@@ -55,16 +69,33 @@ def test_an_id_stands_for_its_versions_and_for_nothing_else() -> None:
     assert haiku.efforts == ()
     assert known("anthropic", None, "claude-haiku-4-5-20251001") == haiku
     assert known("anthropic", None, "claude-haiku-4-5-latest") == haiku
-    assert known("gemini", None, "gemini-2.5-flash-001") == known("gemini", None, "gemini-2.5-flash")
+    assert known("gemini", None, "gemini-2.5-flash-001") == known(
+        "gemini", None, "gemini-2.5-flash"
+    )
     assert known("openai", None, "gpt-4o-2024-08-06") == known("openai", None, "gpt-4o")
-    assert known("openai", None, "gpt-4o-2024-05-13") != known("openai", None, "gpt-4o"), "a version of its own goes before"
-    for unknown in ("claude-haiku-4-5-fast", "claude-haiku-9", "claude", "", "20251001", "-20251001"):
+    assert known("openai", None, "gpt-4o-2024-05-13") != known("openai", None, "gpt-4o"), (
+        "a version of its own goes before"
+    )
+    for unknown in (
+        "claude-haiku-4-5-fast",
+        "claude-haiku-9",
+        "claude",
+        "",
+        "20251001",
+        "-20251001",
+    ):
         assert known("anthropic", None, unknown) == UNKNOWN
 
 
 def test_the_longest_beginning_counts() -> None:
-    assert known("openai-chat", "https://api.moonshot.ai/v1", "kimi-k2-thinking-turbo").reasoning is True
-    assert known("openai-chat", "https://api.moonshot.ai/v1", "kimi-k2-0905-preview").reasoning is False
+    assert (
+        known("openai-chat", "https://api.moonshot.ai/v1", "kimi-k2-thinking-turbo").reasoning
+        is True
+    )
+    assert (
+        known("openai-chat", "https://api.moonshot.ai/v1", "kimi-k2-0905-preview").reasoning
+        is False
+    )
 
 
 def test_how_much_a_model_takes_is_known_where_its_vendor_answers() -> None:
@@ -74,19 +105,29 @@ def test_how_much_a_model_takes_is_known_where_its_vendor_answers() -> None:
     assert elsewhere == Abilities(images=False, tools=True, forced_tools=False, reasoning=True)
 
 
-@pytest.mark.parametrize("name", ["gpt-oss:20b", "openai/gpt-oss-120b", "unsloth/gpt-oss-20b-GGUF", "GPT-OSS-20B"])
+@pytest.mark.parametrize(
+    "name", ["gpt-oss:20b", "openai/gpt-oss-120b", "unsloth/gpt-oss-20b-GGUF", "GPT-OSS-20B"]
+)
 def test_what_lies_in_the_weights_is_known_under_any_name(name: str) -> None:
-    assert known("openai-chat", "http://127.0.0.1:11434/v1", name) == Abilities(images=False, tools=True, forced_tools=False, reasoning=True)
+    assert known("openai-chat", "http://127.0.0.1:11434/v1", name) == Abilities(
+        images=False, tools=True, forced_tools=False, reasoning=True
+    )
 
 
 def test_a_router_names_claude_with_dots() -> None:
-    assert known("openai-chat", "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6") == Abilities(images=True, tools=True, reasoning=True)
+    assert known(
+        "openai-chat", "https://openrouter.ai/api/v1", "anthropic/claude-opus-4.6"
+    ) == Abilities(images=True, tools=True, reasoning=True)
 
 
 def test_a_gateway_that_speaks_the_vendors_wire_has_the_vendors_models() -> None:
     gateway = "https://gateway.example.com"
-    assert known("anthropic", gateway, "claude-opus-5-5") == known("anthropic", None, "claude-opus-5-5")
-    assert known("anthropic", gateway, "qwen3-32b") == Abilities(images=False, tools=True, reasoning=True)
+    assert known("anthropic", gateway, "claude-opus-5-5") == known(
+        "anthropic", None, "claude-opus-5-5"
+    )
+    assert known("anthropic", gateway, "qwen3-32b") == Abilities(
+        images=False, tools=True, reasoning=True
+    )
     assert known("openai-chat", gateway, "gpt-6-sol").context_tokens is None
 
 
@@ -121,4 +162,7 @@ def test_a_play_reads_none_of_it() -> None:
 
 def test_a_field_that_is_misspelt_in_the_file_would_be_noticed() -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(b'{"as_of":"2026-01-01","vendors":{"x":{"hosts":[],"models":{},"sizes":1}}}', type=module.KnownModels)
+        msgspec.json.decode(
+            b'{"as_of":"2026-01-01","vendors":{"x":{"hosts":[],"models":{},"sizes":1}}}',
+            type=module.KnownModels,
+        )

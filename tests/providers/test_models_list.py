@@ -1,4 +1,6 @@
-"""What providers tell of their models, over each wire, in whatever form; and what is remembered of it."""
+"""What providers tell of their models, over each wire, in whatever form; and what is remembered of
+it.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +89,17 @@ OF_OPUS = Abilities(
     efforts=("low", "medium", "high", "max"),
     structured_output="native",
 )
-HAIKU = {"id": "claude-haiku-4-5", "type": "model", "capabilities": {"effort": {**NO, "low": NO}, "structured_outputs": NO, "image_input": NO}}
+HAIKU = {
+    "id": "claude-haiku-4-5",
+    "type": "model",
+    "capabilities": {"effort": {**NO, "low": NO}, "structured_outputs": NO, "image_input": NO},
+}
 
 
 @pytest.fixture(params=["own", "sdk"])
-async def connected(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[Server], Connection]]:
+async def connected(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[Callable[[Server], Connection]]:
     """Both kinds of connection that the wire has."""
     opened = list[Any]()
 
@@ -111,15 +119,31 @@ async def connected(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[S
 
 
 async def test_a_list_is_read_to_its_last_page(connected: Callable[[Server], Connection]):
-    first = document({"data": [OPUS], "has_more": True, "first_id": "claude-opus-5-5", "last_id": "claude-opus-5-5"})
-    second = document({"data": [HAIKU, {**OPUS, "id": "claude-2", "lifecycle": "retired"}, OPUS], "has_more": False, "last_id": "claude-2"})
+    first = document(
+        {
+            "data": [OPUS],
+            "has_more": True,
+            "first_id": "claude-opus-5-5",
+            "last_id": "claude-opus-5-5",
+        }
+    )
+    second = document(
+        {
+            "data": [HAIKU, {**OPUS, "id": "claude-2", "lifecycle": "retired"}, OPUS],
+            "has_more": False,
+            "last_id": "claude-2",
+        }
+    )
     async with serving(first, second) as server:
         connection = connected(server)  # which may import the SDK
         with anyio.fail_after(5):
             models = await anthropic.list_models(connection, endpoint("anthropic", server.url))
     assert models == [
         Listed(id="claude-opus-5-5", abilities=OF_OPUS),
-        Listed(id="claude-haiku-4-5", abilities=Abilities(images=False, efforts=(), structured_output="tool")),
+        Listed(
+            id="claude-haiku-4-5",
+            abilities=Abilities(images=False, efforts=(), structured_output="tool"),
+        ),
     ]
     assert [(seen.method, seen.target) for seen in server.seen] == [
         ("GET", "/v1/models?limit=1000"),
@@ -136,17 +160,37 @@ async def test_pages_that_never_end_are_read_up_to_a_bound():
 
 
 async def test_a_key_that_is_refused_is_named(connected: Callable[[Server], Connection]):
-    async with serving(document({"type": "error", "error": {"type": "authentication_error", "message": "invalid"}}, status=401)) as server:
+    async with serving(
+        document(
+            {"type": "error", "error": {"type": "authentication_error", "message": "invalid"}},
+            status=401,
+        )
+    ) as server:
         connection = connected(server)
-        with anyio.fail_after(5), pytest.raises(AgentError, match="the key of ANTHROPIC_API_KEY") as refused:
+        with (
+            anyio.fail_after(5),
+            pytest.raises(AgentError, match="the key of ANTHROPIC_API_KEY") as refused,
+        ):
             await anthropic.list_models(connection, endpoint("anthropic", server.url))
     assert refused.value.kind is ErrorKind.AUTH
 
 
 async def test_a_server_of_claudes_wire_may_have_openais_list():
-    props = document({"default_generation_settings": {"n_ctx": 8192}, "modalities": {"vision": False}, "chat_template_caps": {"supports_tools": True}})
-    models, server = await told_by("anthropic", openai_list({"id": "tiny", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072}}), props)
-    assert models == [Listed(id="tiny", abilities=Abilities(context_tokens=8192, images=False, tools=True))]
+    props = document(
+        {
+            "default_generation_settings": {"n_ctx": 8192},
+            "modalities": {"vision": False},
+            "chat_template_caps": {"supports_tools": True},
+        }
+    )
+    models, server = await told_by(
+        "anthropic",
+        openai_list({"id": "tiny", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072}}),
+        props,
+    )
+    assert models == [
+        Listed(id="tiny", abilities=Abilities(context_tokens=8192, images=False, tools=True))
+    ]
     assert [seen.target for seen in server.seen] == ["/v1/models?limit=1000", "/props"]
 
 
@@ -161,14 +205,26 @@ async def test_googles_list_is_read_to_its_last_page_without_what_makes_no_text(
         "thinking": True,
         "supportedGenerationMethods": ["generateContent"],
     }
-    embedding = {"name": "models/gemini-embedding-001", "supportedGenerationMethods": ["embedContent"]}
-    first, second = document({"models": [flash, embedding], "nextPageToken": "a/b=="}), document({"models": [{"name": "models/gemma"}]})
+    embedding = {
+        "name": "models/gemini-embedding-001",
+        "supportedGenerationMethods": ["embedContent"],
+    }
+    first, second = (
+        document({"models": [flash, embedding], "nextPageToken": "a/b=="}),
+        document({"models": [{"name": "models/gemma"}]}),
+    )
     models, server = await told_by("gemini", first, second)
     assert models == [
-        Listed(id="gemini-3.5-flash", abilities=Abilities(context_tokens=1048576, output_tokens=65536, reasoning=True)),
+        Listed(
+            id="gemini-3.5-flash",
+            abilities=Abilities(context_tokens=1048576, output_tokens=65536, reasoning=True),
+        ),
         Listed(id="gemma"),
     ]
-    assert [seen.target for seen in server.seen] == ["/v1beta/models?pageSize=1000", "/v1beta/models?pageSize=1000&pageToken=a/b%3D%3D"]
+    assert [seen.target for seen in server.seen] == [
+        "/v1beta/models?pageSize=1000",
+        "/v1beta/models?pageSize=1000&pageToken=a/b%3D%3D",
+    ]
     assert server.seen[0].headers["x-goog-api-key"] == KEY
     assert gemini.list_models is not None
 
@@ -178,9 +234,15 @@ async def test_googles_list_is_read_to_its_last_page_without_what_makes_no_text(
 
 @pytest.mark.parametrize("kind", ["openai", "openai-chat"])
 async def test_openai_tells_ids_and_nothing_else(kind: str):
-    models, server = await told_by(kind, openai_list({"id": "gpt-6-sol", "owned_by": "openai", "created": 1}), path="/v1")
+    models, server = await told_by(
+        kind, openai_list({"id": "gpt-6-sol", "owned_by": "openai", "created": 1}), path="/v1"
+    )
     assert models == [Listed(id="gpt-6-sol")]
-    assert (server.seen[0].method, server.seen[0].target, server.seen[0].headers["authorization"]) == ("GET", "/v1/models", f"Bearer {KEY}")
+    assert (
+        server.seen[0].method,
+        server.seen[0].target,
+        server.seen[0].headers["authorization"],
+    ) == ("GET", "/v1/models", f"Bearer {KEY}")
 
 
 async def test_a_llama_cpp_server_is_asked_how_much_it_was_started_with():
@@ -198,13 +260,25 @@ async def test_lm_studio_is_asked_for_its_own_list():
     own = document(
         {
             "data": [
-                {"id": "a", "type": "vlm", "state": "loaded", "max_context_length": 131072, "loaded_context_length": 4096, "capabilities": ["tool_use"]},
+                {
+                    "id": "a",
+                    "type": "vlm",
+                    "state": "loaded",
+                    "max_context_length": 131072,
+                    "loaded_context_length": 4096,
+                    "capabilities": ["tool_use"],
+                },
                 {"id": "b", "type": "llm", "state": "not-loaded", "max_context_length": 131072},
                 {"id": "c", "type": "embeddings", "state": "not-loaded"},
             ]
         }
     )
-    models, server = await told_by("openai-chat", openai_list(*({"id": x, "owned_by": "organization_owner"} for x in "abc")), own, path="/v1")
+    models, server = await told_by(
+        "openai-chat",
+        openai_list(*({"id": x, "owned_by": "organization_owner"} for x in "abc")),
+        own,
+        path="/v1",
+    )
     assert models == [
         Listed(id="a", abilities=Abilities(context_tokens=4096, images=True, tools=True)),
         Listed(id="b", abilities=Abilities(images=False)),
@@ -214,7 +288,10 @@ async def test_lm_studio_is_asked_for_its_own_list():
 
 async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
     models, _ = await told_by(
-        "openai-chat", openai_list({"id": "tiny", "owned_by": "llamacpp"}), Answer(status=404, steps=(b"no",), type="text/plain"), path="/v1"
+        "openai-chat",
+        openai_list({"id": "tiny", "owned_by": "llamacpp"}),
+        Answer(status=404, steps=(b"no",), type="text/plain"),
+        path="/v1",
     )
     assert models == [Listed(id="tiny")]
 
@@ -222,10 +299,23 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
 @pytest.mark.parametrize(
     ("entry", "listed"),
     [
-        ({"max_model_len": 32768, "owned_by": "vllm"}, Listed(id="m", abilities=Abilities(context_tokens=32768))),
-        ({"context_window": 131072, "max_completion_tokens": 8192}, Listed(id="m", abilities=Abilities(context_tokens=131072, output_tokens=8192))),
         (
-            {"max_context_length": 262144, "capabilities": {"completion_chat": True, "function_calling": True, "vision": False}},
+            {"max_model_len": 32768, "owned_by": "vllm"},
+            Listed(id="m", abilities=Abilities(context_tokens=32768)),
+        ),
+        (
+            {"context_window": 131072, "max_completion_tokens": 8192},
+            Listed(id="m", abilities=Abilities(context_tokens=131072, output_tokens=8192)),
+        ),
+        (
+            {
+                "max_context_length": 262144,
+                "capabilities": {
+                    "completion_chat": True,
+                    "function_calling": True,
+                    "vision": False,
+                },
+            },
             Listed(id="m", abilities=Abilities(context_tokens=262144, images=False, tools=True)),
         ),
         ({"capabilities": {"completion_chat": False}}, None),
@@ -234,12 +324,21 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
             Listed(id="m", abilities=Abilities(context_tokens=4096), input_usd=0.2, output_usd=0.6),
         ),
         ({"type": "embedding"}, None),
-        ({"supports_chat": True, "supports_tools": False, "supports_image_input": True}, Listed(id="m", abilities=Abilities(images=True, tools=False))),
-        ({"supports_image_in": True, "supports_reasoning": True}, Listed(id="m", abilities=Abilities(images=True, reasoning=True))),
+        (
+            {"supports_chat": True, "supports_tools": False, "supports_image_input": True},
+            Listed(id="m", abilities=Abilities(images=True, tools=False)),
+        ),
+        (
+            {"supports_image_in": True, "supports_reasoning": True},
+            Listed(id="m", abilities=Abilities(images=True, reasoning=True)),
+        ),
         (
             {
                 "context_length": 200000,
-                "architecture": {"input_modalities": ["text", "image"], "output_modalities": ["text"]},
+                "architecture": {
+                    "input_modalities": ["text", "image"],
+                    "output_modalities": ["text"],
+                },
                 "top_provider": {"context_length": 131072, "max_completion_tokens": 8192},
                 "supported_parameters": ["tools", "temperature", "structured_outputs", "reasoning"],
                 "pricing": {"prompt": "0.0000002", "completion": "0.0000006"},
@@ -247,22 +346,55 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
             Listed(
                 id="m",
                 abilities=Abilities(
-                    context_tokens=131072, output_tokens=8192, images=True, tools=True, temperature=True, reasoning=True, structured_output="native"
+                    context_tokens=131072,
+                    output_tokens=8192,
+                    images=True,
+                    tools=True,
+                    temperature=True,
+                    reasoning=True,
+                    structured_output="native",
                 ),
                 input_usd=0.2,
                 output_usd=0.6,
             ),
         ),
         (
-            {"architecture": {"input_modalities": ["text"]}, "supported_parameters": [], "pricing": {"prompt": "-1", "completion": "-1"}},
-            Listed(id="m", abilities=Abilities(images=False, tools=False, temperature=False, reasoning=False, structured_output="prompt")),
+            {
+                "architecture": {"input_modalities": ["text"]},
+                "supported_parameters": [],
+                "pricing": {"prompt": "-1", "completion": "-1"},
+            },
+            Listed(
+                id="m",
+                abilities=Abilities(
+                    images=False,
+                    tools=False,
+                    temperature=False,
+                    reasoning=False,
+                    structured_output="prompt",
+                ),
+            ),
         ),
         ({"architecture": {"output_modalities": ["image"]}}, None),
         (
-            {"context_length": "131072", "top_provider": None, "pricing": [], "meta": "x", "capabilities": 3},
+            {
+                "context_length": "131072",
+                "top_provider": None,
+                "pricing": [],
+                "meta": "x",
+                "capabilities": 3,
+            },
             Listed(id="m", abilities=Abilities(context_tokens=131072)),
         ),
-        ({"context_length": -5, "max_model_len": True, "context_window": 1e400, "max_context_length": {}}, Listed(id="m")),
+        (
+            {
+                "context_length": -5,
+                "max_model_len": True,
+                "context_window": 1e400,
+                "max_context_length": {},
+            },
+            Listed(id="m"),
+        ),
     ],
 )
 def test_what_a_server_adds_is_read(entry: dict[str, Any], listed: Listed | None):
@@ -270,7 +402,20 @@ def test_what_a_server_adds_is_read(entry: dict[str, Any], listed: Listed | None
 
 
 async def test_a_list_without_an_envelope_is_one():
-    models, _ = await told_by("openai-chat", document([{"id": "a"}, {"id": "a"}, {"id": ""}, {"id": 7}, "b", {"id": "x\x1b[2J"}, {"id": "y" * 300}]))
+    models, _ = await told_by(
+        "openai-chat",
+        document(
+            [
+                {"id": "a"},
+                {"id": "a"},
+                {"id": ""},
+                {"id": 7},
+                "b",
+                {"id": "x\x1b[2J"},
+                {"id": "y" * 300},
+            ]
+        ),
+    )
     assert models == [Listed(id="a")]
 
 
@@ -296,7 +441,9 @@ async def test_a_page_of_a_proxy_is_told_as_one():
 
 async def test_a_list_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("treadle.models.providers.listing.PAGE_BYTES_MAX", 1000)
-    refused = await refused_by("openai-chat", openai_list(*({"id": f"model-{n}"} for n in range(100))))
+    refused = await refused_by(
+        "openai-chat", openai_list(*({"id": f"model-{n}"} for n in range(100)))
+    )
     assert "larger than 1000 bytes" in refused.message
 
 
@@ -313,7 +460,9 @@ async def test_asking_can_be_given_up_at_any_time():
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.integers(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 FIELDS = (
@@ -347,11 +496,16 @@ def test_whatever_a_page_is_it_is_a_list_or_an_error(page: object):
 
 
 def test_what_was_told_is_remembered_for_its_owner_alone(tmp_path: Path):
-    there, other = endpoint("anthropic", None), endpoint("openai-chat", "http://127.0.0.1:1/v1", "local")
+    there, other = (
+        endpoint("anthropic", None),
+        endpoint("openai-chat", "http://127.0.0.1:1/v1", "local"),
+    )
     remember(tmp_path, there, {"claude-opus-5-5": OF_OPUS}, NOW)
     remember(tmp_path, other, {"tiny": Abilities(context_tokens=8192)}, NOW)
     assert told(tmp_path, there, NOW) == {"claude-opus-5-5": OF_OPUS}
-    assert told(tmp_path, other, NOW + timedelta(days=29)) == {"tiny": Abilities(context_tokens=8192)}
+    assert told(tmp_path, other, NOW + timedelta(days=29)) == {
+        "tiny": Abilities(context_tokens=8192)
+    }
     file = tmp_path / FILE
     assert os.name != "posix" or file.stat().st_mode & 0o777 == 0o600
     assert KEY not in file.read_text()
@@ -415,7 +569,10 @@ def test_where_nothing_can_be_written_the_reason_is_told(tmp_path: Path):
 
 
 def test_a_list_that_would_never_be_read_again_is_not_written(tmp_path: Path):
-    there, huge = endpoint("anthropic", None), endpoint("openai-chat", "http://127.0.0.1:1/v1", "huge")
+    there, huge = (
+        endpoint("anthropic", None),
+        endpoint("openai-chat", "http://127.0.0.1:1/v1", "huge"),
+    )
     remember(tmp_path, there, {"a": OF_OPUS}, NOW)
     remember(tmp_path, huge, {f"{n:0200}": OF_OPUS for n in range(5000)}, NOW)
     assert told(tmp_path, there, NOW) == {"a": OF_OPUS}

@@ -1,4 +1,6 @@
-"""Every recorded exchange of Chat Completions, replayed by a server: answers become the right parts, and we ask as the recorded programs asked."""
+"""Every recorded exchange of Chat Completions, replayed by a server: answers become the right
+parts, and we ask as the recorded programs asked.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.providers.chat_recordings import FOLDER, NAMES, OPENAI, Json, chunks_of, exchanges, is_refused, message_of, request_of, same, whole_of
+from tests.providers.chat_recordings import (
+    FOLDER,
+    NAMES,
+    OPENAI,
+    Json,
+    chunks_of,
+    exchanges,
+    is_refused,
+    message_of,
+    request_of,
+    same,
+    whole_of,
+)
 from tests.providers.loopback import serving
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
@@ -18,10 +32,19 @@ from treadle.models.providers.openai_chat.stream import ChatDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(),
+    reason="the folder `shared` with the recordings is not beside this checkout",
+)
 
-REFUSED = [name for name in NAMES if any(is_refused(exchange["response"]) for exchange in exchanges(name))]
-STREAMS = [name for name in NAMES if name not in REFUSED and exchanges(name)[0]["response"]["body"].startswith("data:")]
+REFUSED = [
+    name for name in NAMES if any(is_refused(exchange["response"]) for exchange in exchanges(name))
+]
+STREAMS = [
+    name
+    for name in NAMES
+    if name not in REFUSED and exchanges(name)[0]["response"]["body"].startswith("data:")
+]
 STOPS = {
     "stop": StopReason.COMPLETE,
     "tool_calls": StopReason.TOOL_USE,
@@ -29,12 +52,23 @@ STOPS = {
     "content_filter": StopReason.REFUSAL,
     "function_call": StopReason.TOOL_USE,
 }
-KINDS = {400: ErrorKind.INVALID, 401: ErrorKind.AUTH, 403: ErrorKind.AUTH, 404: ErrorKind.INVALID, 429: ErrorKind.RATE_LIMIT, 500: ErrorKind.NETWORK}
+KINDS = {
+    400: ErrorKind.INVALID,
+    401: ErrorKind.AUTH,
+    403: ErrorKind.AUTH,
+    404: ErrorKind.INVALID,
+    429: ErrorKind.RATE_LIMIT,
+    500: ErrorKind.NETWORK,
+}
 
 
 def asked(body: Json | None, before: list[ModelResponse]) -> ModelRequest:
     """A completion that is no chat is not ours to ask for; its answer is read all the same."""
-    return request_of(body, [response.parts for response in before]) if body and "messages" in body else HELLO
+    return (
+        request_of(body, [response.parts for response in before])
+        if body and "messages" in body
+        else HELLO
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
@@ -57,15 +91,29 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
 def _assert_understood(whole: Json, response: ModelResponse) -> None:
     choice = whole["choices"][0]
     said = same(choice["message"])
-    assert message_of(response.parts) == {name: value for name, value in said.items() if name in ("role", "content", "tool_calls")}
-    assert [call.arguments_json for call in response.tool_calls] == [call["function"]["arguments"] for call in said.get("tool_calls", [])]
-    assert (response.id, response.model, response.raw_stop_reason) == (whole["id"], whole["model"], choice["finish_reason"])
-    assert response.stop_reason is (StopReason.TOOL_USE if response.tool_calls else STOPS[choice["finish_reason"]])
+    assert message_of(response.parts) == {
+        name: value for name, value in said.items() if name in ("role", "content", "tool_calls")
+    }
+    assert [call.arguments_json for call in response.tool_calls] == [
+        call["function"]["arguments"] for call in said.get("tool_calls", [])
+    ]
+    assert (response.id, response.model, response.raw_stop_reason) == (
+        whole["id"],
+        whole["model"],
+        choice["finish_reason"],
+    )
+    assert response.stop_reason is (
+        StopReason.TOOL_USE if response.tool_calls else STOPS[choice["finish_reason"]]
+    )
     usage = whole.get("usage") or {}
     assert response.usage.total_input_tokens == usage.get("prompt_tokens", 0)
-    assert response.usage.cache_read_tokens == (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+    assert response.usage.cache_read_tokens == (usage.get("prompt_tokens_details") or {}).get(
+        "cached_tokens", 0
+    )
     assert response.usage.output_tokens == usage.get("completion_tokens", 0)
-    assert response.usage.reasoning_tokens == (usage.get("completion_tokens_details") or {}).get("reasoning_tokens", 0)
+    assert response.usage.reasoning_tokens == (usage.get("completion_tokens_details") or {}).get(
+        "reasoning_tokens", 0
+    )
 
 
 def _assert_asked_alike(recorded: Json, sent: Json) -> None:
@@ -109,7 +157,10 @@ def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_cut_at_any_byte_is_whole_or_an_error(name: str) -> None:
-    """Whole: nothing of what the model said is missing, and why it ended is known. What it took is, where the count was cut off."""
+    """Whole: nothing of what the model said is missing, and why it ended is known.
+
+    What it took is, where the count was cut off.
+    """
     body: bytes = exchanges(name)[-1]["response"]["body"].encode()
     whole, _ = _replayed(body)
     assert whole is not None
@@ -118,7 +169,11 @@ def test_a_stream_cut_at_any_byte_is_whole_or_an_error(name: str) -> None:
         response, failure = _replayed(body[:cut])
         if response is not None:
             assert cut > ended
-            assert (response.parts, response.stop_reason, response.raw_stop_reason) == (whole.parts, whole.stop_reason, whole.raw_stop_reason)
+            assert (response.parts, response.stop_reason, response.raw_stop_reason) == (
+                whole.parts,
+                whole.stop_reason,
+                whole.raw_stop_reason,
+            )
         else:
             assert failure is not None
             assert failure.kind is ErrorKind.NETWORK

@@ -15,21 +15,47 @@ from hypothesis import strategies as st
 from tests.strategies import nasty_text, values_of, with_images_only
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.history import History
-from treadle.messages.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UnknownPart,
+)
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.messages.validate import repair_history
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.known_models import known
 from treadle.models.providers.openai_chat.request import RequestEncoder
-from treadle.models.providers.openai_chat.servers import NAMES, OTHER, SERVERS, ServerTraits, server_at, server_owning
+from treadle.models.providers.openai_chat.servers import (
+    NAMES,
+    OTHER,
+    SERVERS,
+    ServerTraits,
+    server_at,
+    server_owning,
+)
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100)
-LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object", "properties": {}})
-GO = ToolDefinition(name="go", description="Goes.", parameters={"type": "object", "properties": {"a": {"type": "integer"}}})
+LOOK = ToolDefinition(
+    name="look", description="Looks.", parameters={"type": "object", "properties": {}}
+)
+GO = ToolDefinition(
+    name="go",
+    description="Goes.",
+    parameters={"type": "object", "properties": {"a": {"type": "integer"}}},
+)
 HELLO = Message.user("Hello")
 PNG = MediaPart(media_type="image/png", data="iVBORw0KGgo=")
-SCHEMA: dict[str, object] = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}},
+    "required": ["a"],
+}
 ROW = {server.name: server for server in (*SERVERS, OTHER)}
 
 
@@ -43,7 +69,11 @@ def body(
     **request: Any,
 ) -> dict[str, Any]:
     encoder = RequestEncoder(model_id, ROW[server], abilities)
-    return json.loads(encoder.encode(ModelRequest(messages=History(messages, settled), settings=settings, **request)))
+    return json.loads(
+        encoder.encode(
+            ModelRequest(messages=History(messages, settled), settings=settings, **request)
+        )
+    )
 
 
 def sent(*messages: Message, server: str = "other", **options: Any) -> list[dict[str, Any]]:
@@ -51,7 +81,9 @@ def sent(*messages: Message, server: str = "other", **options: Any) -> list[dict
 
 
 def thought(field: str, text: str = "Hm.") -> ReasoningPart:
-    return ReasoningPart(text=text, provider="openai-chat", provider_data=json.dumps({"field": field}))
+    return ReasoningPart(
+        text=text, provider="openai-chat", provider_data=json.dumps({"field": field})
+    )
 
 
 CALL = ToolCall(id="call_1", name="look", arguments_json='{"a": 1}')
@@ -67,27 +99,48 @@ def test_models_that_openai_lets_call_tools_only_without_reasoning() -> None:
     }
     assert body(HELLO, **sol)["reasoning_effort"] == "high"
     assert body(HELLO, **sol, tools=(LOOK,))["reasoning_effort"] == "none"
-    assert body(HELLO, **{**sol, "server": "openrouter"}, tools=(LOOK,))["reasoning"] == {"effort": "high"}
+    assert body(HELLO, **{**sol, "server": "openrouter"}, tools=(LOOK,))["reasoning"] == {
+        "effort": "high"
+    }
     with pytest.raises(AgentError, match="openai:gpt-6-astra"):
-        body(HELLO, server="openai", model_id="gpt-6-astra", abilities=known("openai-chat", None, "gpt-6-astra"), tools=(LOOK,))
+        body(
+            HELLO,
+            server="openai",
+            model_id="gpt-6-astra",
+            abilities=known("openai-chat", None, "gpt-6-astra"),
+            tools=(LOOK,),
+        )
 
 
 # ---------------------------------------------------------------- messages
 
 
 def test_system_blocks_are_one_message_before_all_others() -> None:
-    blocks = (SystemBlock(text="Be kind.", cache=True), SystemBlock(text=""), SystemBlock(text="Be brief."))
+    blocks = (
+        SystemBlock(text="Be kind.", cache=True),
+        SystemBlock(text=""),
+        SystemBlock(text="Be brief."),
+    )
     assert sent(HELLO, system=blocks)[0] == {"role": "system", "content": "Be kind.\n\nBe brief."}
     assert sent(HELLO, system=blocks, server="openai")[0]["role"] == "developer"
     assert sent(HELLO)[0]["role"] == "user"
 
 
 def test_calls_and_results_are_messages_of_their_own() -> None:
-    results = [ToolResult(call_id="call_1", name="look", content="seen"), ToolResult(call_id="c 2", name="go away", content="gone", is_error=True)]
-    messages = sent(HELLO, Message.assistant([CALL, ToolCall(id="c 2", name="go away")]), Message.tool(results))
+    results = [
+        ToolResult(call_id="call_1", name="look", content="seen"),
+        ToolResult(call_id="c 2", name="go away", content="gone", is_error=True),
+    ]
+    messages = sent(
+        HELLO, Message.assistant([CALL, ToolCall(id="c 2", name="go away")]), Message.tool(results)
+    )
     first, second = messages[1]["tool_calls"]
     assert messages[1] == {"role": "assistant", "content": None, "tool_calls": [first, second]}
-    assert first == {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+    assert first == {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"a": 1}'},
+    }
     assert re.fullmatch(r"go_away_\w{8}", second["function"]["name"])
     assert messages[2:] == [
         {"role": "tool", "tool_call_id": "call_1", "content": "seen"},
@@ -96,18 +149,31 @@ def test_calls_and_results_are_messages_of_their_own() -> None:
 
 
 def test_a_failure_without_a_word_is_still_one() -> None:
-    assert sent(HELLO, Message.assistant([CALL]), Message.tool([ToolResult(call_id="call_1", name="look", is_error=True)]))[2]["content"] == "This call failed."
+    assert (
+        sent(
+            HELLO,
+            Message.assistant([CALL]),
+            Message.tool([ToolResult(call_id="call_1", name="look", is_error=True)]),
+        )[2]["content"]
+        == "This call failed."
+    )
 
 
 def test_texts_of_one_message_are_one_text() -> None:
     messages = sent(
-        Message.user([TextPart(text="One."), TextPart(text=""), TextPart(text="Two.")]), Message.assistant([TextPart(text="Yes"), TextPart(text=".")])
+        Message.user([TextPart(text="One."), TextPart(text=""), TextPart(text="Two.")]),
+        Message.assistant([TextPart(text="Yes"), TextPart(text=".")]),
     )
     assert [m["content"] for m in messages] == ["One.\n\nTwo.", "Yes."]
 
 
 def test_a_message_that_says_nothing_is_left_out() -> None:
-    nothing = [Message.assistant([ReasoningPart(text="Hm.")]), Message.user(""), Message.system(""), Message.assistant([UnknownPart(type="x", raw="{}")])]
+    nothing = [
+        Message.assistant([ReasoningPart(text="Hm.")]),
+        Message.user(""),
+        Message.system(""),
+        Message.assistant([UnknownPart(type="x", raw="{}")]),
+    ]
     assert sent(HELLO, *nothing) == [{"role": "user", "content": "Hello"}]
     with pytest.raises(AgentError, match="no message") as raised:
         sent(*nothing)
@@ -115,8 +181,14 @@ def test_a_message_that_says_nothing_is_left_out() -> None:
 
 
 def test_images_are_shown_as_such_and_those_of_results_right_after_them() -> None:
-    result = ToolResult(call_id="call_1", name="look", content=(TextPart(text="Here:"), PNG, TextPart(text="Done.")))
-    messages = sent(Message.user([TextPart(text="Look."), PNG]), Message.assistant([CALL]), Message.tool([result]))
+    result = ToolResult(
+        call_id="call_1", name="look", content=(TextPart(text="Here:"), PNG, TextPart(text="Done."))
+    )
+    messages = sent(
+        Message.user([TextPart(text="Look."), PNG]),
+        Message.assistant([CALL]),
+        Message.tool([result]),
+    )
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     assert messages[0]["content"] == [{"type": "text", "text": "Look."}, image]
     assert messages[2:] == [
@@ -127,17 +199,28 @@ def test_images_are_shown_as_such_and_those_of_results_right_after_them() -> Non
 
 def test_images_of_several_results_follow_all_of_them() -> None:
     results = [ToolResult(call_id=f"c{i}", name="look", content=(PNG,)) for i in (1, 2)]
-    roles = [m["role"] for m in sent(HELLO, Message.assistant([ToolCall(id="c1", name="look"), ToolCall(id="c2", name="look")]), Message.tool(results))]
+    roles = [
+        m["role"]
+        for m in sent(
+            HELLO,
+            Message.assistant([ToolCall(id="c1", name="look"), ToolCall(id="c2", name="look")]),
+            Message.tool(results),
+        )
+    ]
     assert roles == ["user", "assistant", "tool", "tool", "user"]
 
 
 def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
-    messages = sent(Message.user([TextPart(text="Look."), PNG]), settled=1, abilities=Abilities(images=False))
+    messages = sent(
+        Message.user([TextPart(text="Look."), PNG]), settled=1, abilities=Abilities(images=False)
+    )
     assert "image/png" in messages[0]["content"]
 
 
 def test_files_go_as_each_server_takes_them() -> None:
-    text = MediaPart(media_type="text/csv", data=base64.b64encode(b"a,b\n1,2").decode(), name="t.csv")
+    text = MediaPart(
+        media_type="text/csv", data=base64.b64encode(b"a,b\n1,2").decode(), name="t.csv"
+    )
     pdf = MediaPart(media_type="application/pdf", data="JVBERg==", name="p.pdf")
     sound = MediaPart(media_type="audio/wav", data="UklGRg==")
     film = MediaPart(media_type="video/mp4", url="https://host.test/film.mp4")
@@ -145,7 +228,10 @@ def test_files_go_as_each_server_takes_them() -> None:
     parts = [text, pdf, sound, film, broken]
     known = sent(Message.user(parts), server="openai", settled=1)[0]["content"]
     assert known[0] == {"type": "text", "text": "t.csv:\na,b\n1,2"}
-    assert known[1] == {"type": "file", "file": {"filename": "p.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
+    assert known[1] == {
+        "type": "file",
+        "file": {"filename": "p.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+    }
     assert known[2] == {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     assert "https://host.test/film.mp4" in known[3]["text"]
     elsewhere = sent(Message.user(parts), settled=1)[0]["content"]
@@ -154,23 +240,57 @@ def test_files_go_as_each_server_takes_them() -> None:
 
 
 def test_a_text_file_of_a_result_is_read_in_the_result() -> None:
-    file = MediaPart(media_type="text/plain", data=base64.b64encode(b"inside").decode(), name="t.txt")
-    messages = sent(HELLO, Message.assistant([CALL]), Message.tool([ToolResult(call_id="call_1", name="look", content=(file,))]))
+    file = MediaPart(
+        media_type="text/plain", data=base64.b64encode(b"inside").decode(), name="t.txt"
+    )
+    messages = sent(
+        HELLO,
+        Message.assistant([CALL]),
+        Message.tool([ToolResult(call_id="call_1", name="look", content=(file,))]),
+    )
     assert messages[2]["content"] == "t.txt:\ninside"
     assert len(messages) == 3
 
 
-def test_a_word_of_the_system_in_mid_conversation_is_said_by_a_user_where_it_may_not_stand() -> None:
-    messages = (HELLO, Message.assistant("Yes?"), Message.system("It is late."), Message.user("Go."))
+def test_a_word_of_the_system_in_mid_conversation_is_said_by_a_user_where_it_may_not_stand() -> (
+    None
+):
+    messages = (
+        HELLO,
+        Message.assistant("Yes?"),
+        Message.system("It is late."),
+        Message.user("Go."),
+    )
     assert sent(*messages, server="openai")[2] == {"role": "developer", "content": "It is late."}
-    assert sent(*messages, server="llama.cpp")[2] == {"role": "user", "content": "<system>\nIt is late.\n</system>"}
+    assert sent(*messages, server="llama.cpp")[2] == {
+        "role": "user",
+        "content": "<system>\nIt is late.\n</system>",
+    }
 
 
 def test_where_no_user_may_speak_right_after_results_the_assistant_has_said_a_word() -> None:
-    steered = (HELLO, Message.assistant([CALL]), SEEN, Message.user("Hurry."), Message.assistant("Yes."))
-    assert [m["role"] for m in sent(*steered, server="mistral")] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    steered = (
+        HELLO,
+        Message.assistant([CALL]),
+        SEEN,
+        Message.user("Hurry."),
+        Message.assistant("Yes."),
+    )
+    assert [m["role"] for m in sent(*steered, server="mistral")] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert [m["role"] for m in sent(*steered)] == ["user", "assistant", "tool", "user", "assistant"]
-    assert [m["role"] for m in sent(HELLO, Message.assistant([CALL]), SEEN, Message.assistant("Yes."), server="mistral")] == [
+    assert [
+        m["role"]
+        for m in sent(
+            HELLO, Message.assistant([CALL]), SEEN, Message.assistant("Yes."), server="mistral"
+        )
+    ] == [
         "user",
         "assistant",
         "tool",
@@ -180,7 +300,11 @@ def test_where_no_user_may_speak_right_after_results_the_assistant_has_said_a_wo
 
 def test_ids_are_kept_where_the_server_takes_them_and_are_the_same_in_call_and_result() -> None:
     odd = "functions.look:0"
-    history = (HELLO, Message.assistant([ToolCall(id=odd, name="look")]), Message.tool([ToolResult(call_id=odd, name="look", content="seen")]))
+    history = (
+        HELLO,
+        Message.assistant([ToolCall(id=odd, name="look")]),
+        Message.tool([ToolResult(call_id=odd, name="look", content="seen")]),
+    )
     for name, server in ROW.items():
         messages = sent(*history, server=name)
         (id,) = {messages[1]["tool_calls"][0]["id"], messages[2]["tool_call_id"]}
@@ -191,13 +315,19 @@ def test_ids_are_kept_where_the_server_takes_them_and_are_the_same_in_call_and_r
 
 def test_arguments_that_are_no_json_are_told_in_json() -> None:
     broken = Message.assistant([ToolCall(id="c", name="look", arguments_json='{"a": ')])
-    assert json.loads(sent(HELLO, broken)[1]["tool_calls"][0]["function"]["arguments"]) == {"INVALID_JSON": '{"a": '}
+    assert json.loads(sent(HELLO, broken)[1]["tool_calls"][0]["function"]["arguments"]) == {
+        "INVALID_JSON": '{"a": '
+    }
 
 
 # ---------------------------------------------------------------- reasoning
 
 
-THINKING = (HELLO, Message.assistant([thought("reasoning", "Let me "), thought("reasoning", "think."), CALL]), SEEN)
+THINKING = (
+    HELLO,
+    Message.assistant([thought("reasoning", "Let me "), thought("reasoning", "think."), CALL]),
+    SEEN,
+)
 
 
 def test_reasoning_goes_back_within_the_run_under_the_name_that_the_server_wants() -> None:
@@ -210,18 +340,33 @@ def test_reasoning_goes_back_within_the_run_under_the_name_that_the_server_wants
     assert told("deepseek") == {"content": "", "reasoning_content": "Let me think."}
     assert told("openai") == told("mistral") == told("openrouter") == {"content": None}
     assert told("vllm", settled=3) == {"content": None}
-    assert told("deepseek", settled=3) == {"content": "", "reasoning_content": ""}  # each of its calls must have one
+    # each of its calls must have one
+    assert told("deepseek", settled=3) == {"content": "", "reasoning_content": ""}
 
 
 def test_reasoning_of_others_never_goes() -> None:
-    foreign = [ReasoningPart(text="SECRET", provider="anthropic", provider_data='{"signature":"x"}'), ReasoningPart(text="SECRET"), CALL]
+    foreign = [
+        ReasoningPart(text="SECRET", provider="anthropic", provider_data='{"signature":"x"}'),
+        ReasoningPart(text="SECRET"),
+        CALL,
+    ]
     for server in ROW:
-        assert "SECRET" not in json.dumps(body(HELLO, Message.assistant(foreign), SEEN, server=server)), server
+        assert "SECRET" not in json.dumps(
+            body(HELLO, Message.assistant(foreign), SEEN, server=server)
+        ), server
 
 
 def test_reasoning_details_go_back_as_they_came_to_the_server_that_gave_them() -> None:
     details = [{"type": "reasoning.encrypted", "data": "abc", "index": 0}]
-    said = Message.assistant([thought("reasoning"), CALL, ProviderPart(provider="openai-chat", data=json.dumps({"reasoning_details": details, "x": 1}))])
+    said = Message.assistant(
+        [
+            thought("reasoning"),
+            CALL,
+            ProviderPart(
+                provider="openai-chat", data=json.dumps({"reasoning_details": details, "x": 1})
+            ),
+        ]
+    )
     message = sent(HELLO, said, SEEN, server="openrouter")[1]
     assert message["reasoning_details"] == details
     assert message.keys() == {"role", "content", "tool_calls", "reasoning_details"}
@@ -230,9 +375,19 @@ def test_reasoning_details_go_back_as_they_came_to_the_server_that_gave_them() -
 
 
 def test_what_else_a_call_holds_goes_back_where_it_is_known() -> None:
-    signed = ToolCall(id="call_1", name="look", provider="openai-chat", provider_data='{"extra_content":{"google":{"thought_signature":"c2ln"}}}')
-    assert sent(HELLO, Message.assistant([signed]), SEEN, server="google")[1]["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "c2ln"}}
-    assert "extra_content" not in sent(HELLO, Message.assistant([signed]), SEEN, server="groq")[1]["tool_calls"][0]
+    signed = ToolCall(
+        id="call_1",
+        name="look",
+        provider="openai-chat",
+        provider_data='{"extra_content":{"google":{"thought_signature":"c2ln"}}}',
+    )
+    assert sent(HELLO, Message.assistant([signed]), SEEN, server="google")[1]["tool_calls"][0][
+        "extra_content"
+    ] == {"google": {"thought_signature": "c2ln"}}
+    assert (
+        "extra_content"
+        not in sent(HELLO, Message.assistant([signed]), SEEN, server="groq")[1]["tool_calls"][0]
+    )
 
 
 # ---------------------------------------------------------------- settings
@@ -251,14 +406,32 @@ def test_what_is_not_said_is_not_sent() -> None:
 
 
 def test_settings_are_said_in_the_words_of_the_api() -> None:
-    chosen = Settings(max_tokens=9, temperature=0.5, stop=("END",), tool_choice="any", effort="high")
+    chosen = Settings(
+        max_tokens=9, temperature=0.5, stop=("END",), tool_choice="any", effort="high"
+    )
     told = body(HELLO, settings=chosen, tools=(LOOK,))
-    assert (told["temperature"], told["stop"], told["tool_choice"], told["reasoning_effort"]) == (0.5, ["END"], "required", "high")
-    assert told["tools"] == [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": LOOK.parameters}}]
+    assert (told["temperature"], told["stop"], told["tool_choice"], told["reasoning_effort"]) == (
+        0.5,
+        ["END"],
+        "required",
+        "high",
+    )
+    assert told["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "look", "description": "Looks.", "parameters": LOOK.parameters},
+        }
+    ]
 
 
 @pytest.mark.parametrize(
-    ("choice", "word"), [("auto", "auto"), ("none", "none"), ("any", "required"), ("go", {"type": "function", "function": {"name": "go"}})]
+    ("choice", "word"),
+    [
+        ("auto", "auto"),
+        ("none", "none"),
+        ("any", "required"),
+        ("go", {"type": "function", "function": {"name": "go"}}),
+    ],
 )
 def test_which_tool_is_called_can_be_said(choice: str, word: object) -> None:
     told = body(HELLO, settings=Settings(max_tokens=9, tool_choice=choice), tools=(LOOK, GO))
@@ -267,8 +440,16 @@ def test_which_tool_is_called_can_be_said(choice: str, word: object) -> None:
 
 
 def test_a_server_that_cannot_be_told_which_tool_is_given_only_that_one() -> None:
-    told = body(HELLO, settings=Settings(max_tokens=9, tool_choice="go"), tools=(LOOK, GO), server="llama.cpp")
-    assert (told["tool_choice"], [tool["function"]["name"] for tool in told["tools"]]) == ("required", ["go"])
+    told = body(
+        HELLO,
+        settings=Settings(max_tokens=9, tool_choice="go"),
+        tools=(LOOK, GO),
+        server="llama.cpp",
+    )
+    assert (told["tool_choice"], [tool["function"]["name"] for tool in told["tools"]]) == (
+        "required",
+        ["go"],
+    )
     assert told["parallel_tool_calls"] is True
     assert "parallel_tool_calls" not in body(HELLO, server="llama.cpp")
 
@@ -282,10 +463,18 @@ def test_a_server_that_cannot_be_told_which_tool_is_given_only_that_one() -> Non
         ("openai", {"thinking": 100, "effort": "max"}, {"reasoning_effort": "max"}),
         ("openai", {"thinking": False, "effort": "high"}, {"reasoning_effort": "none"}),
         ("openrouter", {"thinking": False}, {"reasoning": {"enabled": False}}),
-        ("openrouter", {"thinking": True, "effort": "low"}, {"reasoning": {"enabled": True, "effort": "low"}}),
+        (
+            "openrouter",
+            {"thinking": True, "effort": "low"},
+            {"reasoning": {"enabled": True, "effort": "low"}},
+        ),
         ("openrouter", {"thinking": 4000}, {"reasoning": {"enabled": True, "max_tokens": 4000}}),
         ("openrouter", {"effort": "xhigh"}, {"reasoning": {"effort": "xhigh"}}),
-        ("deepseek", {"thinking": "adaptive", "effort": "max"}, {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        (
+            "deepseek",
+            {"thinking": "adaptive", "effort": "max"},
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
+        ),
         ("deepseek", {"thinking": False}, {"thinking": {"type": "disabled"}}),
         ("vllm", {"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
         ("vllm", {"thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}),
@@ -293,7 +482,9 @@ def test_a_server_that_cannot_be_told_which_tool_is_given_only_that_one() -> Non
         ("ollama", {"thinking": 5}, {"reasoning_effort": "low"}),
     ],
 )
-def test_thinking_is_asked_for_in_the_words_of_each_server(server: str, chosen: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_thinking_is_asked_for_in_the_words_of_each_server(
+    server: str, chosen: dict[str, Any], fields: dict[str, Any]
+) -> None:
     told = body(HELLO, server=server, settings=Settings(max_tokens=100, **chosen))
     plain = body(HELLO, server=server)
     assert {name: value for name, value in told.items() if plain.get(name) != value} == fields
@@ -301,14 +492,30 @@ def test_thinking_is_asked_for_in_the_words_of_each_server(server: str, chosen: 
 
 
 def test_efforts_are_those_that_the_model_takes() -> None:
-    assert body(HELLO, settings=Settings(max_tokens=9, effort="xhigh"), abilities=Abilities(efforts=("low", "high")))["reasoning_effort"] == "high"
+    assert (
+        body(
+            HELLO,
+            settings=Settings(max_tokens=9, effort="xhigh"),
+            abilities=Abilities(efforts=("low", "high")),
+        )["reasoning_effort"]
+        == "high"
+    )
 
 
 def test_a_schema_is_strict_where_it_can_be() -> None:
     fitted = body(HELLO, settings=Settings(max_tokens=9, output_schema=SCHEMA))["response_format"]
-    assert fitted == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {**SCHEMA, "additionalProperties": False}, "strict": True}}
+    assert fitted == {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "answer",
+            "schema": {**SCHEMA, "additionalProperties": False},
+            "strict": True,
+        },
+    }
     free: dict[str, object] = {"type": "object", "additionalProperties": {"type": "string"}}
-    assert body(HELLO, settings=Settings(max_tokens=9, output_schema=free))["response_format"]["json_schema"] == {"name": "answer", "schema": free}
+    assert body(HELLO, settings=Settings(max_tokens=9, output_schema=free))["response_format"][
+        "json_schema"
+    ] == {"name": "answer", "schema": free}
 
 
 def test_extras_go_over_what_we_would_send() -> None:
@@ -316,16 +523,32 @@ def test_extras_go_over_what_we_would_send() -> None:
         "seed": 7,
         "max_tokens": 5,
         "stream_options": {"include_obfuscation": False},
-        "tools": [{"type": "function", "function": {"name": "look", "strict": True}}, {"type": "web_search"}],
+        "tools": [
+            {"type": "function", "function": {"name": "look", "strict": True}},
+            {"type": "web_search"},
+        ],
     }
     told = body(HELLO, settings=Settings(max_tokens=9, extra=extra), tools=(LOOK,))
-    assert (told["seed"], told["max_tokens"], told["stream_options"]) == (7, 5, {"include_usage": True, "include_obfuscation": False})
-    assert told["tools"][0]["function"] == {"name": "look", "description": "Looks.", "parameters": LOOK.parameters, "strict": True}
+    assert (told["seed"], told["max_tokens"], told["stream_options"]) == (
+        7,
+        5,
+        {"include_usage": True, "include_obfuscation": False},
+    )
+    assert told["tools"][0]["function"] == {
+        "name": "look",
+        "description": "Looks.",
+        "parameters": LOOK.parameters,
+        "strict": True,
+    }
     assert told["tools"][1:] == [{"type": "web_search"}]
-    assert body(HELLO, settings=Settings(max_tokens=9, extra={"tools": [{"type": "web_search"}]}))["tools"] == [{"type": "web_search"}]
+    assert body(HELLO, settings=Settings(max_tokens=9, extra={"tools": [{"type": "web_search"}]}))[
+        "tools"
+    ] == [{"type": "web_search"}]
 
 
-@pytest.mark.parametrize("extra", [{"messages": []}, {"tools": "look"}, {"tools": [1]}, {"x": object()}])
+@pytest.mark.parametrize(
+    "extra", [{"messages": []}, {"tools": "look"}, {"tools": [1]}, {"x": object()}]
+)
 def test_extras_that_cannot_be_sent_are_refused(extra: dict[str, object]) -> None:
     with pytest.raises(AgentError) as raised:
         body(HELLO, settings=Settings(max_tokens=9, extra=extra))
@@ -337,27 +560,58 @@ def test_extras_that_cannot_be_sent_are_refused(extra: dict[str, object]) -> Non
 
 def marks(told: dict[str, Any]) -> list[tuple[int, int]]:
     """Which parts of which messages carry one."""
-    found = [(m, p) for m, message in enumerate(told["messages"]) for p, part in enumerate(message["content"] or ()) if "cache_control" in part]
+    found = [
+        (m, p)
+        for m, message in enumerate(told["messages"])
+        for p, part in enumerate(message["content"] or ())
+        if "cache_control" in part
+    ]
     assert json.dumps(told).count("cache_control") == len(found)
     return found
 
 
 def test_claude_behind_a_router_has_breakpoints_after_the_system_and_at_the_ends() -> None:
     def told(*messages: Message, **options: Any) -> dict[str, Any]:
-        return body(*messages, server="openrouter", system=(SystemBlock(text="Be kind."),), tools=(LOOK,), **{"model_id": "anthropic/claude-x", **options})
+        return body(
+            *messages,
+            server="openrouter",
+            system=(SystemBlock(text="Be kind."),),
+            tools=(LOOK,),
+            **{"model_id": "anthropic/claude-x", **options},
+        )
 
-    steps = (HELLO, Message.assistant([CALL]), SEEN, Message.assistant([TextPart(text="And?"), ToolCall(id="call_2", name="look")]))
-    last = Message.tool([ToolResult(call_id="call_2", name="look", content=(TextPart(text="x"), PNG))])
+    steps = (
+        HELLO,
+        Message.assistant([CALL]),
+        SEEN,
+        Message.assistant([TextPart(text="And?"), ToolCall(id="call_2", name="look")]),
+    )
+    last = Message.tool(
+        [ToolResult(call_id="call_2", name="look", content=(TextPart(text="x"), PNG))]
+    )
     assert marks(told(HELLO)) == [(0, 0), (1, 0)]
     assert marks(told(*steps[:3])) == [(0, 0), (1, 0), (3, 0)]
     assert marks(told(*steps, last)) == [(0, 0), (3, 0), (6, 1)]
-    assert json.dumps(told(*steps, last, settings=Settings(max_tokens=9, cache=False))).count("cache_control") == 0
+    assert (
+        json.dumps(told(*steps, last, settings=Settings(max_tokens=9, cache=False))).count(
+            "cache_control"
+        )
+        == 0
+    )
     assert json.dumps(told(*steps, last, model_id="openai/gpt-x")).count("cache_control") == 0
 
 
 def test_a_blank_result_carries_no_breakpoint() -> None:
     blank = Message.tool([ToolResult(call_id="call_1", name="look", content=" ")])
-    assert marks(body(HELLO, Message.assistant([CALL]), blank, server="openrouter", model_id="anthropic/claude-x")) == [(0, 0)]
+    assert marks(
+        body(
+            HELLO,
+            Message.assistant([CALL]),
+            blank,
+            server="openrouter",
+            model_id="anthropic/claude-x",
+        )
+    ) == [(0, 0)]
 
 
 # ---------------------------------------------------------------- servers
@@ -381,7 +635,9 @@ def test_a_blank_result_carries_no_breakpoint() -> None:
         ("https://example.test", "", "local", "other"),
     ],
 )
-def test_a_server_is_known_by_what_is_said_of_it_then_by_its_host_then_by_its_name(address: str, said: str, called: str, name: str) -> None:
+def test_a_server_is_known_by_what_is_said_of_it_then_by_its_host_then_by_its_name(
+    address: str, said: str, called: str, name: str
+) -> None:
     assert server_at(address, said, called).name == name
 
 
@@ -397,7 +653,12 @@ def test_every_row_of_the_table_is_one_that_can_be_found() -> None:
 
 def test_every_server_of_the_table_is_in_the_documents() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    told = re.findall(r"`([\w.]+)`", "".join(re.findall(r"^\|(.*?)\|", text[text.index("## Compatible servers") :], re.MULTILINE)))
+    told = re.findall(
+        r"`([\w.]+)`",
+        "".join(
+            re.findall(r"^\|(.*?)\|", text[text.index("## Compatible servers") :], re.MULTILINE)
+        ),
+    )
     assert [name for name in NAMES if name not in told] == []
 
 
@@ -413,9 +674,21 @@ MESSAGES = st.lists(
                     ReasoningPart,
                     text=nasty_text,
                     provider=st.just("openai-chat"),
-                    provider_data=st.sampled_from([None, '{"field":"reasoning"}', '{"field":"content"}', '{"field":1}', "nope"]),
+                    provider_data=st.sampled_from(
+                        [
+                            None,
+                            '{"field":"reasoning"}',
+                            '{"field":"content"}',
+                            '{"field":1}',
+                            "nope",
+                        ]
+                    ),
                 ),
-                st.builds(ProviderPart, provider=st.just("openai-chat"), data=st.sampled_from(['{"reasoning_details":[{"type":"x"}]}', "[]", "{half"])),
+                st.builds(
+                    ProviderPart,
+                    provider=st.just("openai-chat"),
+                    data=st.sampled_from(['{"reasoning_details":[{"type":"x"}]}', "[]", "{half"]),
+                ),
                 st.builds(
                     ToolCall,
                     id=st.sampled_from(["", "a", "b c", "x" * 90]),
@@ -437,9 +710,17 @@ CASES = st.sampled_from([*ROW.values()])
 
 @settings(max_examples=300)
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
-def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Message], settled: int, server: ServerTraits, cached: bool) -> None:
+def test_any_history_becomes_a_request_that_the_server_takes(
+    messages: list[Message], settled: int, server: ServerTraits, cached: bool
+) -> None:
     history = [*with_images_only(repair_history(messages)), Message.user("Go")]
-    told = body(*history, server=server.name, settled=settled, model_id="anthropic/x" if cached else "x", system=(SystemBlock(text="Be kind."),))
+    told = body(
+        *history,
+        server=server.name,
+        settled=settled,
+        model_id="anthropic/x" if cached else "x",
+        system=(SystemBlock(text="Be kind."),),
+    )
     open_calls: set[str] = set()
     before = ""
     for place, message in enumerate(told["messages"]):
@@ -457,14 +738,24 @@ def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Mess
 
 def _check(message: dict[str, Any], server: ServerTraits) -> set[str]:
     role, content = message["role"], message["content"]
-    known = {"role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details"}
+    known = {
+        "role",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+    }
     assert message.keys() <= known
     assert role in ("user", "assistant", "tool", server.system_role)
     if role == "user":
         assert content
     if isinstance(content, list):
         assert content
-        assert {part["type"] for part in content} <= ({"text", "image_url", "file", "input_audio"} if role == "user" else {"text"})
+        assert {part["type"] for part in content} <= (
+            {"text", "image_url", "file", "input_audio"} if role == "user" else {"text"}
+        )
     calls = message.get("tool_calls", [])
     assert isinstance(content, str | list) or (role == "assistant" and calls)
     for call in calls:
@@ -477,21 +768,31 @@ def _check(message: dict[str, Any], server: ServerTraits) -> set[str]:
 
 
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
-def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: list[Message], settled: int, server: ServerTraits, cached: bool) -> None:
-    encoder, grown = RequestEncoder("anthropic/x" if cached else "x", server), History([HELLO], settled)
+def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(
+    messages: list[Message], settled: int, server: ServerTraits, cached: bool
+) -> None:
+    encoder, grown = (
+        RequestEncoder("anthropic/x" if cached else "x", server),
+        History([HELLO], settled),
+    )
     messages = with_images_only(messages)
     for message in messages:
         encoder.encode(ModelRequest(messages=grown, tools=(LOOK,), settings=PLAIN))
         grown.append(message)
     whole = History([HELLO, *messages], settled)
-    again = RequestEncoder("anthropic/x" if cached else "x", server).encode(ModelRequest(messages=whole, tools=(LOOK,), settings=PLAIN))
+    again = RequestEncoder("anthropic/x" if cached else "x", server).encode(
+        ModelRequest(messages=whole, tools=(LOOK,), settings=PLAIN)
+    )
     assert encoder.encode(ModelRequest(messages=grown, tools=(LOOK,), settings=PLAIN)) == again
 
 
 def test_one_history_is_encoded_for_each_server_apart() -> None:
     history = History(THINKING)
     request = ModelRequest(messages=history, settings=PLAIN)
-    told = {name: json.loads(RequestEncoder("x", server).encode(request))["messages"][1] for name, server in ROW.items()}
+    told = {
+        name: json.loads(RequestEncoder("x", server).encode(request))["messages"][1]
+        for name, server in ROW.items()
+    }
     assert "reasoning_content" in told["deepseek"]
     assert "reasoning" in told["vllm"]
     assert told["openai"].keys() == {"role", "content", "tool_calls"}

@@ -31,8 +31,14 @@ async def models() -> AsyncIterator[list[OpenAIResponsesModel]]:
         await model.aclose()
 
 
-def on(server: Server, models: list[OpenAIResponsesModel], **options: object) -> OpenAIResponsesModel:
-    models.append(OpenAIResponsesModel("gpt-test", connection=connect(api_key=KEY, base_url=server.url), **options))  # pyright: ignore[reportArgumentType]  the keywords of the class
+def on(
+    server: Server, models: list[OpenAIResponsesModel], **options: object
+) -> OpenAIResponsesModel:
+    models.append(
+        OpenAIResponsesModel(
+            "gpt-test", connection=connect(api_key=KEY, base_url=server.url), **options
+        )
+    )  # pyright: ignore[reportArgumentType]  the keywords of the class
     return models[-1]
 
 
@@ -51,9 +57,16 @@ def endpoint(**fields: object) -> Endpoint:
     return Endpoint(**{**plain, **fields})  # pyright: ignore[reportArgumentType]  its fields
 
 
-async def test_tokens_are_counted_without_what_counting_does_not_take(models: list[OpenAIResponsesModel]) -> None:
+async def test_tokens_are_counted_without_what_counting_does_not_take(
+    models: list[OpenAIResponsesModel],
+) -> None:
     settings = Settings(max_tokens=9, effort="low", temperature=0.5, extra={"service_tier": "flex"})
-    request = ModelRequest(messages=[Message.user("Hello")], tools=(LOOK,), system=(SystemBlock(text="Be kind."),), settings=settings)
+    request = ModelRequest(
+        messages=[Message.user("Hello")],
+        tools=(LOOK,),
+        system=(SystemBlock(text="Be kind."),),
+        settings=settings,
+    )
     async with serving(document({"object": "response.input_tokens", "input_tokens": 41})) as server:
         assert await on(server, models, own_host=True).count_tokens(request) == 41
     assert server.seen[0].target == "/responses/input_tokens"
@@ -69,22 +82,43 @@ async def test_another_servers_tokens_are_estimated(models: list[OpenAIResponses
 def test_stop_sequences_are_named_as_what_the_model_refuses() -> None:
     connection = connect(api_key=KEY, base_url="http://127.0.0.1:9")
     assert OpenAIResponsesModel("gpt-test", connection=connection).refuses == {"stop"}
-    assert OpenAIResponsesModel("gpt-test", connection=connection, abilities=Abilities(temperature=False)).refuses == {"stop", "temperature"}
+    assert OpenAIResponsesModel(
+        "gpt-test", connection=connection, abilities=Abilities(temperature=False)
+    ).refuses == {"stop", "temperature"}
 
 
-async def test_a_schema_that_is_no_object_is_asked_for_in_the_prompt(models: list[OpenAIResponsesModel]) -> None:
-    request = ModelRequest(messages=HELLO.messages, settings=Settings(output_schema={"type": "array", "items": {"type": "integer"}}))
+async def test_a_schema_that_is_no_object_is_asked_for_in_the_prompt(
+    models: list[OpenAIResponsesModel],
+) -> None:
+    request = ModelRequest(
+        messages=HELLO.messages,
+        settings=Settings(output_schema={"type": "array", "items": {"type": "integer"}}),
+    )
     async with serving(stream(SPEECH, text("[1]"))) as server:
         assert (await fold_stream(on(server, models).stream(request))).text == "[1]"
     assert "text" not in server.seen[0].json
     assert "JSON Schema" in str(server.seen[0].json["instructions"])
 
 
-async def test_a_schema_is_a_tool_where_the_model_has_no_other_way(models: list[OpenAIResponsesModel]) -> None:
-    request = ModelRequest(messages=HELLO.messages, settings=Settings(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}}))
-    async with serving(stream(SPEECH, call("final_answer", '{"a":', "1}"), end=StopReason.TOOL_USE)) as server:
-        response = await fold_stream(on(server, models, abilities=Abilities(structured_output="tool")).stream(request))
-    assert (response.parts, response.stop_reason) == ((TextPart(text='{"a":1}'),), StopReason.COMPLETE)
+async def test_a_schema_is_a_tool_where_the_model_has_no_other_way(
+    models: list[OpenAIResponsesModel],
+) -> None:
+    request = ModelRequest(
+        messages=HELLO.messages,
+        settings=Settings(
+            output_schema={"type": "object", "properties": {"a": {"type": "integer"}}}
+        ),
+    )
+    async with serving(
+        stream(SPEECH, call("final_answer", '{"a":', "1}"), end=StopReason.TOOL_USE)
+    ) as server:
+        response = await fold_stream(
+            on(server, models, abilities=Abilities(structured_output="tool")).stream(request)
+        )
+    assert (response.parts, response.stop_reason) == (
+        (TextPart(text='{"a":1}'),),
+        StopReason.COMPLETE,
+    )
     assert server.seen[0].json["tool_choice"] == {"type": "function", "name": "final_answer"}
 
 
@@ -101,8 +135,12 @@ def test_no_key_is_said_before_anything_is_asked() -> None:
 
 async def test_headers_of_the_configuration_are_sent(models: list[OpenAIResponsesModel]) -> None:
     async with serving(stream(SPEECH, text("Good day"))) as server:
-        connection = connect_to(endpoint(base_url=server.url, headers={"OpenAI-Project": Secret("proj_1")}))
-        models.append(model_over(connection, endpoint(base_url=server.url, name="mine"), "gpt-test", UNKNOWN))
+        connection = connect_to(
+            endpoint(base_url=server.url, headers={"OpenAI-Project": Secret("proj_1")})
+        )
+        models.append(
+            model_over(connection, endpoint(base_url=server.url, name="mine"), "gpt-test", UNKNOWN)
+        )
         assert models[-1].name == "mine:gpt-test"
         await fold_stream(models[-1].stream(HELLO))
     assert server.seen[0].headers["openai-project"] == "proj_1"
@@ -111,9 +149,16 @@ async def test_headers_of_the_configuration_are_sent(models: list[OpenAIResponse
 
 @pytest.mark.parametrize(
     ("base_url", "own"),
-    [(None, True), ("https://api.openai.com/v1", True), ("https://api.openai.com.example/v1", False), ("http://127.0.0.1:8080/v1", False)],
+    [
+        (None, True),
+        ("https://api.openai.com/v1", True),
+        ("https://api.openai.com.example/v1", False),
+        ("http://127.0.0.1:8080/v1", False),
+    ],
 )
-def test_only_openai_itself_is_given_cache_keys_and_asked_to_count(base_url: str | None, own: bool) -> None:
+def test_only_openai_itself_is_given_cache_keys_and_asked_to_count(
+    base_url: str | None, own: bool
+) -> None:
     at = endpoint(base_url=base_url)
     model = model_over(connect_to(at), at, "gpt-test", UNKNOWN)
     assert (b"prompt_cache_key" in model._encoder.encode(HELLO)) is own

@@ -1,4 +1,6 @@
-"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and we ask as the recorded programs asked."""
+"""Every recorded exchange, replayed by a server: the vendor's answers become the right parts, and
+we ask as the recorded programs asked.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import Any
 import pytest
 
 from tests.providers.loopback import serving
-from tests.providers.openai_recordings import FOLDER, NAMES, exchanges, is_refused, items_of, request_of, response_error, response_of, same
+from tests.providers.openai_recordings import (
+    FOLDER,
+    NAMES,
+    exchanges,
+    is_refused,
+    items_of,
+    request_of,
+    response_error,
+    response_of,
+    same,
+)
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
@@ -19,10 +31,24 @@ from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(),
+    reason="the folder `shared` with the recordings is not beside this checkout",
+)
 
-KINDS = {400: ErrorKind.INVALID, 401: ErrorKind.AUTH, 403: ErrorKind.AUTH, 404: ErrorKind.INVALID, 429: ErrorKind.RATE_LIMIT, 500: ErrorKind.NETWORK}
-IN_STREAM = {"insufficient_quota": ErrorKind.RATE_LIMIT, "rate_limit_exceeded": ErrorKind.RATE_LIMIT, "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW}
+KINDS = {
+    400: ErrorKind.INVALID,
+    401: ErrorKind.AUTH,
+    403: ErrorKind.AUTH,
+    404: ErrorKind.INVALID,
+    429: ErrorKind.RATE_LIMIT,
+    500: ErrorKind.NETWORK,
+}
+IN_STREAM = {
+    "insufficient_quota": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW,
+}
 CALLS = ("function_call", "custom_tool_call")
 HOSTED = ("_call", "_call_output", "_list_tools", "tool_search_output", "mcp_approval_request")
 
@@ -38,9 +64,15 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
     model_id = next((e["request"]["body"]["model"] for e in recorded if e["request"]), "gpt-5")
     async with serving(*(answer(e["response"]) for e in recorded)) as server:
         connection = connect(api_key=KEY, base_url=server.url, timeout_s=10)
-        model = OpenAIResponsesModel(model_id, connection=connection, abilities=known("openai", None, model_id))
+        model = OpenAIResponsesModel(
+            model_id, connection=connection, abilities=known("openai", None, model_id)
+        )
         for exchange in recorded:
-            request = request_of(exchange["request"]["body"], [r.parts for r in responses]) if exchange["request"] else HELLO
+            request = (
+                request_of(exchange["request"]["body"], [r.parts for r in responses])
+                if exchange["request"]
+                else HELLO
+            )
             if is_refused(exchange["response"]):
                 with pytest.raises(AgentError) as raised:
                     await fold_stream(model.stream(request))
@@ -48,7 +80,9 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
             else:
                 responses.append(await fold_stream(model.stream(request)))
         await connection.aclose()
-    for exchange, response in zip([e for e in recorded if whole(e["response"])], responses, strict=True):
+    for exchange, response in zip(
+        [e for e in recorded if whole(e["response"])], responses, strict=True
+    ):
         _assert_understood(response_of(exchange["response"]), response)
     for exchange, seen in zip(recorded, server.seen, strict=True):
         if exchange["request"] is not None:
@@ -56,41 +90,75 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str) -> None:
 
 
 def _assert_understood(said: dict[str, Any], response: ModelResponse) -> None:
-    empty = [i for i in said["output"] if i["type"] == "reasoning" and not i.get("encrypted_content") and not i["summary"] and not i.get("content")]
+    empty = [
+        i
+        for i in said["output"]
+        if i["type"] == "reasoning"
+        and not i.get("encrypted_content")
+        and not i["summary"]
+        and not i.get("content")
+    ]
     expected = [same(item) for item in said["output"] if item not in empty]
     found = items_of(response.parts)
-    while expected and expected[-1].get("type") == "reasoning":  # nothing follows it, and so it does not go back
+    # nothing follows it, and so it does not go back
+    while expected and expected[-1].get("type") == "reasoning":
         expected.pop()
     assert found == expected
     assert (response.id, response.model) == (said["id"], said["model"])
     called = any(item["type"] in CALLS for item in said["output"])
-    assert response.raw_stop_reason == ((said.get("incomplete_details") or {}).get("reason") or said["status"])
+    assert response.raw_stop_reason == (
+        (said.get("incomplete_details") or {}).get("reason") or said["status"]
+    )
     if said["status"] == "completed":
         assert response.stop_reason is (StopReason.TOOL_USE if called else StopReason.COMPLETE)
     usage = said["usage"]
-    cached, written = usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"].get("cache_write_tokens", 0)
+    cached, written = (
+        usage["input_tokens_details"]["cached_tokens"],
+        usage["input_tokens_details"].get("cache_write_tokens", 0),
+    )
     assert response.usage == Usage(
         input_tokens=usage["input_tokens"] - cached - written,
         output_tokens=usage["output_tokens"],
         cache_read_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
-        web_searches=sum(item["type"] == "web_search_call" and item["action"]["type"] == "search" for item in said["output"]),
+        web_searches=sum(
+            item["type"] == "web_search_call" and item["action"]["type"] == "search"
+            for item in said["output"]
+        ),
     )
 
 
 def _assert_asked_alike(recorded: dict[str, Any], sent: dict[str, Any]) -> None:
-    """The whole body: but for the model, streaming and storing, a limit where none was recorded, and what is said below."""
+    """The whole body: but for the model, streaming and storing, a limit where none was recorded,
+    and what is said below.
+    """
     assert sent["store"] is False
     assert sent["stream"] is True
-    passed_over = {"model", "stream", "store", "input", "tools", "include", *({"max_output_tokens"} - recorded.keys())}
-    meant = {k: same(v) for k, v in recorded.items() if k not in passed_over and v not in (None, "")}
+    passed_over = {
+        "model",
+        "stream",
+        "store",
+        "input",
+        "tools",
+        "include",
+        *({"max_output_tokens"} - recorded.keys()),
+    }
+    meant = {
+        k: same(v) for k, v in recorded.items() if k not in passed_over and v not in (None, "")
+    }
     assert {k: same(v) for k, v in sent.items() if k not in passed_over} == meant
     assert set(sent.get("include", [])) >= set(recorded.get("include", []))
-    if "include" not in recorded:  # programs that did not ask for reasoning back: we ask for it wherever there is any
+    # programs that did not ask for reasoning back: we ask for it wherever there is any
+    if "include" not in recorded:
         assert sent.get("include", []) in ([], ["reasoning.encrypted_content"])
-    assert _sorted(sent.get("tools", [])) == _sorted(recorded.get("tools", []))  # hosted tools follow ours
-    given = [{"role": "user", "content": recorded["input"]}] if isinstance(recorded["input"], str) else recorded["input"]
+    # hosted tools follow ours
+    assert _sorted(sent.get("tools", [])) == _sorted(recorded.get("tools", []))
+    given = (
+        [{"role": "user", "content": recorded["input"]}]
+        if isinstance(recorded["input"], str)
+        else recorded["input"]
+    )
     assert _comparable(sent["input"]) == _comparable(given)
 
 
@@ -99,9 +167,17 @@ def _sorted(tools: list[dict[str, Any]]) -> list[Any]:
 
 
 def _comparable(items: list[dict[str, Any]]) -> list[Any]:
-    """Items of hosted tools go back as the vendor made them: the recorded programs made them anew, each in its own way, so only what we say is compared."""
+    """Items of hosted tools go back as the vendor made them: the recorded programs made them anew,
+    each in its own way, so only what we say is compared.
+    """
     plain = [same(item) for item in items]
-    return [item for item in plain if "role" in item or item["type"] in ("function_call", "reasoning") or not item["type"].endswith(HOSTED)]
+    return [
+        item
+        for item in plain
+        if "role" in item
+        or item["type"] in ("function_call", "reasoning")
+        or not item["type"].endswith(HOSTED)
+    ]
 
 
 def _assert_told(response: dict[str, Any], error: AgentError) -> None:
@@ -148,7 +224,9 @@ def test_a_stream_in_which_any_event_is_lost_is_whole_or_an_error(name: str) -> 
     assert complete is not None
     events = body.replace("\r\n", "\n").strip().split("\n\n")
     for lost in range(len(events)):
-        response, failure = _replayed("\n\n".join([*events[:lost], *events[lost + 1 :], ""]).encode() + b"\n")
+        response, failure = _replayed(
+            "\n\n".join([*events[:lost], *events[lost + 1 :], ""]).encode() + b"\n"
+        )
         if response is None:
             assert failure is not None
             assert failure.kind is ErrorKind.NETWORK

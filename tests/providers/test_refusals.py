@@ -11,7 +11,9 @@ CREDENTIAL = "the key: ANTHROPIC_API_KEY"
 
 
 def refused(status: int, kind: str = "", message: str = "Because.", **headers: str) -> AgentError:
-    body = json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_body"}).encode()
+    body = json.dumps(
+        {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_body"}
+    ).encode()
     return Refusals(CREDENTIAL, request_id="request-id").of_answer(status, headers.get, body)
 
 
@@ -79,7 +81,9 @@ def test_too_many_output_tokens_are_no_overflow(message: str) -> None:
 
 
 def test_an_auth_error_says_which_key_to_check() -> None:
-    assert refused(401, "authentication_error", "invalid x-api-key").message.endswith(f"invalid x-api-key. Check {CREDENTIAL}")
+    assert refused(401, "authentication_error", "invalid x-api-key").message.endswith(
+        f"invalid x-api-key. Check {CREDENTIAL}"
+    )
 
 
 def test_a_missing_model_says_what_to_check() -> None:
@@ -89,13 +93,31 @@ def test_a_missing_model_says_what_to_check() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"detail": [{"loc": ["body", "messages", 0], "msg": "Field required", "type": "missing"}]}, "body.messages.0: Field required"),
         (
-            {"object": "error", "message": {"detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted"}]}},
+            {
+                "detail": [
+                    {"loc": ["body", "messages", 0], "msg": "Field required", "type": "missing"}
+                ]
+            },
+            "body.messages.0: Field required",
+        ),
+        (
+            {
+                "object": "error",
+                "message": {
+                    "detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted"}]
+                },
+            },
             "body.x: Extra inputs are not permitted",
         ),
         (
-            {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "bad tool", "provider_name": "P"}}},
+            {
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 400,
+                    "metadata": {"raw": "bad tool", "provider_name": "P"},
+                }
+            },
             "Provider returned error: bad tool",
         ),
         ({"error": "model 'x' not found"}, "model 'x' not found"),
@@ -103,7 +125,9 @@ def test_a_missing_model_says_what_to_check() -> None:
         ({"detail": [7], "message": {"detail": None}}, "a page that says"),
     ],
 )
-def test_what_is_wrong_is_found_in_the_bodies_of_other_servers(body: dict[str, object], words: str) -> None:
+def test_what_is_wrong_is_found_in_the_bodies_of_other_servers(
+    body: dict[str, object], words: str
+) -> None:
     error = Refusals(CREDENTIAL).of_answer(400, {}.get, json.dumps(body).encode())
     assert error.kind is ErrorKind.INVALID
     assert words in error.message
@@ -114,9 +138,15 @@ def test_statuses_that_pass_are_retried(status: int, retried: bool) -> None:
     assert Refusals(CREDENTIAL).of_answer(status, {}.get, b"").retryable is retried
 
 
-@pytest.mark.parametrize(("status", "said", "retried"), [(400, "true", True), (529, "false", False), (529, "perhaps", True)])
+@pytest.mark.parametrize(
+    ("status", "said", "retried"),
+    [(400, "true", True), (529, "false", False), (529, "perhaps", True)],
+)
 def test_the_header_on_retries_counts(status: int, said: str, retried: bool) -> None:
-    assert Refusals(CREDENTIAL).of_answer(status, {"x-should-retry": said}.get, b"").retryable is retried
+    assert (
+        Refusals(CREDENTIAL).of_answer(status, {"x-should-retry": said}.get, b"").retryable
+        is retried
+    )
 
 
 def test_words_of_a_server_cannot_move_a_cursor_and_have_an_end() -> None:
@@ -149,7 +179,9 @@ def test_a_status_that_nobody_knows_is_told_without_words() -> None:
 
 
 def test_a_redirect_names_where_it_points() -> None:
-    error = Refusals(CREDENTIAL).of_answer(307, {"location": "https://elsewhere.example/v1"}.get, b"")
+    error = Refusals(CREDENTIAL).of_answer(
+        307, {"location": "https://elsewhere.example/v1"}.get, b""
+    )
     assert error.kind is ErrorKind.INVALID
     assert "'https://elsewhere.example/v1'" in error.message
     assert "nowhere" in Refusals(CREDENTIAL).of_answer(302, {}.get, b"").message

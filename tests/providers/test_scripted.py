@@ -1,4 +1,6 @@
-"""A model that says what a script tells it: every word of an entry, and what is wrong with a bad one."""
+"""A model that says what a script tells it: every word of an entry, and what is wrong with a bad
+one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ from tests.strategies import nasty_text
 from treadle import Agent, Runtime
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, ModelResponse, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart, complete
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    ModelRequest,
+    ModelResponse,
+    ReasoningDelta,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+    complete,
+)
 from treadle.models.providers.scripted import ScriptedModel, ScriptEntry
 from treadle.testing import ScriptedModel as RememberingModel
 from treadle.testing import collect
@@ -43,7 +55,11 @@ async def failure(model: ScriptedModel) -> AgentError:
 async def test_an_empty_entry_is_an_empty_answer() -> None:
     (end,) = await deltas({})
     assert isinstance(end, ResponseEnd)
-    assert (end.stop_reason, end.raw_stop_reason, end.model) == (StopReason.COMPLETE, "complete", "script")
+    assert (end.stop_reason, end.raw_stop_reason, end.model) == (
+        StopReason.COMPLETE,
+        "complete",
+        "script",
+    )
     assert end.id.startswith("resp_")
 
 
@@ -54,9 +70,17 @@ async def test_reasoning_comes_before_text_and_text_before_calls() -> None:
 
 
 async def test_a_text_comes_in_pieces_of_a_few_words() -> None:
-    said = [delta.text for delta in await deltas({"text": "one two three four five"}) if isinstance(delta, TextDelta)]
+    said = [
+        delta.text
+        for delta in await deltas({"text": "one two three four five"})
+        if isinstance(delta, TextDelta)
+    ]
     assert said == ["one two three ", "four five"]
-    thought = [delta.text for delta in await deltas({"reasoning": "one two three four"}) if isinstance(delta, ReasoningDelta)]
+    thought = [
+        delta.text
+        for delta in await deltas({"reasoning": "one two three four"})
+        if isinstance(delta, ReasoningDelta)
+    ]
     assert thought == ["one two three ", "four"]
 
 
@@ -66,7 +90,12 @@ def test_the_pieces_joined_are_the_text(text: str) -> None:
 
 
 async def test_calls_have_their_names_arguments_and_ids() -> None:
-    entry = {"tool_calls": [{"name": "f", "arguments": {"city": "Zürich", "n": [1, None]}, "id": "c1"}, {"name": "g"}]}
+    entry = {
+        "tool_calls": [
+            {"name": "f", "arguments": {"city": "Zürich", "n": [1, None]}, "id": "c1"},
+            {"name": "g"},
+        ]
+    }
     first, second = (await answer(entry)).tool_calls
     assert first == ToolCall(id="c1", name="f", arguments_json='{"city": "Zürich", "n": [1, null]}')
     assert second.arguments == {}
@@ -79,7 +108,9 @@ async def test_arguments_given_as_text_are_sent_as_they_are(text: str) -> None:
     assert call.arguments_json == text
 
 
-@pytest.mark.parametrize(("arguments", "text"), [(None, "null"), ([1], "[1]"), (5, "5"), (True, "true"), ("", "{}")])
+@pytest.mark.parametrize(
+    ("arguments", "text"), [(None, "null"), ([1], "[1]"), (5, "5"), (True, "true"), ("", "{}")]
+)
 async def test_arguments_may_be_wrong_on_purpose(arguments: Any, text: str) -> None:
     (call,) = (await answer({"tool_calls": [{"name": "f", "arguments": arguments}]})).tool_calls
     assert call.arguments_json == text
@@ -102,13 +133,22 @@ async def test_every_stop_reason_can_be_said(stop: StopReason) -> None:
 
 
 async def test_usage_is_what_the_entry_says() -> None:
-    usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3, "cache_write_tokens": 4, "reasoning_tokens": 5}
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 2,
+        "cache_read_tokens": 3,
+        "cache_write_tokens": 4,
+        "reasoning_tokens": 5,
+    }
     assert (await answer({"usage": usage})).usage == Usage(**usage)
     assert (await answer({"usage": {"output_tokens": 7}})).usage == Usage(output_tokens=7)
 
 
 async def test_usage_is_estimated_where_the_entry_says_none() -> None:
-    small, large = await answer({"text": "x"}), await answer({"text": "x" * 400, "reasoning": "y" * 400, "tool_calls": [{"name": "f"}]})
+    small, large = (
+        await answer({"text": "x"}),
+        await answer({"text": "x" * 400, "reasoning": "y" * 400, "tool_calls": [{"name": "f"}]}),
+    )
     assert small.usage.input_tokens > 0
     assert small.usage.output_tokens > 0
     assert large.usage.output_tokens > 200
@@ -126,7 +166,11 @@ async def test_a_delay_is_before_each_delta() -> None:
 
 @pytest.mark.parametrize("kind", ErrorKind)
 async def test_every_error_can_be_given(kind: ErrorKind) -> None:
-    error = await failure(ScriptedModel([{"error": {"kind": kind.value, "status": 418, "retry_after_s": 1.5}}], name="script:x"))
+    error = await failure(
+        ScriptedModel(
+            [{"error": {"kind": kind.value, "status": 418, "retry_after_s": 1.5}}], name="script:x"
+        )
+    )
     assert (error.kind, error.status, error.retry_after_s) == (kind, 418, 1.5)
     assert str(error) == f"script:x: its entry 1 is an error of the kind {kind.value}"
 
@@ -157,11 +201,16 @@ async def test_a_used_up_script_says_so(count: int, words: str) -> None:
     for _ in range(2):
         error = await failure(model)
         assert error.kind == "agent"
-        assert str(error) == f"script:talk.json is used up: it has {words}, and the model was asked once more. Add an entry to it"
+        assert (
+            str(error)
+            == f"script:talk.json is used up: it has {words}, and the model was asked once more. Add an entry to it"
+        )
 
 
 async def test_a_script_can_begin_in_the_middle() -> None:
-    assert (await complete(ScriptedModel([{"text": "a"}, {"text": "b"}], place=1), REQUEST)).text == "b"
+    assert (
+        await complete(ScriptedModel([{"text": "a"}, {"text": "b"}], place=1), REQUEST)
+    ).text == "b"
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, RememberingModel], ids=["provider", "double"])
@@ -183,7 +232,10 @@ async def test_a_cancelled_entry_is_not_used_up() -> None:
 
 
 async def test_two_that_ask_at_once_get_two_entries() -> None:
-    model, said = ScriptedModel([{"text": "a", "delay_ms": 0.001}, {"text": "b", "delay_ms": 0.001}]), list[str]()
+    model, said = (
+        ScriptedModel([{"text": "a", "delay_ms": 0.001}, {"text": "b", "delay_ms": 0.001}]),
+        list[str](),
+    )
 
     async def ask() -> None:
         said.append((await complete(model, REQUEST)).text)
@@ -206,13 +258,22 @@ async def test_two_that_ask_at_once_get_two_entries() -> None:
         ({"text": 5}, r"Expected `str`, got `int` - at `\$\.text`"),
         ({"text": None}, r"\$\.text"),
         ({"tool_calls": {"name": "f"}}, r"\$\.tool_calls"),
-        ({"tool_calls": [{"arguments": {}}]}, r"missing required field `name` - at `\$\.tool_calls\[0\]`"),
-        ({"tool_calls": [{"name": "f", "args": {}}]}, r"unknown field `args` - at `\$\.tool_calls\[0\]`"),
+        (
+            {"tool_calls": [{"arguments": {}}]},
+            r"missing required field `name` - at `\$\.tool_calls\[0\]`",
+        ),
+        (
+            {"tool_calls": [{"name": "f", "args": {}}]},
+            r"unknown field `args` - at `\$\.tool_calls\[0\]`",
+        ),
         ({"stop": "tired"}, r"'tired' - at `\$\.stop`"),
         ({"delay_ms": "5"}, r"\$\.delay_ms"),
         ({"usage": {"input": 5}}, r"unknown field `input` - at `\$\.usage`"),
         ({"usage": {"input_tokens": 1.5}}, r"\$\.usage\.input_tokens"),
-        *(({"usage": {name: -1}}, rf">= 0 - at `\$\.usage\.{name}`") for name in Usage.__struct_fields__),
+        *(
+            ({"usage": {name: -1}}, rf">= 0 - at `\$\.usage\.{name}`")
+            for name in Usage.__struct_fields__
+        ),
         ({"error": "network"}, r"\$\.error"),
         ({"error": {"kind": "bad luck"}}, r"'bad luck' - at `\$\.error\.kind`"),
         ({"error": {}}, r"missing required field `kind` - at `\$\.error`"),
@@ -221,7 +282,9 @@ async def test_two_that_ask_at_once_get_two_entries() -> None:
     ],
 )
 def test_a_wrong_entry_says_what_and_where(entry: Any, match: str) -> None:
-    with pytest.raises(AgentError, match=f"script:x: entry 2 is no script entry: .*{match}") as caught:
+    with pytest.raises(
+        AgentError, match=f"script:x: entry 2 is no script entry: .*{match}"
+    ) as caught:
         ScriptedModel([{}, entry], name="script:x")
     assert caught.value.kind == "invalid"
 

@@ -20,7 +20,9 @@ LINE = st.one_of(
     st.sampled_from([b"", b"data", b"id: 7", b"retry: 5", b"unknown: x", b"event"]),
 )
 PLAIN = st.tuples(TEXT, TEXT).map(lambda event: b"event: %b\ndata: %b\n" % event)
-PIECE = st.one_of(st.tuples(LINE, LINE_END).map(b"".join), PLAIN, PLAIN.map(lambda event: event + b"\n"))
+PIECE = st.one_of(
+    st.tuples(LINE, LINE_END).map(b"".join), PLAIN, PLAIN.map(lambda event: event + b"\n")
+)
 
 
 def reference(stream: str) -> list[tuple[bytes, bytes]]:
@@ -54,7 +56,9 @@ def cut_at(stream: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(st.booleans(), st.lists(PIECE, max_size=12), st.lists(st.integers(0, 300), max_size=8))
-def test_any_cut_of_any_stream_gives_the_events_of_the_standard(bom: bool, pieces: list[bytes], cuts: list[int]) -> None:
+def test_any_cut_of_any_stream_gives_the_events_of_the_standard(
+    bom: bool, pieces: list[bytes], cuts: list[int]
+) -> None:
     stream = (b"\xef\xbb\xbf" if bom else b"") + b"".join(pieces)
     assert split(cut_at(stream, cuts)) == reference(stream.decode())
 
@@ -90,15 +94,23 @@ def test_an_event_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.lists(TEXT, min_size=1, max_size=9), LINE_END, st.lists(st.integers(0, 200), max_size=4))
-def test_events_without_a_name_come_out_as_they_went_in(events: list[bytes], line_end: bytes, cuts: list[int]) -> None:
+def test_events_without_a_name_come_out_as_they_went_in(
+    events: list[bytes], line_end: bytes, cuts: list[int]
+) -> None:
     stream = b"".join(b"data: %b%b%b" % (data, line_end, line_end) for data in events)
     assert split(cut_at(stream, cuts)) == [(b"", data) for data in events]
 
 
 @given(
-    st.lists(st.tuples(TEXT, st.sampled_from([b"\r\n\r\n", b"\r\n\r\n", b"\n\n", b"\r\r", b"\r\n\n"])), max_size=9), st.lists(st.integers(0, 200), max_size=4)
+    st.lists(
+        st.tuples(TEXT, st.sampled_from([b"\r\n\r\n", b"\r\n\r\n", b"\n\n", b"\r\r", b"\r\n\n"])),
+        max_size=9,
+    ),
+    st.lists(st.integers(0, 200), max_size=4),
 )
-def test_no_event_is_late_where_line_ends_change(events: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
+def test_no_event_is_late_where_line_ends_change(
+    events: list[tuple[bytes, bytes]], cuts: list[int]
+) -> None:
     splitter = EventSplitter()
     fed, given_so_far = b"", list[tuple[bytes, bytes]]()
     for chunk in cut_at(b"".join(b"data: %b%b" % event for event in events), cuts):

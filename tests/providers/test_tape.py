@@ -1,4 +1,6 @@
-"""Real traffic recorded once and replayed offline: equal where the requests are equal, and loud where they are not."""
+"""Real traffic recorded once and replayed offline: equal where the requests are equal, and loud
+where they are not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from treadle import Agent, Limits, Runtime, Settings, tool
 from treadle._internal.redaction import Redactor
 from treadle.errors import AgentError
 from treadle.messages.message import Message, ToolCall, ToolResult
-from treadle.models.model import Delta, ModelRequest, ModelResponse, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition, complete
+from treadle.models.model import (
+    Delta,
+    ModelRequest,
+    ModelResponse,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+    ToolDefinition,
+    complete,
+)
 from treadle.models.providers.scripted import ScriptedModel
 from treadle.models.providers.tape import RecordingModel, TapeModel
 from treadle.testing import collect
@@ -41,9 +52,13 @@ async def failure(model: Any, request: ModelRequest) -> AgentError:
     return caught.value
 
 
-async def recorded(tape: Path, *exchanges: tuple[ModelRequest, dict[str, Any]]) -> list[ModelResponse | AgentError]:
+async def recorded(
+    tape: Path, *exchanges: tuple[ModelRequest, dict[str, Any]]
+) -> list[ModelResponse | AgentError]:
     """What the recorded model said, exchange by exchange."""
-    model = RecordingModel(ScriptedModel([entry for _, entry in exchanges], name="script:talk"), tape)
+    model = RecordingModel(
+        ScriptedModel([entry for _, entry in exchanges], name="script:talk"), tape
+    )
     return [await said(model, request) for request, _ in exchanges]
 
 
@@ -59,7 +74,12 @@ async def said(model: Any, request: ModelRequest) -> ModelResponse | AgentError:
 
 async def test_a_block_that_tells_of_the_day_is_not_compared(tape: Path) -> None:
     def on(day: str) -> ModelRequest:
-        return asking(system=(SystemBlock(text="Be short."), SystemBlock(text=f"Today is {day}.", passing=True)))
+        return asking(
+            system=(
+                SystemBlock(text="Be short."),
+                SystemBlock(text=f"Today is {day}.", passing=True),
+            )
+        )
 
     await recorded(tape, (on("Friday"), {"text": "Hi."}))
     assert "Friday" not in tape.read_text()
@@ -68,7 +88,11 @@ async def test_a_block_that_tells_of_the_day_is_not_compared(tape: Path) -> None
 
 
 async def test_a_tape_says_what_the_model_said(tape: Path) -> None:
-    entry = {"reasoning": "Hm.", "text": "one two three four", "tool_calls": [{"name": "f", "arguments": {"a": 1}}]}
+    entry = {
+        "reasoning": "Hm.",
+        "text": "one two three four",
+        "tool_calls": [{"name": "f", "arguments": {"a": 1}}],
+    }
     exchanges = [(asking("a"), entry), (asking("b"), {"text": "two"})]
     live = await recorded(tape, *exchanges)
     played = TapeModel(tape)
@@ -86,7 +110,12 @@ async def test_an_error_is_played_like_it_came(tape: Path) -> None:
         await anext(stream)
     assert isinstance(live, AgentError)
     for error in (live, caught.value):
-        assert (error.kind, error.status, error.retry_after_s, error.request_id) == ("rate_limit", 429, 2.5, None)
+        assert (error.kind, error.status, error.retry_after_s, error.request_id) == (
+            "rate_limit",
+            429,
+            2.5,
+            None,
+        )
     assert caught.value.message == live.message
 
 
@@ -120,8 +149,15 @@ def test_any_delta_and_any_text_survives_the_tape(said: list[Delta], asked: str)
 
 async def test_ids_and_times_are_not_compared(tape: Path) -> None:
     def request(call_id: str) -> ModelRequest:
-        calls = Message.assistant([ToolCall(id=call_id, name="f"), ToolCall(id=call_id + "b", name="f")])
-        results = Message.tool([ToolResult(call_id=call_id, name="f", content="1"), ToolResult(call_id=call_id + "b", name="f", content="2")])
+        calls = Message.assistant(
+            [ToolCall(id=call_id, name="f"), ToolCall(id=call_id + "b", name="f")]
+        )
+        results = Message.tool(
+            [
+                ToolResult(call_id=call_id, name="f", content="1"),
+                ToolResult(call_id=call_id + "b", name="f", content="2"),
+            ]
+        )
         return ModelRequest(messages=[Message.user("hi"), calls, results])
 
     await recorded(tape, (request("call_1"), {"text": "ok"}))
@@ -154,34 +190,55 @@ async def look(place: str = "here") -> str:
 
 
 async def conversation(model: Any, **options: Any) -> Any:
-    agent = Agent(name="guide", instructions="Be brief.", model=model, tools=[look], settings=Settings(max_tokens=50))
+    agent = Agent(
+        name="guide",
+        instructions="Be brief.",
+        model=model,
+        tools=[look],
+        settings=Settings(max_tokens=50),
+    )
     async with Runtime.open() as rt:
         return await rt.run(agent, "Where is it warm?", **options)
 
 
 async def test_a_real_run_is_replayed_equal(tape: Path) -> None:
     script = [
-        {"reasoning": "I should look.", "text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {"place": "in Rome"}}, {"name": "look"}]},
+        {
+            "reasoning": "I should look.",
+            "text": "Let me see.",
+            "tool_calls": [{"name": "look", "arguments": {"place": "in Rome"}}, {"name": "look"}],
+        },
         {"tool_calls": [{"name": "nope", "arguments": "{"}]},
         {"text": "In Rome.", "usage": {"input_tokens": 5, "output_tokens": 6}},
     ]
     live = await conversation(RecordingModel(ScriptedModel(script), tape))
     played = await conversation(TapeModel(tape))
     assert played.success
-    assert (played.text, played.outcome, played.metrics.usage, played.metrics.turns) == (live.text, live.outcome, live.metrics.usage, live.metrics.turns)
-    assert [(message.role, message.parts) for message in played.messages] == [(message.role, message.parts) for message in live.messages]
+    assert (played.text, played.outcome, played.metrics.usage, played.metrics.turns) == (
+        live.text,
+        live.outcome,
+        live.metrics.usage,
+        live.metrics.turns,
+    )
+    assert [(message.role, message.parts) for message in played.messages] == [
+        (message.role, message.parts) for message in live.messages
+    ]
 
 
 async def test_models_by_name_record_and_replay(tmp_path: Path, tape: Path) -> None:
     script = tmp_path / "talk.json"
-    script.write_text(json.dumps([{"tool_calls": [{"name": "look", "arguments": {}}]}, {"text": "Here."}]))
+    script.write_text(
+        json.dumps([{"tool_calls": [{"name": "look", "arguments": {}}]}, {"text": "Here."}])
+    )
     assert (await conversation(f"record:{tape}=script:{script}")).text == "Here."
     assert (await conversation(f"tape:{tape}")).text == "Here."
 
 
 async def test_what_a_person_changes_is_a_difference(tape: Path) -> None:
     await conversation(RecordingModel(ScriptedModel([{"text": "Here."}]), tape))
-    result = await conversation(TapeModel(tape), limits=Limits(turns=1), settings=Settings(temperature=0.5))
+    result = await conversation(
+        TapeModel(tape), limits=Limits(turns=1), settings=Settings(temperature=0.5)
+    )
     assert result.outcome == "error"
     assert '+  "temperature": 0.5' in str(result.error)
 
@@ -193,14 +250,28 @@ async def test_what_a_person_changes_is_a_difference(tape: Path) -> None:
     ("other", "gone", "come"),
     [
         (asking("ho"), '"text": "hi"', '"text": "ho"'),
-        (ModelRequest(messages=[Message.assistant("hi")], settings=Settings(max_tokens=100)), '"role": "user"', '"role": "assistant"'),
-        (ModelRequest(messages=[Message.user("hi")], settings=Settings(max_tokens=99)), '"max_tokens": 100', '"max_tokens": 99'),
+        (
+            ModelRequest(messages=[Message.assistant("hi")], settings=Settings(max_tokens=100)),
+            '"role": "user"',
+            '"role": "assistant"',
+        ),
+        (
+            ModelRequest(messages=[Message.user("hi")], settings=Settings(max_tokens=99)),
+            '"max_tokens": 100',
+            '"max_tokens": 99',
+        ),
         (asking(system=(SystemBlock(text="Be brief."),)), None, '"text": "Be brief."'),
-        (asking(tools=(ToolDefinition(name="f", description="d", parameters={}),)), None, '"name": "f"'),
+        (
+            asking(tools=(ToolDefinition(name="f", description="d", parameters={}),)),
+            None,
+            '"name": "f"',
+        ),
     ],
     ids=["text", "role", "settings", "system", "tools"],
 )
-async def test_a_difference_is_shown(tape: Path, other: ModelRequest, gone: str | None, come: str) -> None:
+async def test_a_difference_is_shown(
+    tape: Path, other: ModelRequest, gone: str | None, come: str
+) -> None:
     await recorded(tape, (asking("hi"), {"text": "ok"}))
     error = await failure(TapeModel(tape), other)
     assert error.kind == "agent"
@@ -244,7 +315,11 @@ async def test_no_secret_is_written_and_the_tape_plays_all_the_same(tape: Path) 
     clean = Redactor([KEY]).exact
     request = asking(f"my key is {KEY}", system=(SystemBlock(text=f'{{"key": "{KEY}"}}'),))
     error = {"kind": "auth", "status": 401}
-    model = RecordingModel(ScriptedModel([{"text": f"It is {KEY}."}, {"error": error}], name=f"script:{KEY}"), tape, clean=clean)
+    model = RecordingModel(
+        ScriptedModel([{"text": f"It is {KEY}."}, {"error": error}], name=f"script:{KEY}"),
+        tape,
+        clean=clean,
+    )
     await complete(model, request)
     await failure(model, request)
     assert KEY not in tape.read_text()
@@ -259,7 +334,20 @@ def lines_of(tape: Path) -> list[str]:
     return tape.read_text().splitlines()
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"{", b"[]", b"{}", b'{"treadle_tape": "one", "model": "m"}', b"\xff\xfe", b"[" * 100_000], ids=range(8))
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"treadle_tape": "one", "model": "m"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+    ids=range(8),
+)
 def test_what_is_no_tape_says_so(tape: Path, content: bytes) -> None:
     tape.write_bytes(content)
     with pytest.raises(AgentError, match="is no tape") as caught:
@@ -278,14 +366,25 @@ def test_what_is_no_tape_says_so(tape: Path, content: bytes) -> None:
         lambda line: line.replace('"stop_reason":"complete"', '"stop_reason":"tired"'),
         lambda line: line.replace('"kind":"auth"', '"kind":"bad luck"'),
     ],
-    ids=["cut", "empty", "another value", "an unknown delta", "an unknown reason", "an unknown error"],
+    ids=[
+        "cut",
+        "empty",
+        "another value",
+        "an unknown delta",
+        "an unknown reason",
+        "an unknown error",
+    ],
 )
 async def test_a_broken_line_is_named_before_anything_is_played(tape: Path, change: Any) -> None:
-    await recorded(tape, (asking("a"), {"text": "1"}), (asking("b"), {"text": "2", "error": {"kind": "auth"}}))
+    await recorded(
+        tape, (asking("a"), {"text": "1"}), (asking("b"), {"text": "2", "error": {"kind": "auth"}})
+    )
     head, first, second = lines_of(tape)
     broken = change(first) if change(first) != first else change(second)
     tape.write_text("\n".join([head, first, broken]) + "\n")
-    with pytest.raises(AgentError, match=r"is broken at line 3: .*Record it again with record:FILE=MODEL") as caught:
+    with pytest.raises(
+        AgentError, match=r"is broken at line 3: .*Record it again with record:FILE=MODEL"
+    ) as caught:
         TapeModel(tape)
     assert caught.value.kind == "invalid"
     assert str(tape) in str(caught.value)
@@ -294,7 +393,9 @@ async def test_a_broken_line_is_named_before_anything_is_played(tape: Path, chan
 async def test_a_tape_of_a_newer_version_is_refused_clearly(tape: Path) -> None:
     await recorded(tape, (asking(), {"text": "ok"}))
     head, *rest = lines_of(tape)
-    tape.write_text("\n".join([head.replace('"treadle_tape":2', '"treadle_tape":3'), "another shape", *rest]))
+    tape.write_text(
+        "\n".join([head.replace('"treadle_tape":2', '"treadle_tape":3'), "another shape", *rest])
+    )
     with pytest.raises(AgentError, match="recorded by a newer Treadle"):
         TapeModel(tape)
 
@@ -357,18 +458,29 @@ async def test_a_tape_grows_with_the_conversation_and_not_with_its_square(tape: 
     sizes = list[int]()
     for number in range(60):
         messages = [*messages, Message.user(f"{number} " + "x" * 500)]
-        await complete(model, ModelRequest(messages=messages, system=(SystemBlock(text="s" * 5000),)))
+        await complete(
+            model, ModelRequest(messages=messages, system=(SystemBlock(text="s" * 5000),))
+        )
         sizes.append(tape.stat().st_size)
     grown = [later - earlier for earlier, later in itertools.pairwise(sizes)]
     assert max(grown) < 1200
     played = TapeModel(tape)
     for number in range(1, 61):
-        assert (await complete(played, ModelRequest(messages=messages[:number], system=(SystemBlock(text="s" * 5000),)))).text == "ok"
+        assert (
+            await complete(
+                played,
+                ModelRequest(messages=messages[:number], system=(SystemBlock(text="s" * 5000),)),
+            )
+        ).text == "ok"
 
 
 async def test_a_request_that_differs_where_the_tape_kept_it_is_found(tape: Path) -> None:
     first, second = Message.user("first"), Message.user("second")
-    await recorded(tape, (ModelRequest(messages=[first]), {"text": "a"}), (ModelRequest(messages=[first, second]), {"text": "b"}))
+    await recorded(
+        tape,
+        (ModelRequest(messages=[first]), {"text": "a"}),
+        (ModelRequest(messages=[first, second]), {"text": "b"}),
+    )
     played = TapeModel(tape)
     assert (await complete(played, ModelRequest(messages=[first]))).text == "a"
     error = await failure(played, ModelRequest(messages=[Message.user("other"), second]))
@@ -385,4 +497,6 @@ async def test_a_tape_of_whole_requests_is_read(tape: Path) -> None:
     tape.write_text("".join(json.dumps(line) + "\n" for line in lines))
     played = TapeModel(tape)
     assert (await complete(played, ModelRequest(messages=[Message.user("a")]))).text == "ok"
-    assert (await complete(played, ModelRequest(messages=[Message.user("a"), Message.user("b")]))).text == "ok"
+    assert (
+        await complete(played, ModelRequest(messages=[Message.user("a"), Message.user("b")]))
+    ).text == "ok"

@@ -1,4 +1,7 @@
-"""Tries every escape as the user `nobody`, and says what was not held. A program of its own: it gives its rights up for good."""
+"""Tries every escape as the user `nobody`, and says what was not held.
+
+A program of its own: it gives its rights up for good.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def main(program: str, base: Path) -> None:
     standing = anyio.run(sandbox.standing)
     assert standing.works, standing.text
     for attempt in ATTEMPTS:
-        if not (attempt.as_root or attempt.grouped) and (escaped := try_escape(sandbox, attempt, base)):
+        if not (attempt.as_root or attempt.grouped) and (
+            escaped := try_escape(sandbox, attempt, base)
+        ):
             print(f"{attempt.name}: {escaped}")
             return
     print("all were held")

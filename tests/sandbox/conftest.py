@@ -19,8 +19,12 @@ from treadle.policy.sandboxes.mounts import MountView
 from treadle.tools.confinement import CommandRoom
 
 BWRAP = shutil.which("bwrap") or ""
-needs_bubblewrap = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else, and needs these protections")
+needs_bubblewrap = pytest.mark.skipif(
+    not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed"
+)
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become somebody else, and needs these protections"
+)
 
 INSTEAD = {"read-only disk": ["--bind", "/", "/"], "few devices": ["--dev-bind", "/dev", "/dev"]}
 """Without these there would be no disk and no devices at all."""
@@ -39,7 +43,10 @@ class Weakened(Bubblewrap):
 
     def protections(self, room: CommandRoom, view: MountView) -> list[Protection]:
         all_of_them = super().protections(room, view)
-        return [p if p.name not in self.without else p._replace(arguments=_instead(p)) for p in all_of_them]
+        return [
+            p if p.name not in self.without else p._replace(arguments=_instead(p))
+            for p in all_of_them
+        ]
 
     def system_calls(self, room: CommandRoom) -> bytes:
         return b"" if "system calls" in self.without else super().system_calls(room)
@@ -58,7 +65,11 @@ def sandbox() -> Weakened:
 @pytest.fixture
 def base() -> Iterator[Path]:
     """A folder outside the temporary ones, which the sandbox replaces."""
-    place = Path(tempfile.mkdtemp(prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()))
+    place = Path(
+        tempfile.mkdtemp(
+            prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()
+        )
+    )
     yield place
     shutil.rmtree(place)
 

@@ -1,7 +1,8 @@
 """Asks git itself whether a command left behind anything that runs later.
 
-A command in the sandbox plants repositories, settings, links and todo lists; then the user's usual git commands run in a jail without network and
-capabilities. Each plant has a program of its own, which leaves a mark when it runs.
+A command in the sandbox plants repositories, settings, links and todo lists; then the user's usual
+git commands run in a jail without network and capabilities. Each plant has a program of its own,
+which leaves a mark when it runs.
 
     python -m tests.sandbox.leftovers [--count N] [--seed N] [--without]
 
@@ -32,7 +33,17 @@ from treadle.tools.confinement import CommandRoom
 BWRAP = shutil.which("bwrap") or ""
 AT_ONCE = 24
 """Plants in one workspace."""
-SHARED = frozenset({"exec-todo", "strategy", "author-script", "main-commondir", "main-worktree-config", "main-hooks", "bisect-names"})
+SHARED = frozenset(
+    {
+        "exec-todo",
+        "strategy",
+        "author-script",
+        "main-commondir",
+        "main-worktree-config",
+        "main-hooks",
+        "bisect-names",
+    }
+)
 """Plants in the user's own repository, of which a workspace has room for one."""
 
 # In each text $C is a program that leaves a mark, $D a new folder, and $W the workspace.
@@ -71,15 +82,23 @@ _LAYOUTS = {
     "appended": 'git init -q $D; printf "$T" >> $D/.git/config',
     "bare": "S=$D; " + _STORE + '; printf "$T" > $D/config',
     "bare with a tree": "S=$D; " + _STORE + '; printf "[core]\\n\\tworktree = $D\\n$T" > $D/config',
-    "commondir": "S=$D.store; mkdir -p $D; " + _STORE + '; printf "$T" > $S/config; cp $S/HEAD $D; echo ../${D##*/}.store > $D/commondir',
+    "commondir": "S=$D.store; mkdir -p $D; "
+    + _STORE
+    + '; printf "$T" > $S/config; cp $S/HEAD $D; echo ../${D##*/}.store > $D/commondir',
     "worktree config": "S=$D.store; mkdir -p $D; "
     + _STORE
     + "; printf '[core]\\n\\tbare = false\\n[extensions]\\n\\tworktreeConfig = true\\n' > $S/config; cp $S/HEAD $D; echo ../${D##*/}.store > $D/commondir"
     + '; printf "[core]\\n\\tworktree = $D\\n$T" > $D/config.worktree',
-    "git file": "S=$D.store; mkdir -p $D; " + _STORE + '; printf "$T" > $S/config; echo gitdir: ../${D##*/}.store > $D/.git',
-    "git link": "S=$D.store; mkdir -p $D; " + _STORE + '; printf "$T" > $S/config; ln -s ../${D##*/}.store $D/.git',
+    "git file": "S=$D.store; mkdir -p $D; "
+    + _STORE
+    + '; printf "$T" > $S/config; echo gitdir: ../${D##*/}.store > $D/.git',
+    "git link": "S=$D.store; mkdir -p $D; "
+    + _STORE
+    + '; printf "$T" > $S/config; ln -s ../${D##*/}.store $D/.git',
     "config link": 'git init -q $D; printf "$T" > $D/c; ln -sf ../c $D/.git/config',
-    "linked folders": "S=$D.store; mkdir -p $D; " + _STORE + '; for n in objects refs HEAD; do ln -s ../${D##*/}.store/$n $D/$n; done; printf "$T" > $D/config',
+    "linked folders": "S=$D.store; mkdir -p $D; "
+    + _STORE
+    + '; for n in objects refs HEAD; do ln -s ../${D##*/}.store/$n $D/$n; done; printf "$T" > $D/config',
     "module": 'git init -q $D; mv $D/.git $W/.git/modules/${D##*/}; printf "$T" > $W/.git/modules/${D##*/}/config;'
     + " echo gitdir: $W/.git/modules/${D##*/} > $D/.git",
     "deep module": 'git init -q $D; mkdir -p $W/.git/modules/a/b; mv $D/.git $W/.git/modules/a/b/${D##*/}; printf "$T" > $W/.git/modules/a/b/${D##*/}/config;'
@@ -114,7 +133,9 @@ _WHOLE = {
     "strategy": "cd $W; stop; mkdir -p git-merge-a; cp $C git-merge-a/b; printf a/b > .git/rebase-merge/strategy;"
     + " git checkout -q --detach main~1; echo other > f; git commit -qam other; ",
     "author-script": 'cd $W; stop; echo "GIT_AUTHOR_NAME=\\$($C)" > .git/rebase-merge/author-script',
-    "main-commondir": "S=$W/store; " + _STORE + '; printf "[core]\\n\\tfsmonitor = $C\\n" > $S/config; echo ../store > $W/.git/commondir',
+    "main-commondir": "S=$W/store; "
+    + _STORE
+    + '; printf "[core]\\n\\tfsmonitor = $C\\n" > $S/config; echo ../store > $W/.git/commondir',
     "main-worktree-config": 'printf "[core]\\n\\tfsmonitor = $C\\n" > $W/.git/config.worktree',
     "main-hooks": "rm -rf $W/.git/hooks; mkdir -p $W/.git/hooks; cp $C $W/.git/hooks/pre-commit; cp $C $W/.git/hooks/post-checkout",
     "bisect-names": 'cd $W; git bisect start -q HEAD HEAD~1; echo "\\$($C)" > .git/BISECT_NAMES',
@@ -128,7 +149,10 @@ class Plant(NamedTuple):
 
 
 def plants(seed: int, count: int) -> list[list[Plant]]:
-    """Workspaces of plants, all drawn from one seed. Every layout, setting and spelling is in the first ones."""
+    """Workspaces of plants, all drawn from one seed.
+
+    Every layout, setting and spelling is in the first ones.
+    """
     drawn = random.Random(seed)
     pairs = [(layout, "fsmonitor", "plain") for layout in _LAYOUTS]
     pairs += [("dot git", setting, "plain") for setting in _SETTINGS]
@@ -137,15 +161,32 @@ def plants(seed: int, count: int) -> list[list[Plant]]:
     drawn.shuffle(pairs)
     chosen = [*whole, *pairs]
     while len(chosen) < count:
-        chosen.append((drawn.choice(list(_LAYOUTS)), drawn.choice(list(_SETTINGS)), drawn.choice(list(_SPELLINGS))))
+        chosen.append(
+            (
+                drawn.choice(list(_LAYOUTS)),
+                drawn.choice(list(_SETTINGS)),
+                drawn.choice(list(_SPELLINGS)),
+            )
+        )
     chosen = chosen if count >= len(chosen) else drawn.sample(chosen, count)
     spaces: list[list[Plant]] = []
     for number, (layout, setting, spelling) in enumerate(chosen):
         shared = layout in SHARED
-        space = next((s for s in spaces if len(s) < AT_ONCE and not (shared and any(p.name.split("/")[0] in SHARED for p in s))), None)
+        space = next(
+            (
+                s
+                for s in spaces
+                if len(s) < AT_ONCE
+                and not (shared and any(p.name.split("/")[0] in SHARED for p in s))
+            ),
+            None,
+        )
         if space is None:
             spaces.append(space := [])
-        folder = drawn.choice(["", "a/", "a b/c/", "target/", "node_modules/x/", "deep/d/d/d/d/d/"]) + f"p{number}"
+        folder = (
+            drawn.choice(["", "a/", "a b/c/", "target/", "node_modules/x/", "deep/d/d/d/d/d/"])
+            + f"p{number}"
+        )
         if layout in _WHOLE:
             space.append(Plant(layout, _WHOLE[layout], folder))
         else:
@@ -155,7 +196,13 @@ def plants(seed: int, count: int) -> list[list[Plant]]:
                 '; printf "[core]\\n\\tfsmonitor = $C\\n" > $D/more'
                 "; for g in $D/.git $D; do [ -d $g/info ] || mkdir -p $g/info; cp $D/a $g/info/attributes; done 2>/dev/null"
             )
-            space.append(Plant(f"{layout}/{setting}/{spelling}", f'T="{text}"; ' + _LAYOUTS[layout] + (more if setting != "fsmonitor" else ""), folder))
+            space.append(
+                Plant(
+                    f"{layout}/{setting}/{spelling}",
+                    f'T="{text}"; ' + _LAYOUTS[layout] + (more if setting != "fsmonitor" else ""),
+                    folder,
+                )
+            )
     return spaces
 
 
@@ -177,8 +224,14 @@ exit 0
 
 @contextmanager
 def ground() -> Generator[Path]:
-    """A user's workspace `work` with a repository, a submodule, a worktree, hooks that are configured and not there, and a dangling link to hooks."""
-    place = Path(tempfile.mkdtemp(prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()))
+    """A user's workspace `work` with a repository, a submodule, a worktree, hooks that are
+    configured and not there, and a dangling link to hooks.
+    """
+    place = Path(
+        tempfile.mkdtemp(
+            prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()
+        )
+    )
     try:
         for folder in ("work", "scratch", "quarantine", "home", "ran", "bin"):
             (place / folder).mkdir()
@@ -199,17 +252,66 @@ def ground() -> Generator[Path]:
 
 
 def jailed(place: Path, script: str, folders: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    jail = [BWRAP, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
-    bound = ["--bind", str(place), str(place), "--setenv", "W", str(place / "work"), "--setenv", "HOME", str(place / "home"), "--setenv", "GIT_EDITOR", ""]
-    bound += ["--unsetenv", "GIT_EDITOR", "--setenv", "EDITOR", "true", "--setenv", "GIT_TERMINAL_PROMPT", "0", "--chdir", str(place / "work")]
+    jail = [
+        BWRAP,
+        "--unshare-all",
+        "--die-with-parent",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--tmpfs",
+        "/tmp",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+    ]
+    bound = [
+        "--bind",
+        str(place),
+        str(place),
+        "--setenv",
+        "W",
+        str(place / "work"),
+        "--setenv",
+        "HOME",
+        str(place / "home"),
+        "--setenv",
+        "GIT_EDITOR",
+        "",
+    ]
+    bound += [
+        "--unsetenv",
+        "GIT_EDITOR",
+        "--setenv",
+        "EDITOR",
+        "true",
+        "--setenv",
+        "GIT_TERMINAL_PROMPT",
+        "0",
+        "--chdir",
+        str(place / "work"),
+    ]
     command = [*jail, *bound, "bash", "-c", script, "bash", *folders]
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
     )
 
 
 def ran(space: Sequence[Plant], *, clears: bool = True) -> tuple[list[str], list[str]]:
-    """Return the names of the plants whose program ran in the end, and all that ran or not. `clears`: False leaves everything where it is."""
+    """Return the names of the plants whose program ran in the end, and all that ran or not.
+
+    `clears`: False leaves everything where it is.
+    """
     with ground() as place:
         lines = ["stop() { GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1; }"]
         folders: list[str] = []
@@ -218,8 +320,14 @@ def ran(space: Sequence[Plant], *, clears: bool = True) -> tuple[list[str], list
             program.write_text(f"#!/bin/sh\necho x > '{place}/ran/{number}'\nexit 0\n")
             program.chmod(0o755)
             folders.append(f"{place}/work/{plant.folder}")
-            lines.append(f"( W='{place}/work'; D='{folders[-1]}'; C='{program}'; mkdir -p \"${{D%/*}}\"; set -f; IFS=; {plant.script} )")
-        with mock.patch.object(control_files.ControlFiles, "_clear", return_value=[]) if not clears else nullcontext():
+            lines.append(
+                f"( W='{place}/work'; D='{folders[-1]}'; C='{program}'; mkdir -p \"${{D%/*}}\"; set -f; IFS=; {plant.script} )"
+            )
+        with (
+            mock.patch.object(control_files.ControlFiles, "_clear", return_value=[])
+            if not clears
+            else nullcontext()
+        ):
             confined(place, "exec 2>/dev/null\n" + "\n".join(lines))
         jailed(place, _USER, folders)  # outside of it, no program could leave its mark
         found = {int(mark.name) for mark in (place / "ran").iterdir()}
@@ -227,7 +335,10 @@ def ran(space: Sequence[Plant], *, clears: bool = True) -> tuple[list[str], list
 
 
 def worked(script: str) -> list[str]:
-    """Return what was moved away after a command that does daily work. Raises AssertionError where git failed."""
+    """Return what was moved away after a command that does daily work.
+
+    Raises AssertionError where git failed.
+    """
     with ground() as place:
         moved = confined(place, f"cd '{place}/work'; {script}")
         assert jailed(place, "git status", ()).returncode == 0
@@ -235,10 +346,18 @@ def worked(script: str) -> list[str]:
 
 
 def confined(place: Path, script: str, **room_of: Any) -> list[str]:
-    """Run a command in the sandbox; return what was moved away. `room_of`: what is special about its room."""
+    """Run a command in the sandbox; return what was moved away.
+
+    `room_of`: what is special about its room.
+    """
     sandbox = Bubblewrap(BWRAP, home=place / "home")
     anyio.run(sandbox.standing)
-    room = CommandRoom(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "quarantine", is_open=True)
+    room = CommandRoom(
+        workspace=place / "work",
+        scratch=lambda: place / "scratch",
+        quarantine=lambda: place / "quarantine",
+        is_open=True,
+    )
     room = structs.replace(room, **room_of)
     environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "EDITOR": "true"}
     cage = sandbox.make_cage(["/bin/bash", "-c", script], room.workspace, environment, room)

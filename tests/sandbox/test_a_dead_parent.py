@@ -1,4 +1,6 @@
-"""A confined command ends with whoever started it, also where that one is killed while it is still being made."""
+"""A confined command ends with whoever started it, also where that one is killed while it is still
+being made.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("life_s", [0.0, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.008])
-def test_a_command_whose_starter_is_killed_before_it_lets_it_begin_never_runs_and_ends(base: Path, life_s: float) -> None:
+def test_a_command_whose_starter_is_killed_before_it_lets_it_begin_never_runs_and_ends(
+    base: Path, life_s: float
+) -> None:
     """Whatever lives on holds the pipe open, and this waits for its end in vain."""
     argv = [sys.executable, "-c", STARTED_AND_DIED, BWRAP, str(base), str(life_s)]
-    run = subprocess.run(argv, stdout=subprocess.PIPE, timeout=20, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    run = subprocess.run(
+        argv,
+        stdout=subprocess.PIPE,
+        timeout=20,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert run.returncode < 0, "it was killed"
     assert b"it ran" not in run.stdout

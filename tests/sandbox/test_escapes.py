@@ -48,8 +48,13 @@ PROOFS = {
 }
 """Protection -> what gets through without it."""
 ONLY_FOR_ROOT = {"no capabilities", "kernel settings"}
-"""Of an unprivileged caller bubblewrap keeps no capability anyway, and such a one cannot write these files."""
-BEHIND = {"no more user namespaces": {"system calls"}, "user namespace": {"no more user namespaces"}}
+"""Of an unprivileged caller bubblewrap keeps no capability anyway, and such a one cannot write
+these files.
+"""
+BEHIND = {
+    "no more user namespaces": {"system calls"},
+    "user namespace": {"no more user namespaces"},
+}
 """Another wall that would hold it too, and is taken away with it."""
 PLACES = {"workspace", "repository of a worktree", "shown", "programs", "names of hosts"}
 """What is given, not what is held."""
@@ -88,42 +93,70 @@ def test_every_protection_has_its_proof(sandbox: Weakened, base: Path) -> None:
     for is_open, is_read_only in ((False, False), (True, False), (False, True)):
         network = "open" if is_open else "none"
         room = bubblewrap.CommandRoom(
-            workspace=base, scratch=lambda: base, quarantine=lambda: base, is_open=is_open, is_read_only=is_read_only, network=network
+            workspace=base,
+            scratch=lambda: base,
+            quarantine=lambda: base,
+            is_open=is_open,
+            is_read_only=is_read_only,
+            network=network,
         )
         names = {protection.name for protection in sandbox.protections(room, MountView())}
         assert names - PLACES <= PROOFS.keys()
 
 
-def test_without_looking_afterwards_what_a_rule_denies_stays(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_looking_afterwards_what_a_rule_denies_stays(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bubblewrap, "taken_away", lambda *_: [])
     assert not held(sandbox, BY_NAME["make a file that a rule denies"], base)
 
 
-@pytest.mark.parametrize("name", ["read the environment file of the workspace", "read a secret deep in the workspace"])
-def test_without_a_look_at_the_workspace_its_secrets_are_read(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["read the environment file of the workspace", "read a secret deep in the workspace"]
+)
+def test_without_a_look_at_the_workspace_its_secrets_are_read(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(WorkspaceSecrets, "look", lambda *_: Secrets())
     assert not held(sandbox, BY_NAME[name], base)
 
 
-def test_without_the_list_of_variables_one_gets_in(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "confined_environment", lambda environment, is_open: dict(environment))
+def test_without_the_list_of_variables_one_gets_in(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bubblewrap, "confined_environment", lambda environment, is_open: dict(environment)
+    )
     assert not held(sandbox, BY_NAME["read a variable of ours"], base)
 
 
-@pytest.mark.parametrize("name", [attempt.name for attempt in ATTEMPTS if attempt.name.startswith(("plant a control", "plant a rep", "lead a"))])
-def test_without_looking_afterwards_what_was_planted_stays(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        attempt.name
+        for attempt in ATTEMPTS
+        if attempt.name.startswith(("plant a control", "plant a rep", "lead a"))
+    ],
+)
+def test_without_looking_afterwards_what_was_planted_stays(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(ControlFiles, "_clear", lambda *_, **__: [])
     assert not held(sandbox, BY_NAME[name], base)
 
 
 @pytest.mark.parametrize("name", ["use much memory", "start many processes", "write a big file"])
-def test_without_its_limit_much_is_used(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_without_its_limit_much_is_used(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(bubblewrap.CommandLimits, "ulimits", lambda *_, **__: "true")
     monkeypatch.setattr(Group, "make", lambda _: None)
     assert not held(sandbox, BY_NAME[name], base)
 
 
-def test_the_pins_are_what_keeps_a_folder_of_control_files_where_it_is(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pins_are_what_keeps_a_folder_of_control_files_where_it_is(
+    sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guarding = bubblewrap.guarding
 
     def unpinned(*args: Any) -> list[str]:
@@ -140,5 +173,15 @@ def test_no_way_leads_out_for_an_unprivileged_user_either(base: Path) -> None:
     os.chown(base, 65534, 65534)
     child = Path(__file__).with_name("as_nobody.py")
     path = os.pathsep.join(sys.path)
-    run = subprocess.run([sys.executable, str(child), BWRAP, str(base)], capture_output=True, text=True, timeout=110, env={**os.environ, "PYTHONPATH": path})
-    assert (run.returncode, run.stdout.split("\n")[-2:], run.stderr) == (0, ["all were held", ""], "")
+    run = subprocess.run(
+        [sys.executable, str(child), BWRAP, str(base)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (run.returncode, run.stdout.split("\n")[-2:], run.stderr) == (
+        0,
+        ["all were held", ""],
+        "",
+    )

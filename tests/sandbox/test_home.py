@@ -1,4 +1,6 @@
-"""Where programs keep credentials below a home folder: each place is a secret to file tools, and hidden from confined commands."""
+"""Where programs keep credentials below a home folder: each place is a secret to file tools, and
+hidden from confined commands.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def test_each_place_is_a_secret_wherever_it_lies(place: str) -> None:
 
 
 def hidden(home: Path, environment: Mapping[str, str] | None = None) -> set[str]:
-    return {str(place.path.relative_to(home)) for place in HiddenPlaces(home, None, environment or {}).look() if place.path.is_relative_to(home)}
+    return {
+        str(place.path.relative_to(home))
+        for place in HiddenPlaces(home, None, environment or {}).look()
+        if place.path.is_relative_to(home)
+    }
 
 
 @pytest.mark.parametrize("place", [*PLACES, *ONLY_IN_HOME, *NAMES])
@@ -64,7 +70,9 @@ def test_a_place_that_comes_up_later_is_hidden_from_the_next_command(tmp_path: P
     made(tmp_path, *IN_VIEW)
     places = HiddenPlaces(tmp_path, None, {})
     before = len(places.look())
-    for n, place in enumerate((".kaggle/kaggle.json", ".config/gh/hosts.yml", ".cache/huggingface/token", ".npmrc"), 1):
+    for n, place in enumerate(
+        (".kaggle/kaggle.json", ".config/gh/hosts.yml", ".cache/huggingface/token", ".npmrc"), 1
+    ):
         made(tmp_path, place)
         assert len(places.look()) == before + n, place
 
@@ -82,9 +90,13 @@ def test_a_place_that_comes_up_later_is_hidden_from_the_next_command(tmp_path: P
         ("GOOGLE_APPLICATION_CREDENTIALS", "one.json", "one.json"),
     ],
 )
-def test_a_variable_that_puts_a_place_elsewhere_is_followed(tmp_path: Path, variable: str, value: str, file: str) -> None:
+def test_a_variable_that_puts_a_place_elsewhere_is_followed(
+    tmp_path: Path, variable: str, value: str, file: str
+) -> None:
     made(tmp_path, file)
-    (found,) = hidden(tmp_path, {variable: ":".join(str(tmp_path / part) for part in value.split(":"))})
+    (found,) = hidden(
+        tmp_path, {variable: ":".join(str(tmp_path / part) for part in value.split(":"))}
+    )
     assert file.startswith(found)
 
 
@@ -97,7 +109,14 @@ def test_a_confined_command_reads_none_of_them(base: Path, sandbox: Weakened) ->
     files = [place.replace("*", "x") for place in (*PLACES, *ONLY_IN_HOME)]
     topmost = [file for file in files if not any(file.startswith(f"{other}/") for other in files)]
     made(home, *topmost, *IN_VIEW)
-    room = CommandRoom(workspace=work, scratch=lambda: base / "scratch", quarantine=lambda: base, is_read_only=True)
-    cage = Bubblewrap(BWRAP, home=home).make_cage(["/bin/bash", "-c", f"grep -rl CANARY {home} 2>/dev/null"], work, {"PATH": os.environ["PATH"]}, room)
+    room = CommandRoom(
+        workspace=work, scratch=lambda: base / "scratch", quarantine=lambda: base, is_read_only=True
+    )
+    cage = Bubblewrap(BWRAP, home=home).make_cage(
+        ["/bin/bash", "-c", f"grep -rl CANARY {home} 2>/dev/null"],
+        work,
+        {"PATH": os.environ["PATH"]},
+        room,
+    )
     _, said = cage.run_blocking(30)
     assert {line.removeprefix(f"{home}/") for line in said.split()} == set(IN_VIEW)

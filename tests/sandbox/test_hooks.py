@@ -55,14 +55,22 @@ def test_hooks_are_named_in_worktrees_that_come_up(work: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["ci/hooks", "./ci/../ci/hooks/"])
-def test_hooks_of_the_user_s_settings_are_named_in_every_repository(work: Path, home: Path, value: str) -> None:
+def test_hooks_of_the_user_s_settings_are_named_in_every_repository(
+    work: Path, home: Path, value: str
+) -> None:
     make(home, ".gitconfig", text=f"[core]\n\thooksPath = {value}\n")
     repository(work / "old/.git")
     files = ControlFiles(work)
     files.enter(is_open=True)
     repository(work / "new/.git")
     repository(work / "bare.git")
-    make(work, "old/ci/hooks/pre-commit", "new/ci/hooks/pre-commit", "bare.git/ci/hooks/update", "other/ci/hooks/x")
+    make(
+        work,
+        "old/ci/hooks/pre-commit",
+        "new/ci/hooks/pre-commit",
+        "bare.git/ci/hooks/update",
+        "other/ci/hooks/x",
+    )
     assert left(files, work) == {"old/ci/hooks", "new/ci/hooks", "bare.git/ci/hooks"}
 
 
@@ -102,6 +110,9 @@ mkdir -p $d/ci/hooks; printf '#!/bin/sh\\necho x > %s/ran/0\\n' PLACE > $d/ci/ho
 def test_git_runs_no_hook_that_came_up_in_a_worktree() -> None:
     with ground() as place:
         jailed(place, "git config core.hooksPath ci/hooks", ())
-        assert moved(confined(place, _NEW.replace("PLACE", str(place)))) >= {"tree/ci/hooks", "new/ci/hooks"}
+        assert moved(confined(place, _NEW.replace("PLACE", str(place)))) >= {
+            "tree/ci/hooks",
+            "new/ci/hooks",
+        }
         jailed(place, "for d in tree new; do git -C $d commit -q --allow-empty -m x; done", ())
         assert list((place / "ran").iterdir()) == []

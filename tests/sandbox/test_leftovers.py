@@ -1,4 +1,6 @@
-"""No command leaves behind anything that the user's git, shell or editor runs later; what git itself makes stays."""
+"""No command leaves behind anything that the user's git, shell or editor runs later; what git
+itself makes stays.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ def test_git_runs_nothing_that_a_command_planted(space: int) -> None:
 @needs_bubblewrap
 def test_the_plants_bite_where_nothing_is_moved_away() -> None:
     named = {plant.name: plant for space in leftovers.plants(1, 60) for plant in space}
-    chosen = ["hook", "strategy", "configured hooks", "git file/fsmonitor/plain", "module/fsmonitor/plain", "dot git/fsmonitor/far"]
+    chosen = [
+        "hook",
+        "strategy",
+        "configured hooks",
+        "git file/fsmonitor/plain",
+        "module/fsmonitor/plain",
+        "dot git/fsmonitor/far",
+    ]
     assert leftovers.ran([named[name] for name in chosen], clears=False)[0] == chosen
 
 
@@ -92,7 +101,9 @@ def test_what_git_makes_in_daily_work_stays(name: str) -> None:
         '[url "x"]\n\tinsteadOf = y\n',
     ],
 )
-def test_a_config_that_is_not_read_whole_and_in_one_way_is_not_plain(work: Path, enter: Callable[..., Leave], config: str) -> None:
+def test_a_config_that_is_not_read_whole_and_in_one_way_is_not_plain(
+    work: Path, enter: Callable[..., Leave], config: str
+) -> None:
     leave = enter()
     repository(work / "r/.git", config)
     assert moved(leave()) == {"r/.git"}
@@ -100,15 +111,30 @@ def test_a_config_that_is_not_read_whole_and_in_one_way_is_not_plain(work: Path,
 
 
 @pytest.mark.parametrize(("length", "stays"), [(4_000, True), (5_000, False)])
-def test_a_line_of_settings_is_read_to_a_bound(work: Path, enter: Callable[..., Leave], length: int, stays: bool) -> None:
+def test_a_line_of_settings_is_read_to_a_bound(
+    work: Path, enter: Callable[..., Leave], length: int, stays: bool
+) -> None:
     leave = enter()
     repository(work / "r/.git", "[user]\n\tname = " + "x" * length + "\n")
     assert (moved(leave()) == set()) is stays
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-@pytest.mark.parametrize("folder", ["r", "a/b/r", "node_modules/x", "target/r", ".venv/src/r", ".github/workflows/r", "x/objects/y"])
-def test_a_repository_is_found_wherever_it_lies(work: Path, enter: Callable[..., Leave], folder: str, is_open: bool) -> None:
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "r",
+        "a/b/r",
+        "node_modules/x",
+        "target/r",
+        ".venv/src/r",
+        ".github/workflows/r",
+        "x/objects/y",
+    ],
+)
+def test_a_repository_is_found_wherever_it_lies(
+    work: Path, enter: Callable[..., Leave], folder: str, is_open: bool
+) -> None:
     leave = enter(is_open=is_open)
     repository(work / folder / ".git", EVIL)
     said = leave()
@@ -117,7 +143,9 @@ def test_a_repository_is_found_wherever_it_lies(work: Path, enter: Callable[...,
     assert not (work / folder / ".git").exists()
 
 
-def test_a_repository_needs_no_objects_where_it_names_another_folder(work: Path, enter: Callable[..., Leave]) -> None:
+def test_a_repository_needs_no_objects_where_it_names_another_folder(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
     leave = enter()
     repository(work / "store", PLAIN + "[extensions]\n\tworktreeConfig = true\n")
     make(work, "r/HEAD", text="ref: refs/heads/main\n")
@@ -126,8 +154,12 @@ def test_a_repository_needs_no_objects_where_it_names_another_folder(work: Path,
     assert moved(leave()) == {"r/HEAD", "r/commondir", "r/config.worktree"}
 
 
-@pytest.mark.parametrize("place", ["hooks", "config", "info", "modules", "objects", "rebase-merge", "worktrees"])
-def test_a_link_in_a_new_repository_counts_also_when_it_leads_nowhere(work: Path, enter: Callable[..., Leave], place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["hooks", "config", "info", "modules", "objects", "rebase-merge", "worktrees"]
+)
+def test_a_link_in_a_new_repository_counts_also_when_it_leads_nowhere(
+    work: Path, enter: Callable[..., Leave], place: str
+) -> None:
     leave = enter()
     repository(work / "r/.git", PLAIN)
     if (work / "r/.git" / place).is_dir():
@@ -138,9 +170,21 @@ def test_a_link_in_a_new_repository_counts_also_when_it_leads_nowhere(work: Path
 
 
 @pytest.mark.parametrize(
-    "path", ["config.worktree", "commondir", "gitdir", "info/attributes", "hooks/pre-commit", "modules/x/hooks/y", "remotes/origin", "worktrees/x/commondir"]
+    "path",
+    [
+        "config.worktree",
+        "commondir",
+        "gitdir",
+        "info/attributes",
+        "hooks/pre-commit",
+        "modules/x/hooks/y",
+        "remotes/origin",
+        "worktrees/x/commondir",
+    ],
 )
-def test_in_an_old_repository_what_is_new_and_names_programs_goes_alone(work: Path, enter: Callable[..., Leave], path: str) -> None:
+def test_in_an_old_repository_what_is_new_and_names_programs_goes_alone(
+    work: Path, enter: Callable[..., Leave], path: str
+) -> None:
     repository(work / ".git", EVIL)
     leave = enter()
     make(work / ".git", path, text="evil::x\n")
@@ -152,8 +196,12 @@ def test_in_an_old_repository_what_is_new_and_names_programs_goes_alone(work: Pa
     assert (work / ".git/config").read_text() == EVIL
 
 
-@pytest.mark.parametrize("guarded", ["AGENTS.md", ".envrc", ".vscode", ".git/hooks", ".github/instructions", ".git"])
-def test_what_comes_up_behind_an_old_link_is_moved_and_the_link_stays(work: Path, enter: Callable[..., Leave], guarded: str) -> None:
+@pytest.mark.parametrize(
+    "guarded", ["AGENTS.md", ".envrc", ".vscode", ".git/hooks", ".github/instructions", ".git"]
+)
+def test_what_comes_up_behind_an_old_link_is_moved_and_the_link_stays(
+    work: Path, enter: Callable[..., Leave], guarded: str
+) -> None:
     if guarded == ".git/hooks":
         repository(work / ".git")
     (work / guarded).parent.mkdir(exist_ok=True)
@@ -165,14 +213,18 @@ def test_what_comes_up_behind_an_old_link_is_moved_and_the_link_stays(work: Path
     assert not (work / "nowhere").exists()
 
 
-def test_a_link_in_place_of_a_folder_above_a_guarded_file_is_guarded(work: Path, enter: Callable[..., Leave]) -> None:
+def test_a_link_in_place_of_a_folder_above_a_guarded_file_is_guarded(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
     leave = enter()
     make(work, "x/instructions/evil.md")
     (work / ".github").symlink_to("x")
     assert moved(leave()) == {".github"}
 
 
-def test_todo_lists_gain_no_line_that_runs_a_program(work: Path, enter: Callable[..., Leave]) -> None:
+def test_todo_lists_gain_no_line_that_runs_a_program(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
     repository(work / ".git")
     todo = work / ".git/rebase-merge/git-rebase-todo"
     make(work, ".git/rebase-merge/git-rebase-todo", text="pick 1 a\nexec make test\nbreak\n# x\n")
@@ -187,13 +239,21 @@ def test_todo_lists_gain_no_line_that_runs_a_program(work: Path, enter: Callable
     assert not todo.exists()
 
 
-def test_folders_of_hooks_that_settings_name_are_guarded_before_and_afterwards(work: Path, enter: Callable[..., Leave]) -> None:
-    repository(work / ".git", '[core]\n\tbare = false\n\thooksPath = tools/hooks\n[include]\n\tpath = ../shared\n[includeIf "onbranch:x"]\n\tpath = ../other\n')
+def test_folders_of_hooks_that_settings_name_are_guarded_before_and_afterwards(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
+    repository(
+        work / ".git",
+        '[core]\n\tbare = false\n\thooksPath = tools/hooks\n[include]\n\tpath = ../shared\n[includeIf "onbranch:x"]\n\tpath = ../other\n',
+    )
     make(work, "shared", text="[user]\n\tname = x\n")
     files = ControlFiles(work)
     assert {"shared"} <= files.enter(is_open=True).guarded.keys()
     make(work, "tools/hooks/pre-commit", "other", "tools/x")
-    assert moved(files.leave(lambda: work.parent / "away", is_open=True)) == {"tools/hooks", "other"}
+    assert moved(files.leave(lambda: work.parent / "away", is_open=True)) == {
+        "tools/hooks",
+        "other",
+    }
     assert (work / "tools/x").exists()
 
 
@@ -206,10 +266,14 @@ def test_submodules_and_worktrees_are_guarded_one_by_one_where_more_may_come(wor
     for name in ("modules/a", "modules/deep/b", "modules/a/modules/c", "worktrees/d"):
         assert {f".git/{name}/config", f".git/{name}/hooks"} <= guarded.keys()
     assert not {".git/modules", ".git/worktrees"} & guarded.keys()
-    assert {".git/modules", ".git/worktrees"} <= ControlFiles(work).look(is_open=False).guarded.keys()
+    assert {".git/modules", ".git/worktrees"} <= ControlFiles(work).look(
+        is_open=False
+    ).guarded.keys()
 
 
-def test_a_file_that_leads_to_a_repository_stays_only_where_that_one_does(work: Path, enter: Callable[..., Leave]) -> None:
+def test_a_file_that_leads_to_a_repository_stays_only_where_that_one_does(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
     leave = enter()
     repository(work / "good")
     repository(work / "bad", EVIL)
@@ -227,7 +291,9 @@ def test_deep_names_and_names_alike_are_moved_too(work: Path, enter: Callable[..
     assert len(list((work.parent / "away").iterdir())) == 3
 
 
-def test_more_folders_than_are_looked_into_are_reported(work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_folders_than_are_looked_into_are_reported(
+    work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control_files, "MAX_FOLDERS", 5)
     leave = enter()
     for name in "abcdef":
@@ -235,7 +301,9 @@ def test_more_folders_than_are_looked_into_are_reported(work: Path, enter: Calla
     assert [text for text in leave() if "more than 5 folders" in text] != []
 
 
-def test_a_repository_too_deep_to_be_guarded_is_inspected_when_it_changed(work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_too_deep_to_be_guarded_is_inspected_when_it_changed(
+    work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control_files, "MAX_GUARDED", 1)
     repository(work / "a/.git", EVIL)
     repository(work / "b/.git", EVIL)
@@ -244,7 +312,9 @@ def test_a_repository_too_deep_to_be_guarded_is_inspected_when_it_changed(work: 
     assert moved(leave()) == {"a/.git/config"}
 
 
-def test_an_old_repository_among_packages_is_inspected_when_it_changed(work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_repository_among_packages_is_inspected_when_it_changed(
+    work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control_files, "CLOCK_STEP_NS", 0)
     repository(work / "node_modules/a/.git", EVIL)
     repository(work / "node_modules/b/.git", EVIL)
@@ -255,8 +325,18 @@ def test_an_old_repository_among_packages_is_inspected_when_it_changed(work: Pat
     assert moved(leave()) == {"node_modules/a/.git"}
 
 
-@pytest.mark.parametrize("path", ["commondir", "config.worktree", "rebase-merge/git-rebase-todo", "worktrees/w/rebase-merge/git-rebase-todo"])
-def test_the_repository_of_a_worktree_is_inspected_too(work: Path, enter: Callable[..., Leave], path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "commondir",
+        "config.worktree",
+        "rebase-merge/git-rebase-todo",
+        "worktrees/w/rebase-merge/git-rebase-todo",
+    ],
+)
+def test_the_repository_of_a_worktree_is_inspected_too(
+    work: Path, enter: Callable[..., Leave], path: str
+) -> None:
     main = work.parent / "main/.git"
     repository(main)
     make(main / "worktrees/w", "HEAD", text="ref: refs/heads/w\n")
@@ -271,7 +351,9 @@ def test_the_repository_of_a_worktree_is_inspected_too(work: Path, enter: Callab
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root lists every folder")
 @pytest.mark.parametrize("closed", [["r/.git", "r"], ["r"], ["r/.git"], ["r/.git/config"]])
-def test_rights_that_were_taken_away_hide_nothing(work: Path, enter: Callable[..., Leave], closed: list[str]) -> None:
+def test_rights_that_were_taken_away_hide_nothing(
+    work: Path, enter: Callable[..., Leave], closed: list[str]
+) -> None:
     leave = enter()
     repository(work / "r/.git", EVIL)
     for path in closed:

@@ -1,4 +1,6 @@
-"""Commands that only look, secrets of the workspace and rules about files: what a run's commands can do in each mode, with a real sandbox."""
+"""Commands that only look, secrets of the workspace and rules about files: what a run's commands
+can do in each mode, with a real sandbox.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,38 @@ MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 def work(base: Path) -> Path:
     """A workspace outside /tmp, of which a command sees its own."""
     place = base / "work"
-    for file in ("a.txt", "sub/b.txt", "private/key", "private/deep/key", "prod/settings", ".env", "secrets.json", "certs/server.key", ".npmrc"):
+    for file in (
+        "a.txt",
+        "sub/b.txt",
+        "private/key",
+        "private/deep/key",
+        "prod/settings",
+        ".env",
+        "secrets.json",
+        "certs/server.key",
+        ".npmrc",
+    ):
         (place / file).parent.mkdir(parents=True, exist_ok=True)
         (place / file).write_text("CANARY\n")
     (place / ".git").mkdir()
     return place
 
 
-def config(sandbox: str = "auto", *, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = ()) -> Config:
-    said = load({"HOME": "/nonexistent", "PATH": os.environ["PATH"]}, files=False, flags={"--no-sandbox": sandbox})
-    return structs.replace(said, permissions=Permissions(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny)))
+def config(
+    sandbox: str = "auto",
+    *,
+    allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    deny: Sequence[str] = (),
+) -> Config:
+    said = load(
+        {"HOME": "/nonexistent", "PATH": os.environ["PATH"]},
+        files=False,
+        flags={"--no-sandbox": sandbox},
+    )
+    return structs.replace(
+        said, permissions=Permissions(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny))
+    )
 
 
 def ruled(what: str, rule: str) -> Config:
@@ -44,14 +68,27 @@ def ruled(what: str, rule: str) -> Config:
 
 
 def agent_of(command: str, *, background: bool = False) -> Agent[Any, Any]:
-    calls = [{"tool_calls": [{"name": "bash", "arguments": {"command": command, "background": in_background}}]} for in_background in (True, False)]
-    return Agent(name="a", model=ScriptedModel([*calls[not background :], {"text": "done"}]), tools=[Bash()])
+    calls = [
+        {
+            "tool_calls": [
+                {"name": "bash", "arguments": {"command": command, "background": in_background}}
+            ]
+        }
+        for in_background in (True, False)
+    ]
+    return Agent(
+        name="a", model=ScriptedModel([*calls[not background :], {"text": "done"}]), tools=[Bash()]
+    )
 
 
-async def ran(work: Path, command: str, mode: Mode, given: Config | None = None, *, background: bool = False) -> ToolResult:
+async def ran(
+    work: Path, command: str, mode: Mode, given: Config | None = None, *, background: bool = False
+) -> ToolResult:
     """What the last of the commands says: there is a second one after one in the background."""
     async with Runtime(config=given or config()) as runtime:
-        result = await runtime.run(agent_of(command, background=background), "go", cwd=work, mode=mode)
+        result = await runtime.run(
+            agent_of(command, background=background), "go", cwd=work, mode=mode
+        )
     (told,) = result.messages[-2].tool_results
     return told
 
@@ -69,7 +106,9 @@ async def approved(work: Path, command: str, mode: Mode, given: Config) -> ToolR
 
 def found_in(text: str) -> set[str]:
     """The files in which `grep -r CANARY .` found it."""
-    return {line.partition(":")[0].removeprefix("./") for line in text.split("\n") if ":CANARY" in line}
+    return {
+        line.partition(":")[0].removeprefix("./") for line in text.split("\n") if ":CANARY" in line
+    }
 
 
 # ---------------------------------------------------------------- only looking
@@ -79,17 +118,24 @@ TREACHEROUS = "touch made; echo x > a.txt; rm -rf sub; touch /tmp/scratch && ech
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("line", ["cat a.txt", "git log", "cat /etc/hostname"], ids=["reads", "held", "beyond"])
+@pytest.mark.parametrize(
+    "line", ["cat a.txt", "git log", "cat /etc/hostname"], ids=["reads", "held", "beyond"]
+)
 @pytest.mark.parametrize("background", [False, True])
 async def test_what_only_looks_can_write_nothing_and_reach_nothing(
     work: Path, mode: Mode, line: str, background: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The policy judges a harmless line, and bash is given another: so it would be if the two read a line differently."""
+    """The policy judges a harmless line, and bash is given another: so it would be if the two read
+    a line differently.
+    """
     from treadle.tools.builtin import bash
 
     started = bash.start
 
-    pieces = [f"( {TREACHEROUS} ) > /tmp/said 2> /dev/null; touch /tmp/done", "until [ -e /tmp/done ]; do sleep 0.01; done; cat /tmp/said"]
+    pieces = [
+        f"( {TREACHEROUS} ) > /tmp/said 2> /dev/null; touch /tmp/done",
+        "until [ -e /tmp/done ]; do sleep 0.01; done; cat /tmp/said",
+    ]
     lines = iter(pieces if background else ["; ".join(pieces)])
 
     async def mistaken(ctx: Any, command: str, output: int) -> Any:
@@ -102,12 +148,23 @@ async def test_what_only_looks_can_write_nothing_and_reach_nothing(
         return
     assert told.text.startswith("scratch\nnet:[")
     assert os.readlink("/proc/self/ns/net") not in told.text
-    assert sorted(path.name for path in work.iterdir() if path.is_file()) == [".env", ".npmrc", "a.txt", "secrets.json"]
+    assert sorted(path.name for path in work.iterdir() if path.is_file()) == [
+        ".env",
+        ".npmrc",
+        "a.txt",
+        "secrets.json",
+    ]
     assert (work / "a.txt").read_text() == "CANARY\n"
     assert (work / "sub/b.txt").exists()
 
 
-async def _mistaken(monkeypatch: pytest.MonkeyPatch, work: Path, real: str, given: Config | None = None, mode: Mode = "full") -> str:
+async def _mistaken(
+    monkeypatch: pytest.MonkeyPatch,
+    work: Path,
+    real: str,
+    given: Config | None = None,
+    mode: Mode = "full",
+) -> str:
     """What `real` says where the policy took it for a line that only looks."""
     from treadle.tools.builtin import bash
 
@@ -121,28 +178,46 @@ async def _mistaken(monkeypatch: pytest.MonkeyPatch, work: Path, real: str, give
 
 
 @pytest.mark.parametrize("mode", ["plan", "full"])
-async def test_what_only_looks_writes_into_no_named_pipe(work: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_only_looks_writes_into_no_named_pipe(
+    work: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipe = work / "sub/pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert "Permission denied" in await _mistaken(monkeypatch, work, "echo evil > sub/pipe", mode=mode)
+        assert "Permission denied" in await _mistaken(
+            monkeypatch, work, "echo evil > sub/pipe", mode=mode
+        )
         assert os.read(reader, 100) == b""
     finally:
         os.close(reader)
 
 
-async def test_what_only_looks_has_no_network_in_mode_full(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_only_looks_has_no_network_in_mode_full(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = structs.replace(config(), permissions=Permissions(network="open"))
     host = os.readlink("/proc/self/ns/net")
-    assert (await ran(work, "touch made && readlink /proc/self/ns/net", "full", opened)).text == host
-    assert await _mistaken(monkeypatch, work, "readlink /proc/self/ns/net", opened) not in (host, "")
+    assert (
+        await ran(work, "touch made && readlink /proc/self/ns/net", "full", opened)
+    ).text == host
+    assert await _mistaken(monkeypatch, work, "readlink /proc/self/ns/net", opened) not in (
+        host,
+        "",
+    )
 
 
-async def test_what_only_looks_cannot_write_the_repository_of_its_worktree(work: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_only_looks_cannot_write_the_repository_of_its_worktree(
+    work: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work / ".git").rmdir()
     own = base / "main/.git/worktrees/w"
-    files = {f"{work}/.git": f"gitdir: {own}\n", f"{own}/gitdir": f"{work}/.git\n", f"{own}/commondir": "../..\n", f"{base}/main/.git/config": "[core]\n"}
+    files = {
+        f"{work}/.git": f"gitdir: {own}\n",
+        f"{own}/gitdir": f"{work}/.git\n",
+        f"{own}/commondir": "../..\n",
+        f"{base}/main/.git/config": "[core]\n",
+    }
     for file, text in files.items():
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(text)
@@ -157,11 +232,20 @@ async def test_what_may_write_does_in_the_modes_that_let_it(work: Path) -> None:
     await ran(work, "touch made-in-full", "full")
     await ran(work, "touch made-by-edit", "accept-edits")
     await ran(work, "./x.sh || touch made-by-rule", "ask", config(allow=["./x.sh", "touch *"]))
-    assert {path.name for path in work.glob("made-*")} == {"made-in-full", "made-by-edit", "made-by-rule"}
+    assert {path.name for path in work.glob("made-*")} == {
+        "made-in-full",
+        "made-by-edit",
+        "made-by-rule",
+    }
 
 
-@pytest.mark.parametrize(("sandbox", "mode", "writes"), [("auto", "ask", True), ("on", "ask", True), ("on", "plan", False)])
-async def test_what_a_person_approved_may_write_but_for_a_plan_that_is_confined(work: Path, sandbox: str, mode: Mode, writes: bool) -> None:
+@pytest.mark.parametrize(
+    ("sandbox", "mode", "writes"),
+    [("auto", "ask", True), ("on", "ask", True), ("on", "plan", False)],
+)
+async def test_what_a_person_approved_may_write_but_for_a_plan_that_is_confined(
+    work: Path, sandbox: str, mode: Mode, writes: bool
+) -> None:
     command = "cat /etc/hostname; touch made" if mode == "ask" else "cat /etc/hostname"
     if mode == "plan":
         assert (await approved(work, command, mode, config(sandbox))).is_error is False
@@ -175,36 +259,67 @@ async def test_what_a_person_approved_may_write_but_for_a_plan_that_is_confined(
 
 @pytest.mark.parametrize("mode", ["ask", "accept-edits"])
 async def test_secrets_of_the_workspace_are_hidden(work: Path, mode: Mode) -> None:
-    assert found_in((await ran(work, "grep -r CANARY .", mode)).text) == {"a.txt", "sub/b.txt", "private/key", "private/deep/key", "prod/settings"}
+    assert found_in((await ran(work, "grep -r CANARY .", mode)).text) == {
+        "a.txt",
+        "sub/b.txt",
+        "private/key",
+        "private/deep/key",
+        "prod/settings",
+    }
 
 
 async def test_a_rule_that_allows_reading_shows_a_secret(work: Path) -> None:
-    told = await ran(work, "grep -r CANARY .", "ask", config(allow=["read(certs/**)", "read(.npmrc)"]))
+    told = await ran(
+        work, "grep -r CANARY .", "ask", config(allow=["read(certs/**)", "read(.npmrc)"])
+    )
     assert found_in(told.text) >= {"certs/server.key", ".npmrc"}
     assert ".env" not in found_in(told.text)
 
 
 async def test_in_mode_full_they_are_in_view_also_for_what_only_looks(work: Path) -> None:
-    assert found_in((await ran(work, "grep -r CANARY .", "full")).text) >= {".env", "secrets.json", "certs/server.key"}
+    assert found_in((await ran(work, "grep -r CANARY .", "full")).text) >= {
+        ".env",
+        "secrets.json",
+        "certs/server.key",
+    }
     assert (await ran(work, "sh -c 'cat .env'", "full")).text == "CANARY"
 
 
 # ---------------------------------------------------------------- rules about reading
 
-READERS = ["grep -r CANARY .", "grep -rn CANARY private sub", "cat */*", "sh -c 'cat private/*; cat private/deep/*; cat sub/*'", "git grep --no-index CANARY"]
+READERS = [
+    "grep -r CANARY .",
+    "grep -rn CANARY private sub",
+    "cat */*",
+    "sh -c 'cat private/*; cat private/deep/*; cat sub/*'",
+    "git grep --no-index CANARY",
+]
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rule", ["read(private/**)", "read(private)", "read(p?ivate/**)", "read(**/key)", "read(PRIVATE/**)"])
-async def test_what_a_rule_denies_to_read_is_hidden_in_every_mode(work: Path, mode: Mode, rule: str) -> None:
+@pytest.mark.parametrize(
+    "rule",
+    ["read(private/**)", "read(private)", "read(p?ivate/**)", "read(**/key)", "read(PRIVATE/**)"],
+)
+async def test_what_a_rule_denies_to_read_is_hidden_in_every_mode(
+    work: Path, mode: Mode, rule: str
+) -> None:
     found = found_in((await ran(work, "grep -r CANARY .", mode, config(deny=[rule]))).text)
     assert "a.txt" in found
     assert not {"private/key", "private/deep/key"} & found
 
 
 @pytest.mark.parametrize("what", ["deny", "ask"])
-@pytest.mark.parametrize("command", ["python3 -c \"import glob; print([open(f).read() for f in glob.glob('**/key', recursive=True)])\"", "sh -c 'cat */key'"])
-async def test_code_that_no_parser_reads_finds_nothing_there_either(work: Path, what: str, command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -c \"import glob; print([open(f).read() for f in glob.glob('**/key', recursive=True)])\"",
+        "sh -c 'cat */key'",
+    ],
+)
+async def test_code_that_no_parser_reads_finds_nothing_there_either(
+    work: Path, what: str, command: str
+) -> None:
     assert "CANARY" not in (await ran(work, command, "full", ruled(what, "read(private/**)"))).text
     assert "CANARY" in (await ran(work, command, "full")).text
 
@@ -215,7 +330,14 @@ async def test_a_link_that_leads_to_itself_shows_nothing(work: Path) -> None:
         (work / name).symlink_to(name)
     told = await ran(work, "sh -c 'echo begun'", "full", config(deny=["read(private/**)"]))
     assert (told.text, told.is_error) == ("begun", False)
-    assert (await ran(work, "cat private/key secrets.json .env; true", "ask", config(allow=["cat"], deny=["read(private/**)"]))).text.count("CANARY") == 0
+    assert (
+        await ran(
+            work,
+            "cat private/key secrets.json .env; true",
+            "ask",
+            config(allow=["cat"], deny=["read(private/**)"]),
+        )
+    ).text.count("CANARY") == 0
     told = await ran(work, "grep -rhs CANARY . | wc -l", "ask")
     assert told.text == "5"  # and not those of the secrets
 
@@ -233,12 +355,19 @@ async def test_links_lead_to_nothing_that_a_rule_denies(work: Path) -> None:
     (work / "outer").symlink_to("../outside")
     (work.parent / "outside").mkdir()
     (work.parent / "outside/key").write_text("CANARY")
-    told = await ran(work, "sh -c 'cat link/key; cat outer/key; cat ../outside/key'", "full", config(deny=["read(private/**)", "read(outer/**)"]))
+    told = await ran(
+        work,
+        "sh -c 'cat link/key; cat outer/key; cat ../outside/key'",
+        "full",
+        config(deny=["read(private/**)", "read(outer/**)"]),
+    )
     assert "CANARY" not in told.text
 
 
 async def test_a_person_s_approval_does_not_undo_a_denial(work: Path) -> None:
-    told = await approved(work, "grep -r CANARY .; rm prod/settings", "ask", config(deny=["read(private/**)"]))
+    told = await approved(
+        work, "grep -r CANARY .; rm prod/settings", "ask", config(deny=["read(private/**)"])
+    )
     assert not {"private/key", "private/deep/key"} & found_in(told.text)
     assert not (work / "prod/settings").exists()
 
@@ -249,12 +378,16 @@ async def test_without_a_sandbox_what_reads_below_is_denied_or_asks(work: Path, 
     asked = await ran(work, "grep -r CANARY .", mode, config("off", ask=["read(private/**)"]))
     assert denied.is_error
     assert "denies reading files below '.'" in denied.text
-    assert denied.text.endswith("only a sandbox could hide them: none works here."), "nobody can approve it"
+    assert denied.text.endswith("only a sandbox could hide them: none works here."), (
+        "nobody can approve it"
+    )
     assert asked.is_error
     assert "only inside a sandbox" in asked.text
 
 
-async def test_rules_that_cover_too_much_to_tell_keep_commands_from_running(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rules_that_cover_too_much_to_tell_keep_commands_from_running(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from treadle.policy import ruled_files
 
     rules = config(deny=["read(**/*.pem)"])
@@ -282,27 +415,43 @@ WRITERS = [
 
 @pytest.mark.parametrize("command", WRITERS)
 @pytest.mark.parametrize("what", ["deny", "ask"])
-async def test_what_a_rule_denies_to_write_cannot_be_written(work: Path, what: str, command: str) -> None:
+async def test_what_a_rule_denies_to_write_cannot_be_written(
+    work: Path, what: str, command: str
+) -> None:
     await ran(work, command, "full", ruled(what, "write(prod/**)"))
-    assert [(path.name, path.read_text()) for path in (work / "prod").iterdir()] == [("settings", "CANARY\n")]
+    assert [(path.name, path.read_text()) for path in (work / "prod").iterdir()] == [
+        ("settings", "CANARY\n")
+    ]
 
 
 @pytest.mark.parametrize("path", ["new/prod/x", "new/x.lock", "top.lock"])
 async def test_what_came_up_against_a_denial_is_moved_away(work: Path, path: str) -> None:
     code = f"import os; p = '{path}'.replace('+', ''); os.makedirs(os.path.dirname(p) or '.', exist_ok=True); open(p, 'w').write('x')"
     spelled = code.replace(path, "+".join(path))
-    told = await ran(work, f'python3 -c "{spelled}"', "full", config(deny=["write(new/prod/**)", "write(**/*.lock)"]))
+    told = await ran(
+        work,
+        f'python3 -c "{spelled}"',
+        "full",
+        config(deny=["write(new/prod/**)", "write(**/*.lock)"]),
+    )
     assert "came up, which a rule denies writing: it was moved to" in told.text
     assert not (work / path).exists()
 
 
 @pytest.mark.parametrize("limit", ["MAX_FOUND", "MAX_LOOKED_AT"])
-async def test_however_many_files_come_up_against_a_denial_none_stays(work: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+async def test_however_many_files_come_up_against_a_denial_none_stays(
+    work: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     from treadle.policy import ruled_files
 
     monkeypatch.setattr(ruled_files, limit, 30)
     rules = config(deny=["write(**/*.lock)"])
-    told = await ran(work, "python3 -c \"import os; os.mkdir('n'); [open(f'n/{i}.loc' + 'k', 'w') for i in range(40)]\"", "full", rules)
+    told = await ran(
+        work,
+        "python3 -c \"import os; os.mkdir('n'); [open(f'n/{i}.loc' + 'k', 'w') for i in range(40)]\"",
+        "full",
+        rules,
+    )
     assert "came up, which a rule denies writing: it was moved to" in told.text
     assert "and 20 more like these" in told.text
     assert list((work / "n").iterdir()) == []

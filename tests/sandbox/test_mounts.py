@@ -1,4 +1,6 @@
-"""Mounts over a workspace: none covers one that was made before it, unless it is at least as strict."""
+"""Mounts over a workspace: none covers one that was made before it, unless it is at least as
+strict.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ RULES = {
 @pytest.mark.parametrize("most", [2, 4, 256])
 @pytest.mark.parametrize("what", ["hidden", "fixed"])
 @pytest.mark.parametrize("rule", RULES)
-def test_no_mount_opens_what_another_one_closes(monkeypatch: pytest.MonkeyPatch, rule: str, what: str, most: int) -> None:
+def test_no_mount_opens_what_another_one_closes(
+    monkeypatch: pytest.MonkeyPatch, rule: str, what: str, most: int
+) -> None:
     monkeypatch.setattr(mounts, "MAX_BINDS", most)
     for guarded in itertools.permutations(CONTROL):
         ruled = Ruled(**{what: (RULES[rule],)})
@@ -48,7 +52,9 @@ def test_no_mount_opens_what_another_one_closes(monkeypatch: pytest.MonkeyPatch,
 
 def _kept(path: str, made: list[tuple[str, str]]) -> str:
     """The last mount over a path decides."""
-    return next((option for option, place in reversed(made) if f"{path}/".startswith(f"{place}/")), "--bind")
+    return next(
+        (option for option, place in reversed(made) if f"{path}/".startswith(f"{place}/")), "--bind"
+    )
 
 
 @needs_bubblewrap
@@ -61,6 +67,13 @@ def test_a_rule_about_a_file_leaves_the_guard_on_those_beside_it(what: str) -> N
         (work / "private").write_text("key")
         settings = (work / ".git/config").read_bytes()
         ruled = Ruled(**{what: (str(work / "private"),)})
-        confined(place, "echo evil > .vscode/tasks.json; echo evil >> .git/config; echo evil > private", ruled=lambda: ruled)
-        assert ((work / ".vscode/tasks.json").read_text(), (work / ".git/config").read_bytes()) == ("old", settings)
+        confined(
+            place,
+            "echo evil > .vscode/tasks.json; echo evil >> .git/config; echo evil > private",
+            ruled=lambda: ruled,
+        )
+        assert ((work / ".vscode/tasks.json").read_text(), (work / ".git/config").read_bytes()) == (
+            "old",
+            settings,
+        )
         assert (work / "private").read_text() == "key"

@@ -1,4 +1,6 @@
-"""What the sandbox is made of: system calls, control files, hidden places, limits, and the profile for macOS."""
+"""What the sandbox is made of: system calls, control files, hidden places, limits, and the profile
+for macOS.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from treadle.policy.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_
 from treadle.policy.sandboxes.workspace_secrets import WorkspaceSecrets
 from treadle.tools.confinement import CommandRoom, Ruled
 
-HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+}
 
 
 def make(root: Path, *files: str) -> None:
@@ -69,16 +74,29 @@ def test_each_call_is_judged_by_its_number_and_arguments(machine: str, audit: in
     closed, opened = seccomp_filter(machine), seccomp_filter(machine, network=True)
     judged = MACHINES[machine].judged
     for program in (closed, opened):
-        assert {verdict(program, audit, number) for number in MACHINES[machine].refused.values()} == {EPERM}
+        assert {
+            verdict(program, audit, number) for number in MACHINES[machine].refused.values()
+        } == {EPERM}
         assert verdict(program, audit, 0) == ALLOW
         assert verdict(program, 0x40000003, 0) == KILL
         assert verdict(program, audit, judged["clone3"]) == ENOSYS
         assert verdict(program, audit, judged["clone"], 0x11) == ALLOW
-        assert {verdict(program, audit, judged["clone"], 1 << bit) for bit in (17, 25, 26, 27, 28, 29, 30)} == {EPERM}
-        assert [verdict(program, audit, judged["ioctl"], 0, request) for request in (0x5401, 0x5412, 0x541C)] == [ALLOW, EPERM, EPERM]
-        assert [verdict(program, audit, judged["socket"], family) for family in (1, 2, 10, 17, 40)] == [NO_FAMILY, ALLOW, ALLOW, NO_FAMILY, NO_FAMILY]
+        assert {
+            verdict(program, audit, judged["clone"], 1 << bit)
+            for bit in (17, 25, 26, 27, 28, 29, 30)
+        } == {EPERM}
+        assert [
+            verdict(program, audit, judged["ioctl"], 0, request)
+            for request in (0x5401, 0x5412, 0x541C)
+        ] == [ALLOW, EPERM, EPERM]
+        assert [
+            verdict(program, audit, judged["socket"], family) for family in (1, 2, 10, 17, 40)
+        ] == [NO_FAMILY, ALLOW, ALLOW, NO_FAMILY, NO_FAMILY]
     assert verdict(closed, audit, judged["socket"], 16, 3, 0) == NO_FAMILY
-    assert [verdict(opened, audit, judged["socket"], 16, 3, protocol) for protocol in (0, 12)] == [ALLOW, NO_FAMILY]
+    assert [verdict(opened, audit, judged["socket"], 16, 3, protocol) for protocol in (0, 12)] == [
+        ALLOW,
+        NO_FAMILY,
+    ]
 
 
 def test_the_other_numbers_of_x86_are_none() -> None:
@@ -89,9 +107,27 @@ def test_the_other_numbers_of_x86_are_none() -> None:
 # ---------------------------------------------------------------- control files
 
 
-def test_what_is_guarded_is_found_wherever_it_lies_and_however_it_is_written(tmp_path: Path) -> None:
-    make(tmp_path, "AGENTS.md", "src/claude.MD", "sub/.envrc", ".vscode/settings.json", ".github/workflows/ci.yml", "src/main.py", "config.yaml")
-    make(tmp_path, "node_modules/x/AGENTS.md", ".git/config", ".git/hooks/pre-commit", ".git/HEAD", ".env")
+def test_what_is_guarded_is_found_wherever_it_lies_and_however_it_is_written(
+    tmp_path: Path,
+) -> None:
+    make(
+        tmp_path,
+        "AGENTS.md",
+        "src/claude.MD",
+        "sub/.envrc",
+        ".vscode/settings.json",
+        ".github/workflows/ci.yml",
+        "src/main.py",
+        "config.yaml",
+    )
+    make(
+        tmp_path,
+        "node_modules/x/AGENTS.md",
+        ".git/config",
+        ".git/hooks/pre-commit",
+        ".git/HEAD",
+        ".env",
+    )
     (tmp_path / "GEMINI.md").symlink_to("AGENTS.md")
     sight = ControlFiles(tmp_path).look(is_open=False)
     assert sorted(sight.guarded) == snapshot(
@@ -107,16 +143,22 @@ def test_what_is_guarded_is_found_wherever_it_lies_and_however_it_is_written(tmp
             "sub/.envrc",
         ]
     )
-    assert sight.guarded.keys() - ControlFiles(tmp_path).look(is_open=True).guarded.keys() == {".github/workflows"}
+    assert sight.guarded.keys() - ControlFiles(tmp_path).look(is_open=True).guarded.keys() == {
+        ".github/workflows"
+    }
 
 
-def test_looking_again_reads_only_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_again_reads_only_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path, *(f"d{i}/file" for i in range(20)))
     monkeypatch.setattr(stamps, "CLOCK_STEP_NS", -1)  # as if the folders were older
     files, read = ControlFiles(tmp_path), []
     files.look(is_open=False)
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (read.append(os.path.basename(path)), scandir(path))[1])
+    monkeypatch.setattr(
+        os, "scandir", lambda path: (read.append(os.path.basename(path)), scandir(path))[1]
+    )
     files.look(is_open=False)
     assert read == []
     make(tmp_path, "d3/.mcp.json")
@@ -125,7 +167,9 @@ def test_looking_again_reads_only_what_has_changed(tmp_path: Path, monkeypatch: 
     assert read == ["d3"]
 
 
-def test_folders_of_one_moment_are_not_taken_for_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_one_moment_are_not_taken_for_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stamps, "CLOCK_STEP_NS", -1)  # as if the folders were older
     work, inner = tmp_path / "work", ("a/x", "node_modules/b/x")
     for _ in range(10_000):
@@ -156,10 +200,17 @@ def test_what_came_up_is_moved_away_and_what_was_there_is_not(tmp_path: Path) ->
         f"'.vscode' is new and decides what runs later: it was moved to '{away}/moved-.vscode'",
         f"'src/AGENTS.md' is new and decides what runs later: it was moved to '{away}/moved-src-AGENTS.md'",
     ]
-    assert sorted(str(path.relative_to(work)) for path in work.rglob("*")) == ["AGENTS.md", "src", "src/x.py", "src/y.py"]
+    assert sorted(str(path.relative_to(work)) for path in work.rglob("*")) == [
+        "AGENTS.md",
+        "src",
+        "src/x.py",
+        "src/y.py",
+    ]
 
 
-def test_a_folder_that_became_a_link_leads_nothing_else_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_became_a_link_leads_nothing_else_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, away, home = tmp_path / "work", tmp_path / "away", tmp_path / "home"
     away.mkdir()
     make(work, "x.py")
@@ -181,13 +232,16 @@ def test_a_folder_that_became_a_link_leads_nothing_else_away(tmp_path: Path, mon
     assert [text.rpartition(": ")[2] for text in said] == ["Not a directory. Look at it"]
 
 
-def test_deep_trees_hide_nothing_new_and_lose_nothing_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_trees_hide_nothing_new_and_lose_nothing_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, away = tmp_path / "work", tmp_path / "away"
     away.mkdir()
     monkeypatch.setattr(control_files, "MAX_FOLDERS", 3)
     make(work, "a/x", "b/x", "c/AGENTS.md")
     os.utime(work / "c/AGENTS.md", ns=(0, 0))
-    monkeypatch.setattr(control_files, "CLOCK_STEP_NS", -60_000_000_000)  # as if it had been there for a minute
+    # as if it had been there for a minute
+    monkeypatch.setattr(control_files, "CLOCK_STEP_NS", -60_000_000_000)
     files = ControlFiles(work)
     files.enter(is_open=False)
     (work / "a/x").unlink()
@@ -199,7 +253,10 @@ def test_deep_trees_hide_nothing_new_and_lose_nothing_old(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("config", "stays"),
     [
-        ('[core]\n\tbare = false\n[remote "origin"]\n\turl = https://host/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n', True),
+        (
+            '[core]\n\tbare = false\n[remote "origin"]\n\turl = https://host/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+            True,
+        ),
         ("[core]\n\tfsmonitor = ./evil\n", False),
         ("[core]\n\thooksPath = .\n", False),
         ("[include]\n\tpath = ../evil\n", False),
@@ -224,12 +281,42 @@ def test_only_a_plain_new_repository_stays(tmp_path: Path, config: str, stays: b
 # ---------------------------------------------------------------- what is hidden
 
 
-def test_keys_and_passwords_of_the_home_are_hidden_and_what_programs_need_is_not(tmp_path: Path) -> None:
-    make(tmp_path, ".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".docker/config.json", ".bash_history", "own/journal.db")
-    make(tmp_path, ".gitconfig", ".bashrc", "src/main.py", ".config/nvim/init.lua", ".cargo/bin/cargo")
+def test_keys_and_passwords_of_the_home_are_hidden_and_what_programs_need_is_not(
+    tmp_path: Path,
+) -> None:
+    make(
+        tmp_path,
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".netrc",
+        ".config/gh/hosts.yml",
+        ".docker/config.json",
+        ".bash_history",
+        "own/journal.db",
+    )
+    make(
+        tmp_path,
+        ".gitconfig",
+        ".bashrc",
+        "src/main.py",
+        ".config/nvim/init.lua",
+        ".cargo/bin/cargo",
+    )
     found = HiddenPlaces(tmp_path, tmp_path / "own", {}).look()
-    hidden = {str(place.path.relative_to(tmp_path)) for place in found if place.path.is_relative_to(tmp_path)}
-    assert hidden == {".ssh", ".aws", ".netrc", ".config/gh", ".docker/config.json", ".bash_history", "own"}
+    hidden = {
+        str(place.path.relative_to(tmp_path))
+        for place in found
+        if place.path.is_relative_to(tmp_path)
+    }
+    assert hidden == {
+        ".ssh",
+        ".aws",
+        ".netrc",
+        ".config/gh",
+        ".docker/config.json",
+        ".bash_history",
+        "own",
+    }
 
 
 # ---------------------------------------------------------------- limits
@@ -241,7 +328,9 @@ def test_where_there_is_no_group_each_process_is_limited() -> None:
     assert limits.ulimits(grouped=False).startswith("ulimit -c 0 -f 1024; ulimit -d 1048576")
 
 
-def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from treadle.policy.sandboxes import limits
 
     controllers = [limits._Controller(tmp_path, {}), limits._Controller(tmp_path / "absent", {})]  # pyright: ignore[reportPrivateUsage]
@@ -250,7 +339,9 @@ def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_old_groups_of_those_who_were_killed_are_swept_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from treadle.policy.sandboxes import limits
 
     for name in ("treadle_old", "treadle_young", "other_old"):
@@ -266,7 +357,12 @@ def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.
 def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: Path) -> None:
     from treadle.policy.sandboxes.limits import _delegated  # pyright: ignore[reportPrivateUsage]
 
-    for folder, control in (("", "memory pids cpu"), ("user.slice", "memory pids"), ("user.slice/app.slice", ""), ("user.slice/app.slice/me.scope", "")):
+    for folder, control in (
+        ("", "memory pids cpu"),
+        ("user.slice", "memory pids"),
+        ("user.slice/app.slice", ""),
+        ("user.slice/app.slice/me.scope", ""),
+    ):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "cgroup.subtree_control").write_text(control)
     assert _delegated(tmp_path, "/user.slice/app.slice/me.scope") == tmp_path / "user.slice"
@@ -280,7 +376,13 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
 
 
 def room(tmp_path: Path, *, is_open: bool) -> CommandRoom:
-    return CommandRoom(workspace=tmp_path, scratch=lambda: tmp_path, quarantine=lambda: tmp_path, is_open=is_open, network="open" if is_open else "none")
+    return CommandRoom(
+        workspace=tmp_path,
+        scratch=lambda: tmp_path,
+        quarantine=lambda: tmp_path,
+        is_open=is_open,
+        network="open" if is_open else "none",
+    )
 
 
 @pytest.mark.parametrize("is_open", [False, True])

@@ -1,4 +1,6 @@
-"""The proxy on real sockets: which hosts it reaches, what it answers, and that it relays every byte and no more."""
+"""The proxy on real sockets: which hosts it reaches, what it answers, and that it relays every byte
+and no more.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ class Place:
             return await everything(stream)
 
     async def get(self, host: str, more: str = "") -> str:
-        return (await self.ask(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n{more}\r\n")).decode()
+        return (
+            await self.ask(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n{more}\r\n")
+        ).decode()
 
 
 async def everything(stream: ByteStream) -> bytes:
@@ -111,12 +115,17 @@ async def everything(stream: ByteStream) -> bytes:
 
 
 @asynccontextmanager
-async def placed(*hosts: str, environment: dict[str, str] | None = None, **options: Any) -> AsyncIterator[Place]:
+async def placed(
+    *hosts: str, environment: dict[str, str] | None = None, **options: Any
+) -> AsyncIterator[Place]:
     listening = socket.create_server(("127.0.0.1", 0))
     place = Place(listening.getsockname()[1])
     server = await anyio.create_tcp_listener(local_host="127.0.0.1")
     place.server_port = server.extra(anyio.abc.SocketAttribute.local_port)
-    environment = {name: value.replace("SERVER", str(place.server_port)) for name, value in (environment or {}).items()}
+    environment = {
+        name: value.replace("SERVER", str(place.server_port))
+        for name, value in (environment or {}).items()
+    }
     proxy = Proxy(
         HostList.of(hosts or ("*.example.org", "example.org"), {}).allows,
         lambda host, why: place.refused.append((host, why)),
@@ -149,8 +158,12 @@ async def test_a_host_that_is_not_listed_is_not_even_resolved() -> None:
     async with placed() as place:
         answer = await place.get("evil.net")
         assert answer.startswith("HTTP/1.1 403 Forbidden\r\n")
-        assert answer.endswith("commands cannot reach evil.net:80: the setting permissions.network does not list it. The user can add it there.\n")
-        assert (await place.ask("CONNECT evil.net:443 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 403 Forbidden\r\n")
+        assert answer.endswith(
+            "commands cannot reach evil.net:80: the setting permissions.network does not list it. The user can add it there.\n"
+        )
+        assert (await place.ask("CONNECT evil.net:443 HTTP/1.1\r\n\r\n")).startswith(
+            b"HTTP/1.1 403 Forbidden\r\n"
+        )
         assert (place.resolved, place.routed) == ([], [])
         assert [host for host, _ in place.refused] == ["evil.net", "evil.net"]
 
@@ -161,11 +174,25 @@ async def test_a_name_with_any_address_that_is_not_public_is_refused(host: str) 
         answer = await place.get(f"{host}.example.org")
         assert answer.startswith("HTTP/1.1 403 ")
         assert "public" in answer
-        assert (await place.ask(f"CONNECT {host}.example.org:443 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 403 ")
+        assert (await place.ask(f"CONNECT {host}.example.org:443 HTTP/1.1\r\n\r\n")).startswith(
+            b"HTTP/1.1 403 "
+        )
         assert place.routed == []
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[fd00::1]", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[fd00::1]",
+        "0.0.0.0",
+    ],
+)
 async def test_a_private_address_is_refused_even_where_it_is_listed(address: str) -> None:
     async with placed(address, "*") as place:
         assert (await place.get(address)).startswith("HTTP/1.1 403 ")
@@ -180,7 +207,10 @@ async def test_an_address_is_reached_only_where_it_is_listed_literally() -> None
         assert place.resolved == []
 
 
-@pytest.mark.parametrize("spelling", ["2130706433", "0x7f000001", "127.1", "0177.0.0.1", "127.0.0.1.", "1.0.0.127.in-addr", "%31"])
+@pytest.mark.parametrize(
+    "spelling",
+    ["2130706433", "0x7f000001", "127.1", "0177.0.0.1", "127.0.0.1.", "1.0.0.127.in-addr", "%31"],
+)
 async def test_odd_spellings_of_addresses_reach_nothing(spelling: str) -> None:
     async with placed("*", "127.0.0.1") as place:
         assert (await place.get(spelling))[:12] in ("HTTP/1.1 400", "HTTP/1.1 403", "HTTP/1.1 502")
@@ -196,7 +226,9 @@ async def test_a_port_that_is_not_the_webs_is_listed_with_its_host() -> None:
         assert place.routed == [(PUBLIC, 8080)]
 
 
-async def test_a_name_that_changes_its_address_is_checked_again_and_what_was_checked_is_used() -> None:
+async def test_a_name_that_changes_its_address_is_checked_again_and_what_was_checked_is_used() -> (
+    None
+):
     async with placed() as place:
         assert "200 OK" in await place.get("example.org")
         place.names["example.org"] = ["127.0.0.1"]
@@ -207,13 +239,18 @@ async def test_a_name_that_changes_its_address_is_checked_again_and_what_was_che
         assert {address for address, _ in place.routed} == {PUBLIC}
 
 
-async def test_a_name_is_asked_for_once_however_many_want_it_and_a_failure_is_kept_for_a_moment() -> None:
+async def test_a_name_is_asked_for_once_however_many_want_it_and_a_failure_is_kept_for_a_moment() -> (
+    None
+):
     async with placed("example.org", "*.example.org") as place:
         place.answers = anyio.Event()
         async with anyio.create_task_group() as group:
             for _ in range(10):
                 group.start_soon(place.get, "example.org")
-            while len([client for client in place.proxy.connections if client._head is not None]) < 10 or not place.resolved:
+            while (
+                len([client for client in place.proxy.connections if client._head is not None]) < 10
+                or not place.resolved
+            ):
                 await anyio.sleep(0)
             place.answers.set()
         assert place.resolved == ["example.org"]
@@ -225,7 +262,9 @@ async def test_a_name_is_asked_for_once_however_many_want_it_and_a_failure_is_ke
         assert place.resolved[2:] == ["gone.example.org"]
 
 
-async def test_a_proxy_asks_for_a_few_names_at_a_time_and_keeps_no_other_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_asks_for_a_few_names_at_a_time_and_keeps_no_other_from_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers, under_way = threading.Event(), set[str]()
 
     def ask(host: str, port: int, **_: Any) -> list[Any]:
@@ -244,7 +283,9 @@ async def test_a_proxy_asks_for_a_few_names_at_a_time_and_keeps_no_other_from_as
             with anyio.fail_after(20):
                 while len(under_way) < 4 * lookups.AT_ONCE:
                     await anyio.sleep(0)
-                assert await lookups.Lookups(lookups.resolve, group.start_soon).of("quick.example.org", 443) == [PUBLIC]
+                assert await lookups.Lookups(lookups.resolve, group.start_soon).of(
+                    "quick.example.org", 443
+                ) == [PUBLIC]
             assert len(under_way) == 4 * lookups.AT_ONCE + 1
         finally:
             answers.set()
@@ -275,7 +316,12 @@ async def test_a_host_that_refuses_the_connection_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "nonsense\r\n\r\n", "GET http://a.example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n"]
+    "data",
+    [
+        "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
+        "nonsense\r\n\r\n",
+        "GET http://a.example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n",
+    ],
 )
 async def test_what_is_no_request_for_a_proxy_is_refused(data: str) -> None:
     async with placed() as place:
@@ -285,7 +331,9 @@ async def test_what_is_no_request_for_a_proxy_is_refused(data: str) -> None:
 
 async def test_a_head_that_does_not_end_is_refused() -> None:
     async with placed() as place:
-        assert (await place.ask(b"GET http://example.org/" + b"a" * 40_000)).startswith(b"HTTP/1.1 431 ")
+        assert (await place.ask(b"GET http://example.org/" + b"a" * 40_000)).startswith(
+            b"HTTP/1.1 431 "
+        )
 
 
 async def test_a_second_request_on_a_connection_is_not_forwarded() -> None:
@@ -300,7 +348,12 @@ async def test_a_second_request_on_a_connection_is_not_forwarded() -> None:
 async def test_a_head_and_a_body_may_arrive_in_pieces() -> None:
     async with placed() as place, await place.connect() as stream:
         place.ending = b"0\r\n\r\n"
-        for piece in ("POST http://exam", "ple.org/ HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r", "\n3\r\nabc", "\r\n0\r\n\r\nmore"):
+        for piece in (
+            "POST http://exam",
+            "ple.org/ HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r",
+            "\n3\r\nabc",
+            "\r\n0\r\n\r\nmore",
+        ):
             await stream.send(piece.encode())
             await anyio.wait_all_tasks_blocked()
         assert b"200 OK" in await everything(stream)
@@ -312,7 +365,9 @@ async def test_chunks_that_are_not_well_formed_end_the_connection() -> None:
         place.ending = b"never"
         with suppress(anyio.BrokenResourceError):
             assert (
-                await place.ask("POST http://example.org/ HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nGET /x HTTP/1.1\r\n\r\n")
+                await place.ask(
+                    "POST http://example.org/ HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nGET /x HTTP/1.1\r\n\r\n"
+                )
                 == b""
             )
         assert b"/x" not in place.received
@@ -330,7 +385,11 @@ async def tunnel(place: Place) -> SocketStream:
 
 async def test_a_tunnel_carries_every_byte_both_ways_and_each_direction_ends_by_itself() -> None:
     sent = b"echo" + bytes(range(256)) * 16_384
-    async with placed() as place, await tunnel(place) as stream, anyio.create_task_group() as sending:
+    async with (
+        placed() as place,
+        await tunnel(place) as stream,
+        anyio.create_task_group() as sending,
+    ):
 
         async def send() -> None:
             await stream.send(sent)
@@ -387,7 +446,12 @@ async def test_a_client_that_goes_takes_its_connection_along() -> None:
 
 async def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
-    async with placed() as place, await tunnel(place), await tunnel(place), await place.connect() as third:
+    async with (
+        placed() as place,
+        await tunnel(place),
+        await tunnel(place),
+        await place.connect() as third,
+    ):
         assert (await everything(third)).startswith(b"HTTP/1.1 503 ")
 
 
@@ -401,7 +465,9 @@ def descriptors(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_all_proxies_share_the_descriptors_and_each_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_proxies_share_the_descriptors_and_each_has_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with placed() as first, placed() as second, AsyncExitStack() as held:
 
         async def fill(place: Place) -> int:
@@ -426,7 +492,9 @@ def test_half_of_the_descriptors_are_left_for_everything_else() -> None:
         assert connections_module.connections_max() == 100
 
 
-async def test_a_proxy_without_a_descriptor_accepts_again_and_floods_no_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_proxy_without_a_descriptor_accepts_again_and_floods_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with placed() as place:
         async with await place.connect():  # what asyncio and the test need is there
             pass
@@ -441,7 +509,9 @@ async def test_a_proxy_without_a_descriptor_accepts_again_and_floods_no_log(capl
     assert not caplog.records
 
 
-async def test_a_connection_on_which_nothing_moves_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_on_which_nothing_moves_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(proxy_module, "IDLE_S", 0.0)
     monkeypatch.setattr(proxy_module, "_SWEEP_S", 0.01)
     async with placed() as place, await tunnel(place) as stream:
@@ -470,14 +540,19 @@ async def test_the_users_own_proxy_is_asked_for_a_tunnel_with_its_password() -> 
             while not received.endswith(b"first"):
                 received += await stream.receive()
             assert received == b"HTTP/1.1 200 Connection established\r\n\r\nfirst"
-            assert place.received == b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n"
+            assert (
+                place.received
+                == b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n"
+            )
         assert place.resolved == []
 
 
 async def test_the_users_own_proxy_gets_plain_requests_in_absolute_form() -> None:
     async with placed(environment={"http_proxy": "127.0.0.1:SERVER"}) as place:
         assert "hello" in await place.get("example.org")
-        assert place.received.startswith(b"GET http://example.org:80/ HTTP/1.1\r\nHost: example.org\r\n")
+        assert place.received.startswith(
+            b"GET http://example.org:80/ HTTP/1.1\r\nHost: example.org\r\n"
+        )
 
 
 async def test_the_list_counts_before_the_users_own_proxy_and_so_do_addresses() -> None:
@@ -496,7 +571,9 @@ async def test_a_proxy_that_refuses_is_told() -> None:
 
 
 async def test_a_host_of_no_proxy_is_reached_directly() -> None:
-    async with placed(environment={"ALL_PROXY": "http://127.0.0.1:1", "NO_PROXY": "example.org"}) as place:
+    async with placed(
+        environment={"ALL_PROXY": "http://127.0.0.1:1", "NO_PROXY": "example.org"}
+    ) as place:
         assert "hello" in await place.get("example.org")
         assert place.routed == [(PUBLIC, 80)]
 

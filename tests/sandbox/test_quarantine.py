@@ -16,7 +16,9 @@ from treadle.policy.sandboxes.control_files import ControlFiles
 @pytest.mark.parametrize("folder", ["n", "日" * 80, "日" * 80 + "/" + "b" * 200])
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_nothing_keeps_a_leftover_where_it_is(work: Path, folder: str, elsewhere: bool) -> None:
-    if elsewhere and not (Path("/dev/shm").is_dir() and Path("/dev/shm").stat().st_dev != work.stat().st_dev):
+    if elsewhere and not (
+        Path("/dev/shm").is_dir() and Path("/dev/shm").stat().st_dev != work.stat().st_dev
+    ):
         pytest.skip("there is no other file system here")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if elsewhere else work.parent) as away:
         files = ControlFiles(work)
@@ -49,7 +51,9 @@ def test_what_lies_too_deep_to_be_listed_is_moved(work: Path, enter: Callable[..
     assert ": it was moved to " in said
 
 
-def test_settings_that_came_up_while_a_command_ran_are_undone(work: Path, enter: Callable[..., Leave]) -> None:
+def test_settings_that_came_up_while_a_command_ran_are_undone(
+    work: Path, enter: Callable[..., Leave]
+) -> None:
     repository(work / ".git")
     make(work, "AGENTS.md")
     old = (work / ".git/config").read_text()

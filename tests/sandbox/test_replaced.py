@@ -1,4 +1,6 @@
-"""Guarded places that something outside the sandbox renames while a command runs, which takes the mount off."""
+"""Guarded places that something outside the sandbox renames while a command runs, which takes the
+mount off.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tests.sandbox.leftovers import confined, ground
 from tests.sandbox.planting import Leave, make, moved, repository
 from treadle.policy.sandboxes import replaced as module
 
-GUARDED = {"AGENTS.md": "AGENTS.md", ".vscode/a/b.json": ".vscode", ".git/hooks/pre-commit": ".git/hooks", "svc/r/.git/info/attributes": "svc"}
+GUARDED = {
+    "AGENTS.md": "AGENTS.md",
+    ".vscode/a/b.json": ".vscode",
+    ".git/hooks/pre-commit": ".git/hooks",
+    "svc/r/.git/info/attributes": "svc",
+}
 
 
 def placed(work: Path) -> dict[str, str]:
@@ -26,7 +33,9 @@ def placed(work: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("guarded", GUARDED)
-def test_content_that_came_up_at_a_guarded_place_is_undone(work: Path, enter: Callable[..., Leave], guarded: str) -> None:
+def test_content_that_came_up_at_a_guarded_place_is_undone(
+    work: Path, enter: Callable[..., Leave], guarded: str
+) -> None:
     old = placed(work)
     leave = enter()
     top = work / GUARDED[guarded]
@@ -37,8 +46,13 @@ def test_content_that_came_up_at_a_guarded_place_is_undone(work: Path, enter: Ca
     assert {str(path): path.read_text() for path in work.rglob("*") if path.is_file()} == old
 
 
-@pytest.mark.parametrize("new", [".vscode/evil.json", ".vscode/c/d.json", ".git/hooks/post-commit", ".git/info/attributes"])
-def test_what_came_up_in_a_guarded_folder_goes(work: Path, enter: Callable[..., Leave], new: str) -> None:
+@pytest.mark.parametrize(
+    "new",
+    [".vscode/evil.json", ".vscode/c/d.json", ".git/hooks/post-commit", ".git/info/attributes"],
+)
+def test_what_came_up_in_a_guarded_folder_goes(
+    work: Path, enter: Callable[..., Leave], new: str
+) -> None:
     placed(work)
     make(work, ".git/info/exclude", ".vscode/settings.json")
     leave = enter()
@@ -55,7 +69,10 @@ def test_a_hook_that_became_executable_is_undone(work: Path, enter: Callable[...
     (work / "new").chmod(0o755)
     (work / "new").rename(work / ".git/hooks/pre-commit")
     assert moved(leave()) == {".git/hooks/pre-commit"}
-    assert not os.access(work / ".git/hooks/pre-commit", os.X_OK) or os.stat(work / ".git/hooks/pre-commit").st_mode & 0o111 == 0
+    assert (
+        not os.access(work / ".git/hooks/pre-commit", os.X_OK)
+        or os.stat(work / ".git/hooks/pre-commit").st_mode & 0o111 == 0
+    )
 
 
 def test_the_same_content_in_another_inode_stays(work: Path, enter: Callable[..., Leave]) -> None:
@@ -81,7 +98,9 @@ def test_what_the_user_writes_in_place_stays(work: Path, enter: Callable[..., Le
 
 
 @pytest.mark.parametrize("most", [0, 3])
-def test_a_folder_with_too_much_to_remember_keeps_what_it_has(work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_a_folder_with_too_much_to_remember_keeps_what_it_has(
+    work: Path, enter: Callable[..., Leave], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     monkeypatch.setattr(module, "MAX_STATES", most)
     placed(work)
     make(work, *(f".vscode/{n}.json" for n in range(5)))
@@ -108,7 +127,13 @@ def test_a_command_gains_nothing_where_the_user_renames_what_is_mounted() -> Non
 
         thread = threading.Thread(target=user)
         thread.start()
-        said = confined(place, "touch ready; until [ -e go ]; do :; done; echo evil > .vscode/tasks.json; echo evil > AGENTS.md")
+        said = confined(
+            place,
+            "touch ready; until [ -e go ]; do :; done; echo evil > .vscode/tasks.json; echo evil > AGENTS.md",
+        )
         thread.join()
         assert moved(said) == {".vscode/tasks.json", "AGENTS.md"}
-        assert ((work / ".vscode/tasks.json").read_text(), (work / "AGENTS.md").read_text()) == ("old\n", "old\n")
+        assert ((work / ".vscode/tasks.json").read_text(), (work / "AGENTS.md").read_text()) == (
+            "old\n",
+            "old\n",
+        )

@@ -1,4 +1,6 @@
-"""The inside of a repository: what leads git out of the workspace goes, and what git leaves there stays."""
+"""The inside of a repository: what leads git out of the workspace goes, and what git leaves there
+stays.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,25 @@ from tests.sandbox.conftest import needs_bubblewrap
 from tests.sandbox.leftovers import confined, ground, jailed
 from tests.sandbox.planting import Leave, make, moved, repository
 
-LINKS = ["COMMIT_EDITMSG", "FETCH_HEAD", "packed-refs", "index", "logs/HEAD", "logs", "refs/heads", "objects/ab", "objects/pack/x.pack", "rebase-merge/done"]
+LINKS = [
+    "COMMIT_EDITMSG",
+    "FETCH_HEAD",
+    "packed-refs",
+    "index",
+    "logs/HEAD",
+    "logs",
+    "refs/heads",
+    "objects/ab",
+    "objects/pack/x.pack",
+    "rebase-merge/done",
+]
 
 
 @pytest.mark.parametrize("base", [".git", ".git/modules/a", ".git/worktrees/w"])
 @pytest.mark.parametrize("link", LINKS)
-def test_a_link_below_a_repository_goes(work: Path, enter: Callable[..., Leave], base: str, link: str) -> None:
+def test_a_link_below_a_repository_goes(
+    work: Path, enter: Callable[..., Leave], base: str, link: str
+) -> None:
     repository(work / ".git")
     if base != ".git":
         repository(work / base)
@@ -36,8 +51,12 @@ def test_a_link_that_was_there_before_stays(work: Path, enter: Callable[..., Lea
     assert (work / ".git/logs").is_symlink()
 
 
-@pytest.mark.parametrize("target", ["/etc/x", "../x", ".git/config", "a/../../x", "link/x", ".GIT/x", "a//x"])
-def test_resolutions_of_conflicts_elsewhere_go(work: Path, enter: Callable[..., Leave], target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["/etc/x", "../x", ".git/config", "a/../../x", "link/x", ".GIT/x", "a//x"]
+)
+def test_resolutions_of_conflicts_elsewhere_go(
+    work: Path, enter: Callable[..., Leave], target: str
+) -> None:
     repository(work / ".git")
     leave = enter()
     (work / "link").symlink_to(work.parent)
@@ -69,7 +88,9 @@ def test_resolutions_of_conflicts_elsewhere_go(work: Path, enter: Callable[..., 
         ("something", "x"),
     ],
 )
-def test_what_git_does_not_leave_in_a_repository_goes(work: Path, enter: Callable[..., Leave], path: str, text: str | None) -> None:
+def test_what_git_does_not_leave_in_a_repository_goes(
+    work: Path, enter: Callable[..., Leave], path: str, text: str | None
+) -> None:
     repository(work / ".git")
     leave = enter()
     make(work / ".git", path if text is not None else f"{path}/x", text=text or "")
@@ -83,7 +104,14 @@ b=$(echo evil | git hash-object -w --stdin); git update-index --index-version %s
 
 @needs_bubblewrap
 @pytest.mark.parametrize("version", [2, 3, 4])
-@pytest.mark.parametrize(("before", "after"), [("xxxhome/evil", "../home/evil"), ("xxxx/hooks/post", ".git/hooks/post"), ("xabc/def", "/abc/def")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("xxxhome/evil", "../home/evil"),
+        ("xxxx/hooks/post", ".git/hooks/post"),
+        ("xabc/def", "/abc/def"),
+    ],
+)
 def test_an_index_that_leads_elsewhere_goes(version: int, before: str, after: str) -> None:
     with ground() as place:
         index = place / "work/.git/index"
@@ -146,4 +174,10 @@ def test_what_git_will_not_show_is_told(command: str, named: str) -> None:
 @needs_bubblewrap
 def test_files_that_a_sparse_checkout_leaves_out_are_not_told() -> None:
     with ground() as place:
-        assert confined(place, "mkdir d; echo > d/x; git add d; git commit -qm d; git sparse-checkout set --no-cone /f; [ ! -e d/x ]") == []
+        assert (
+            confined(
+                place,
+                "mkdir d; echo > d/x; git add d; git commit -qm d; git sparse-checkout set --no-cone /f; [ ! -e d/x ]",
+            )
+            == []
+        )

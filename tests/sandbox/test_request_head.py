@@ -18,9 +18,35 @@ GET = "GET http://example.org/ HTTP/1.1"
 
 
 def test_a_plain_request_is_forwarded_in_origin_form_without_what_belongs_to_the_hop() -> None:
-    hop = ("Proxy-Connection: keep-alive", "Proxy-Authorization: Basic x", "Connection: X-Own, close", "X-Own: 1", "TE: trailers", "Upgrade: h2c")
-    head = read_head(lines("POST http://Example.ORG./a?b=http://c HTTP/1.1", "Host: example.org:80", *hop, "X-Kept: a:b", "Content-Length: 3"))
-    assert head == RequestHead("example.org", 80, lines("POST /a?b=http://c HTTP/1.1", HOST, "X-Kept: a:b", "Content-Length: 3", "Connection: close"), 3)
+    hop = (
+        "Proxy-Connection: keep-alive",
+        "Proxy-Authorization: Basic x",
+        "Connection: X-Own, close",
+        "X-Own: 1",
+        "TE: trailers",
+        "Upgrade: h2c",
+    )
+    head = read_head(
+        lines(
+            "POST http://Example.ORG./a?b=http://c HTTP/1.1",
+            "Host: example.org:80",
+            *hop,
+            "X-Kept: a:b",
+            "Content-Length: 3",
+        )
+    )
+    assert head == RequestHead(
+        "example.org",
+        80,
+        lines(
+            "POST /a?b=http://c HTTP/1.1",
+            HOST,
+            "X-Kept: a:b",
+            "Content-Length: 3",
+            "Connection: close",
+        ),
+        3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +64,9 @@ def test_a_tunnel_has_a_plain_host_and_a_port(request_line: str, expected: tuple
 
 
 def test_the_path_of_a_bare_query_is_the_root() -> None:
-    assert read_head(lines("GET http://example.org?a HTTP/1.1", HOST)).data.startswith(b"GET /?a HTTP/1.1\r\n")
+    assert read_head(lines("GET http://example.org?a HTTP/1.1", HOST)).data.startswith(
+        b"GET /?a HTTP/1.1\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,15 +161,27 @@ def test_lines_end_with_both_characters(ending: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=60), st.binary(max_size=60))
-def test_whatever_is_forwarded_names_the_host_that_was_checked(target: bytes, name: bytes, value: bytes) -> None:
-    data = b"GET http://" + target + b" HTTP/1.1\r\nHost: example.org\r\n" + name + b": " + value + b"\r\n\r\n"
+def test_whatever_is_forwarded_names_the_host_that_was_checked(
+    target: bytes, name: bytes, value: bytes
+) -> None:
+    data = (
+        b"GET http://"
+        + target
+        + b" HTTP/1.1\r\nHost: example.org\r\n"
+        + name
+        + b": "
+        + value
+        + b"\r\n\r\n"
+    )
     try:
         head = read_head(data)
     except BadRequest:
         return
     forwarded = head.data.split(b"\r\n")
     assert (head.host, head.port) == ("example.org", 80)
-    assert [line for line in forwarded if line.lower().startswith(b"host:")] == [b"Host: example.org"]
+    assert [line for line in forwarded if line.lower().startswith(b"host:")] == [
+        b"Host: example.org"
+    ]
     assert forwarded[-2:] == [b"", b""]
     assert b"" not in forwarded[:-2]
     assert b"\n" not in head.data.replace(b"\r\n", b"")
@@ -163,8 +203,14 @@ def chunked(*pieces: bytes) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.lists(st.integers(1, 20), max_size=30), st.binary(max_size=30))
-def test_a_body_ends_where_its_framing_says_however_it_arrives(pieces: list[bytes], sizes: list[int], more: bytes) -> None:
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), max_size=5),
+    st.lists(st.integers(1, 20), max_size=30),
+    st.binary(max_size=30),
+)
+def test_a_body_ends_where_its_framing_says_however_it_arrives(
+    pieces: list[bytes], sizes: list[int], more: bytes
+) -> None:
     whole = b"".join(pieces)
     assert taken(len(whole), whole + more, sizes) == (whole, True)
     assert taken(None, chunked(*pieces) + more, sizes) == (chunked(*pieces), True)
@@ -200,9 +246,21 @@ def test_methods_that_make_a_proxy_talk_are_refused(method: str) -> None:
         read_head(lines(f"{method} http://example.org/ HTTP/1.1", HOST))
 
 
-@pytest.mark.parametrize("method", ["GET", "PATCH", "OPTIONS", "PROPFIND", "REPORT", "VERSION-CONTROL"])
-def test_methods_that_programs_use_are_forwarded_without_what_addresses_a_proxy(method: str) -> None:
-    head = read_head(lines(f"{method} http://example.org/ HTTP/1.1", HOST, "Max-Forwards: 0", "Proxy-Anything: x", "X-Proxy: y"))
+@pytest.mark.parametrize(
+    "method", ["GET", "PATCH", "OPTIONS", "PROPFIND", "REPORT", "VERSION-CONTROL"]
+)
+def test_methods_that_programs_use_are_forwarded_without_what_addresses_a_proxy(
+    method: str,
+) -> None:
+    head = read_head(
+        lines(
+            f"{method} http://example.org/ HTTP/1.1",
+            HOST,
+            "Max-Forwards: 0",
+            "Proxy-Anything: x",
+            "X-Proxy: y",
+        )
+    )
     assert head.data == lines(f"{method} / HTTP/1.1", HOST, "X-Proxy: y", "Connection: close")
 
 

@@ -48,7 +48,9 @@ def plant(work: Path) -> None:
 PLANTS = {"r/.git", "src/.mcp.json", ".git/rebase-merge/git-rebase-todo"}
 
 
-def test_what_one_process_moved_away_is_no_other_s_to_bring_back(work: Path, process: Process) -> None:
+def test_what_one_process_moved_away_is_no_other_s_to_bring_back(
+    work: Path, process: Process
+) -> None:
     repository(work / ".git")
     one, other = process(), process()
     one.enter(is_open=True)
@@ -86,10 +88,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed(work: Path, own: Path) -> int:
-    return subprocess.run([sys.executable, "-c", _KILLED, work, own], cwd=Path(__file__).parents[2], check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-c", _KILLED, work, own], cwd=Path(__file__).parents[2], check=False
+    ).returncode
 
 
-def test_a_process_that_is_killed_leaves_nothing_behind(work: Path, own: Path, process: Process) -> None:
+def test_a_process_that_is_killed_leaves_nothing_behind(
+    work: Path, own: Path, process: Process
+) -> None:
     repository(work / ".git")
     make(work, "AGENTS.md", text="old")
     assert killed(work, own) == -9
@@ -104,7 +110,9 @@ def test_a_process_that_is_killed_leaves_nothing_behind(work: Path, own: Path, p
     assert files.leave(lambda: work.parent / "away", is_open=True) == []
 
 
-def test_what_a_dead_process_saw_and_cannot_be_read_is_told(work: Path, own: Path, process: Process) -> None:
+def test_what_a_dead_process_saw_and_cannot_be_read_is_told(
+    work: Path, own: Path, process: Process
+) -> None:
     assert killed(work, own) == -9
     (sight,) = own.glob("workspaces/*/sight*")
     sight.write_bytes(b"{")
@@ -113,7 +121,9 @@ def test_what_a_dead_process_saw_and_cannot_be_read_is_told(work: Path, own: Pat
     assert files.leave(lambda: work.parent / "away", is_open=True) == [control_files.LOST]
 
 
-def test_a_sight_that_a_living_process_left_unreadable_is_not_guessed(own: Path, process: Process) -> None:
+def test_a_sight_that_a_living_process_left_unreadable_is_not_guessed(
+    own: Path, process: Process
+) -> None:
     one = process()
     one.enter(is_open=True)
     (sight,) = own.glob("workspaces/*/sight*")
@@ -143,7 +153,9 @@ def test_a_command_that_begins_while_another_is_inspected_waits(work: Path) -> N
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_workflows_stay_where_commands_of_both_kinds_run(work: Path, process: Process, first: bool) -> None:
+def test_workflows_stay_where_commands_of_both_kinds_run(
+    work: Path, process: Process, first: bool
+) -> None:
     make(work, ".github/workflows/ci.yml")
     one, other = process(), process()
     one.enter(is_open=first)
@@ -169,7 +181,9 @@ def test_names_and_content_of_any_bytes_are_kept(work: Path, process: Process) -
     assert left(other, work) == set()
 
 
-def test_the_workspace_is_not_written_and_the_last_command_takes_the_sight_away(work: Path, own: Path, process: Process) -> None:
+def test_the_workspace_is_not_written_and_the_last_command_takes_the_sight_away(
+    work: Path, own: Path, process: Process
+) -> None:
     one, other = process(), process()
     one.enter(is_open=True)
     other.enter(is_open=True)
@@ -192,8 +206,15 @@ def test_nothing_runs_where_nothing_can_be_kept(own: Path, process: Process) -> 
 def test_the_sandbox_keeps_what_it_saw_in_treadles_folder(base: Path) -> None:
     for name in ("work", "own", "scratch", "home"):
         (base / name).mkdir()
-    room = CommandRoom(workspace=base / "work", scratch=lambda: base / "scratch", quarantine=lambda: base, is_open=True)
-    cage = Bubblewrap(BWRAP, own=base / "own", home=base / "home").make_cage(["/bin/bash", "-c", "true"], room.workspace, {}, room)
+    room = CommandRoom(
+        workspace=base / "work",
+        scratch=lambda: base / "scratch",
+        quarantine=lambda: base,
+        is_open=True,
+    )
+    cage = Bubblewrap(BWRAP, own=base / "own", home=base / "home").make_cage(
+        ["/bin/bash", "-c", "true"], room.workspace, {}, room
+    )
     assert len(list((base / "own").glob("workspaces/*/sight*"))) == 1
     cage.run_blocking(60)
     assert list((base / "own").glob("workspaces/*/sight*")) == []

@@ -13,7 +13,12 @@ from tests.sandbox.leftovers import confined, ground, jailed
 from tests.sandbox.planting import EVIL, Leave, make, moved, repository
 from treadle.policy.sandboxes.control_files import ControlFiles
 
-NESTED = ["worktrees/w/modules/s", "modules/s/worktrees/w", "worktrees/w/modules/a/s/modules/t", "modules/a/s/worktrees/w/modules/t"]
+NESTED = [
+    "worktrees/w/modules/s",
+    "modules/s/worktrees/w",
+    "worktrees/w/modules/a/s/modules/t",
+    "modules/a/s/worktrees/w/modules/t",
+]
 
 
 def nested(git: Path, inner: str) -> None:
@@ -36,8 +41,19 @@ def test_control_entries_of_nested_repositories_are_read_only(work: Path, inner:
 
 
 @pytest.mark.parametrize("inner", NESTED)
-@pytest.mark.parametrize("name", ["config.worktree", "hooks/pre-commit", "info/attributes", "commondir", "rebase-merge/git-rebase-todo"])
-def test_what_comes_up_in_nested_repositories_goes(work: Path, enter: Callable[..., Leave], inner: str, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.worktree",
+        "hooks/pre-commit",
+        "info/attributes",
+        "commondir",
+        "rebase-merge/git-rebase-todo",
+    ],
+)
+def test_what_comes_up_in_nested_repositories_goes(
+    work: Path, enter: Callable[..., Leave], inner: str, name: str
+) -> None:
     nested(work / ".git", inner)
     (work / f".git/{inner}/commondir").unlink(missing_ok=True)
     shutil.rmtree(work / f".git/{inner}/hooks")
@@ -48,7 +64,9 @@ def test_what_comes_up_in_nested_repositories_goes(work: Path, enter: Callable[.
 
 
 @pytest.mark.parametrize("inner", ["modules/s", "modules/a/s/worktrees/w", "modules/s/modules/t"])
-def test_repositories_below_the_worktree_that_is_the_workspace_are_inspected(work: Path, enter: Callable[..., Leave], inner: str) -> None:
+def test_repositories_below_the_worktree_that_is_the_workspace_are_inspected(
+    work: Path, enter: Callable[..., Leave], inner: str
+) -> None:
     main = work.parent / "main/.git"
     nested(main, f"worktrees/w/{inner}")
     make(main / "worktrees/w", "gitdir", text=f"{work}/.git\n")
@@ -56,7 +74,10 @@ def test_repositories_below_the_worktree_that_is_the_workspace_are_inspected(wor
     leave = enter()
     make(main / f"worktrees/w/{inner}", "config.worktree", text=EVIL)
     repository(main / "worktrees/w/modules/new", EVIL)
-    assert moved(leave()) == {f".git/worktrees/w/{inner}/config.worktree", ".git/worktrees/w/modules/new"}
+    assert moved(leave()) == {
+        f".git/worktrees/w/{inner}/config.worktree",
+        ".git/worktrees/w/modules/new",
+    }
 
 
 _SUBMODULE = """set -e; cd "$W"; git worktree add -q ../other; cd ../other; git submodule --quiet update --init sub; git -C sub rev-parse --git-dir"""

@@ -1,4 +1,6 @@
-"""The service without a server: an application that is open, and clients that call it in this process. Entry: `opened`."""
+"""The service without a server: an application that is open, and clients that call it in this
+process. Entry: `opened`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class AtHand:
 
     async def registered(self, name: str = "ada", password: str = PASSWORD) -> dict[str, str]:
         """Headers of somebody who has just made an account. The cookie is the client's."""
-        answer = await self.http.post("/auth/register", json={"username": name, "password": password})
+        answer = await self.http.post(
+            "/auth/register", json={"username": name, "password": password}
+        )
         assert answer.status_code == 201, answer.text
         return bearer(answer.json()["access_token"])
 
@@ -42,16 +46,34 @@ def bearer(token: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *, on_loopback: bool = True, limits: dict[str, Any] | None = None, key: bytes = KEY, database: str | None = None, **settings: Any
+    folder: Path,
+    *,
+    on_loopback: bool = True,
+    limits: dict[str, Any] | None = None,
+    key: bytes = KEY,
+    database: str | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[AtHand]:
     """`settings`: of `service:`. `database`: its URL, where it is not one of SQLite in the folder."""
     config = config_of(**(limits or {}))
-    config = msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, **settings))
+    config = msgspec.structs.replace(
+        config, service=msgspec.structs.replace(config.service, **settings)
+    )
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
-    service = Service(config, Database.open(database or f"sqlite:///{folder}/service.db"), runtime, key=key, model=ObedientModel(), on_loopback=on_loopback)
+    service = Service(
+        config,
+        Database.open(database or f"sqlite:///{folder}/service.db"),
+        runtime,
+        key=key,
+        model=ObedientModel(),
+        on_loopback=on_loopback,
+    )
     app = create_app(service)
     transport = httpx2.ASGITransport(app=app)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=URL) as http:
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url=URL) as http,
+    ):
         yield AtHand(app, service, http)
 
 

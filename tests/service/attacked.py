@@ -1,4 +1,6 @@
-"""Two people at a service that is attacked, a line of the corpus as a request, and what counts as refused. Entry: `World`, `line_of`, `refused`."""
+"""Two people at a service that is attacked, a line of the corpus as a request, and what counts as
+refused. Entry: `World`, `line_of`, `refused`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A real server of the service, people who talk to it, and a model that does what it is told: what the tests of chat and streams share.
+"""A real server of the service, people who talk to it, and a model that does what it is told: what
+the tests of chat and streams share.
 
-Run as a program it is the server in a process of its own: `python -m tests.service.chatting FOLDER PORT`.
+Run as a program it is the server in a process of its own: `python -m tests.service.chatting FOLDER
+PORT`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ from sqlmodel import Session
 from treadle.agents.agent import Agent
 from treadle.config import Config, Price, load
 from treadle.journal import open_journal
-from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    ModelRequest,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.runtime.runtime import Runtime
 from treadle.service import resuming
 from treadle.service.app import create_app
@@ -38,7 +48,9 @@ KEY = b"k" * 32
 
 
 class ObedientModel:
-    """`add X, Y` adds tasks, `list` lists; `ask X` calls an agent; `say N` says N sentences; `wait` waits to be let go; `hang` never answers; `break` fails."""
+    """`add X, Y` adds tasks, `list` lists; `ask X` calls an agent; `say N` says N sentences; `wait`
+    waits to be let go; `hang` never answers; `break` fails.
+    """
 
     def __init__(self) -> None:
         self.waits = anyio.Event()
@@ -90,7 +102,10 @@ class ObedientModel:
             yield ToolCallStart(new_id("call"), name)
             yield ArgumentsDelta(json.dumps(arguments))
             yield PartEnd()
-        yield ResponseEnd(StopReason.TOOL_USE if calls else StopReason.COMPLETE, Usage(input_tokens=11, output_tokens=5))
+        yield ResponseEnd(
+            StopReason.TOOL_USE if calls else StopReason.COMPLETE,
+            Usage(input_tokens=11, output_tokens=5),
+        )
 
 
 @dataclass
@@ -110,7 +125,9 @@ class Person:
         self.headers = {"Authorization": f"Bearer {token}"}
 
     async def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
-        return await self.http.request(method, path, headers={**self.headers, **more.pop("headers", {})}, **more)
+        return await self.http.request(
+            method, path, headers={**self.headers, **more.pop("headers", {})}, **more
+        )
 
     async def chat(self, message: str, conversation_id: str | None = None) -> dict[str, Any]:
         answer = await self.ask("POST", "/chat", json=said(message, conversation_id))
@@ -118,7 +135,9 @@ class Person:
         return answer.json()
 
     @asynccontextmanager
-    async def events(self, method: str, path: str, **more: Any) -> AsyncGenerator[AsyncIterator[Event]]:
+    async def events(
+        self, method: str, path: str, **more: Any
+    ) -> AsyncGenerator[AsyncIterator[Event]]:
         headers = {**self.headers, "Accept": "text/event-stream", **more.pop("headers", {})}
         async with self.http.stream(method, path, headers=headers, **more) as response:
             assert response.status_code == 200, await response.aread()
@@ -133,7 +152,11 @@ class Person:
 
 
 def said(message: str, conversation_id: str | None = None) -> dict[str, Any]:
-    return {"message": message} if conversation_id is None else {"message": message, "conversation_id": conversation_id}
+    return (
+        {"message": message}
+        if conversation_id is None
+        else {"message": message, "conversation_id": conversation_id}
+    )
 
 
 async def read_events(lines: AsyncIterator[str]) -> AsyncGenerator[Event]:
@@ -174,32 +197,61 @@ async def signed_in(service: Service, name: str) -> tuple[str, str]:
     return account_id, service.tokens.access(account_id, login_id)
 
 
-def config_of(*, grace_s: float = 10, totals: Mapping[str, Any] | None = None, prices: Mapping[str, Price] | None = None, **limits: Any) -> Config:
+def config_of(
+    *,
+    grace_s: float = 10,
+    totals: Mapping[str, Any] | None = None,
+    prices: Mapping[str, Price] | None = None,
+    **limits: Any,
+) -> Config:
     config = msgspec.structs.replace(load(files=False), prices=dict(prices or {}))
     many = {"requests_per_minute": 1_000_000, "runs": 100, "streams": 1000, **limits}
     limited = msgspec.structs.replace(config.service.limits, **many)
     totals = msgspec.structs.replace(config.service.totals, **(totals or {}))
-    return msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, limits=limited, totals=totals, grace_s=grace_s))
+    return msgspec.structs.replace(
+        config,
+        service=msgspec.structs.replace(
+            config.service, limits=limited, totals=totals, grace_s=grace_s
+        ),
+    )
 
 
-def service_in(folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (), **limits: Any) -> Service:
+def service_in(
+    folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (), **limits: Any
+) -> Service:
     config = config_of(**limits)
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
     for agent in agents:
         runtime.agents.register(agent)
     database = Database.open(f"sqlite:///{folder}/service.db")
-    return Service(config, database, runtime, key=KEY, model=model, agents=[agent.name for agent in agents], journal=str(folder)[-64:])
+    return Service(
+        config,
+        database,
+        runtime,
+        key=KEY,
+        model=model,
+        agents=[agent.name for agent in agents],
+        journal=str(folder)[-64:],
+    )
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, agents: Sequence[Agent[Any, Any]] = (), changed: Callable[[Service], None] | None = None, **limits: Any
+    folder: Path,
+    *,
+    agents: Sequence[Agent[Any, Any]] = (),
+    changed: Callable[[Service], None] | None = None,
+    **limits: Any,
 ) -> AsyncGenerator[Served]:
     """On a port of the loopback, in this process."""
     model = ObedientModel()
     service = service_in(folder, model, agents, **limits)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=5
+            )
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(server.serve, [listening])
             while not server.started:

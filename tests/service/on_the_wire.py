@@ -1,4 +1,7 @@
-"""Requests as bytes, for those that no client would send; and tokens as nobody should sign them. Entry: `ask`, `forgeries`."""
+"""Requests as bytes, for those that no client would send; and tokens as nobody should sign them.
+
+Entry: `ask`, `forgeries`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,15 @@ class Answer:
     body: bytes
 
 
-def ask(port: int, method: str, target: str, headers: Headers | None = None, body: bytes = b"", *, length: bool = True) -> Answer:
+def ask(
+    port: int,
+    method: str,
+    target: str,
+    headers: Headers | None = None,
+    body: bytes = b"",
+    *,
+    length: bool = True,
+) -> Answer:
     """`Host: localhost` where no other is given. `length` False: no Content-Length is added."""
     given = list(headers or [])
     names = {name.lower() for name, _ in given}
@@ -37,7 +48,9 @@ def ask(port: int, method: str, target: str, headers: Headers | None = None, bod
     if length and body and "content-length" not in names:
         given.append(("Content-Length", str(len(body))))
     head = "".join(f"{name}: {value}\r\n" for name, value in [*given, ("Connection", "close")])
-    return said(port, f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("utf-8", "surrogateescape") + body)
+    return said(
+        port, f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("utf-8", "surrogateescape") + body
+    )
 
 
 def said(port: int, data: bytes) -> Answer:
@@ -52,14 +65,22 @@ def said(port: int, data: bytes) -> Answer:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in lines)
-    return Answer(int(first.split()[1]) if first else 0, {name.lower(): value.strip() for name, _, value in pairs}, body)
+    return Answer(
+        int(first.split()[1]) if first else 0,
+        {name.lower(): value.strip() for name, _, value in pairs},
+        body,
+    )
 
 
 def token(header: dict[str, Any], claims: dict[str, Any], key: bytes | None) -> str:
     """`key` None: without a signature."""
     signed = b".".join(_packed(json.dumps(part).encode()) for part in (header, claims))
     digest = HASHES.get(str(header.get("alg")).upper(), hashlib.sha256)
-    return (signed + b"." + (_packed(hmac.new(key, signed, digest).digest()) if key is not None else b"")).decode()
+    return (
+        signed
+        + b"."
+        + (_packed(hmac.new(key, signed, digest).digest()) if key is not None else b"")
+    ).decode()
 
 
 def claims_of(good: str) -> dict[str, Any]:
@@ -68,16 +89,28 @@ def claims_of(good: str) -> dict[str, Any]:
 
 
 def forgeries(good: str, other: str, key: bytes) -> dict[str, str]:
-    """What is no token of ours, made of two that are and the key that signs them. `other`: somebody else's."""
+    """What is no token of ours, made of two that are and the key that signs them.
+
+    `other`: somebody else's.
+    """
     claims, theirs = claims_of(good), claims_of(other)
     head, middle, tail = good.split(".")
     now = int(time.time())
     hs256 = {"alg": "HS256", "typ": "JWT"}
-    without = {f"no {name}": token(hs256, {k: v for k, v in claims.items() if k != name}, key) for name in claims}
+    without = {
+        f"no {name}": token(hs256, {k: v for k, v in claims.items() if k != name}, key)
+        for name in claims
+    }
     return {
         **without,
-        **{f"alg {alg}": token({"alg": alg}, claims, None) for alg in ("none", "None", "NONE", "nOnE", "")},
-        **{f"alg {alg} with our key": token({"alg": alg}, claims, key) for alg in ("HS384", "HS512", "none", "hs256", "RS256", "ES256", "EdDSA")},
+        **{
+            f"alg {alg}": token({"alg": alg}, claims, None)
+            for alg in ("none", "None", "NONE", "nOnE", "")
+        },
+        **{
+            f"alg {alg} with our key": token({"alg": alg}, claims, key)
+            for alg in ("HS384", "HS512", "none", "hs256", "RS256", "ES256", "EdDSA")
+        },
         "no alg": token({"typ": "JWT"}, claims, key),
         "signed with a public key": token(hs256, claims, PUBLIC_KEY),
         "signed with nothing": token(hs256, claims, b""),
@@ -98,7 +131,9 @@ def forgeries(good: str, other: str, key: bytes) -> dict[str, str]:
         "for refreshing": token(hs256, {**claims, "aud": "treadle/refresh"}, key),
         "of another issuer": token(hs256, {**claims, "iss": "https://evil.example"}, key),
         "somebody else's login": token(hs256, {**claims, "sid": theirs["sid"]}, key),
-        "a login that never was": token(hs256, {**claims, "sid": "00000000-0000-4000-8000-000000000000"}, key),
+        "a login that never was": token(
+            hs256, {**claims, "sid": "00000000-0000-4000-8000-000000000000"}, key
+        ),
         "a number for a name": token(hs256, {**claims, "sub": 1}, key),
         "several names": token(hs256, {**claims, "sub": [claims["sub"], theirs["sub"]]}, key),
         "SQL for a login": token(hs256, {**claims, "sid": "' OR 1=1 --"}, key),

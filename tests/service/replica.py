@@ -1,4 +1,5 @@
-"""One of several servers over one journal and one database, in a process of its own: `python -m tests.service.replica JOURNAL DATABASE PORT [QUEUE]`.
+"""One of several servers over one journal and one database, in a process of its own: `python -m
+tests.service.replica JOURNAL DATABASE PORT [QUEUE]`.
 
 Who drives a queue is a test's business. Entry: `replica`, `agents`.
 """
@@ -18,7 +19,15 @@ import uvicorn
 from tests.service.chatting import KEY, ObedientModel, config_of
 from treadle.agents.agent import Agent
 from treadle.journal import open_journal
-from treadle.models.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    ModelRequest,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.runtime.runtime import Runtime
 from treadle.service import resuming
 from treadle.service.app import create_app
@@ -31,7 +40,9 @@ LEASE_S = 2.0
 
 
 class Walker:
-    """`walk N`: takes N steps, one a turn; `send WISH`: has another one do it; anything else asks for `launch`. Then it says so."""
+    """`walk N`: takes N steps, one a turn; `send WISH`: has another one do it; anything else asks
+    for `launch`. Then it says so.
+    """
 
     name = "test:walker"
     refuses: frozenset[str] = frozenset()
@@ -82,16 +93,31 @@ def agents() -> list[Agent[Any, Any]]:
 
 def replica(journal: str, database: str, *, queue: str | None = None, **limits: Any) -> Service:
     config = config_of(grace_s=0.2, **limits)
-    config = msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, queue=queue))
+    config = msgspec.structs.replace(
+        config, service=msgspec.structs.replace(config.service, queue=queue)
+    )
     runtime = Runtime(config=config, journal=open_journal(journal, lease_s=LEASE_S))
     for agent in agents():
         runtime.agents.register(agent)
-    return Service(config, Database.open(database), runtime, key=KEY, model=ObedientModel(), agents=["walker", "sender"], journal=journal[-64:])
+    return Service(
+        config,
+        Database.open(database),
+        runtime,
+        key=KEY,
+        model=ObedientModel(),
+        agents=["walker", "sender"],
+        journal=journal[-64:],
+    )
 
 
 def main(journal: str, database: str, port: str, queue: str = "") -> None:
     resuming.TAKE_UP_S = 0.3  # others die often here
-    uvicorn.run(create_app(replica(journal, database, queue=queue or None)), host="127.0.0.1", port=int(port), log_config=None)
+    uvicorn.run(
+        create_app(replica(journal, database, queue=queue or None)),
+        host="127.0.0.1",
+        port=int(port),
+        log_config=None,
+    )
 
 
 if __name__ == "__main__":

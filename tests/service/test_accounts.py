@@ -34,14 +34,20 @@ async def test_whoever_registers_is_signed_in_and_can_sign_in_again(tmp_path: Pa
     async with opened(tmp_path) as hand:
         made = await register(hand, "ada")
         assert made.status_code == 201
-        assert made.json() == {"access_token": made.json()["access_token"], "token_type": "bearer", "expires_in": 900}
+        assert made.json() == {
+            "access_token": made.json()["access_token"],
+            "token_type": "bearer",
+            "expires_in": 900,
+        }
         assert await is_signed_in(hand, bearer(made.json()["access_token"]))
         again = await sign_in(hand, "ADA")
         assert again.status_code == 200
         assert await is_signed_in(hand, bearer(again.json()["access_token"]))
 
 
-async def test_the_longer_token_is_in_a_cookie_that_scripts_and_other_sites_do_not_get(tmp_path: Path) -> None:
+async def test_the_longer_token_is_in_a_cookie_that_scripts_and_other_sites_do_not_get(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as hand:
         cookie = (await register(hand, "ada")).headers["set-cookie"]
     name, *attributes = cookie.split("; ")
@@ -58,7 +64,9 @@ async def test_a_name_is_taken_however_it_is_typed(tmp_path: Path) -> None:
             assert "taken" in problem(await register(hand, same), 409)
 
 
-@pytest.mark.parametrize("name", ["", " ", "a" * 65, "a\x00b", "a\nb", "a\u202eb", "\u200b", "\ufdfa" * 10])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a" * 65, "a\x00b", "a\nb", "a\u202eb", "\u200b", "\ufdfa" * 10]
+)
 async def test_what_can_be_no_name_is_refused(tmp_path: Path, name: str) -> None:
     async with opened(tmp_path) as hand:
         problem(await register(hand, name), 422)
@@ -70,7 +78,9 @@ def test_a_name_is_the_same_after_it_was_made_one() -> None:
         assert account_name(name) == name
 
 
-async def test_an_unknown_name_and_a_wrong_password_get_the_same_answer_after_the_same_work(tmp_path: Path) -> None:
+async def test_an_unknown_name_and_a_wrong_password_get_the_same_answer_after_the_same_work(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as hand:
         await register(hand, "ada")
         await sign_in(hand, "nobody", "the first one makes a hash")
@@ -86,7 +96,9 @@ async def test_an_unknown_name_and_a_wrong_password_get_the_same_answer_after_th
         assert min(spent) > max(spent) / 5  # without a hash it would be a fiftieth
 
 
-async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends_the_login(tmp_path: Path) -> None:
+async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends_the_login(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as hand:
         await register(hand, "ada")
         old = hand.http.cookies[COOKIE]
@@ -98,16 +110,26 @@ async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends
         assert await is_signed_in(hand, headers)
         hand.http.cookies.clear()
         for copied in (old, new):
-            problem(await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={copied}"}), 401)
+            problem(
+                await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={copied}"}), 401
+            )
         assert not await is_signed_in(hand, headers)
 
 
 async def test_a_made_up_refresh_token_ends_nobodys_login(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         headers = await hand.registered()
-        for made_up in ("", "x", headers["Authorization"].removeprefix("Bearer "), hand.http.cookies[COOKIE][:-2] + "xx"):
+        for made_up in (
+            "",
+            "x",
+            headers["Authorization"].removeprefix("Bearer "),
+            hand.http.cookies[COOKIE][:-2] + "xx",
+        ):
             hand.http.cookies.clear()
-            problem(await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={made_up}"}), 401)
+            problem(
+                await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={made_up}"}),
+                401,
+            )
         assert await is_signed_in(hand, headers)
 
 
@@ -127,9 +149,15 @@ async def test_another_password_ends_all_other_logins(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         elsewhere = await hand.registered()
         here = bearer((await sign_in(hand, "ada")).json()["access_token"])
-        wrong = await hand.http.post("/auth/password", headers=here, json={"old": "not the old one", "new": "another password"})
+        wrong = await hand.http.post(
+            "/auth/password",
+            headers=here,
+            json={"old": "not the old one", "new": "another password"},
+        )
         assert "old password" in problem(wrong, 403)
-        changed = await hand.http.post("/auth/password", headers=here, json={"old": PASSWORD, "new": "another password"})
+        changed = await hand.http.post(
+            "/auth/password", headers=here, json={"old": PASSWORD, "new": "another password"}
+        )
         assert changed.status_code == 204
         assert await is_signed_in(hand, here)
         assert not await is_signed_in(hand, elsewhere)
@@ -154,7 +182,9 @@ async def test_tries_for_one_name_and_from_one_address_are_limited(tmp_path: Pat
         assert answers[-1].status_code == 429
 
 
-async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stored(session: Session) -> str:
         return session.exec(select(Account.password_hash)).one()
 
@@ -165,22 +195,34 @@ async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have
     monkeypatch.setattr(passwords, "MEMORY_KIB", 20_000)
     async with opened(tmp_path) as hand:
         assert (await sign_in(hand, "ada")).status_code == 200
-        assert (await hand.service.database.run_unscoped(stored)).startswith("$argon2id$v=19$m=20000,t=2,p=1$")
+        assert (await hand.service.database.run_unscoped(stored)).startswith(
+            "$argon2id$v=19$m=20000,t=2,p=1$"
+        )
         assert (await sign_in(hand, "ada")).status_code == 200
 
 
-async def test_a_password_that_is_changed_meanwhile_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_password_that_is_changed_meanwhile_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody with the old one is just signing in: it was right when it was looked at."""
     async with opened(tmp_path) as hand:
         ada = bearer((await register(hand, "ada")).json()["access_token"])
         looked_at = passwords.Passwords.fits
         changed: list[int] = []
 
-        async def and_then_it_is_changed(self: passwords.Passwords, password: str, stored: str | None, **more: bool) -> bool:
+        async def and_then_it_is_changed(
+            self: passwords.Passwords, password: str, stored: str | None, **more: bool
+        ) -> bool:
             fits = await looked_at(self, password, stored, **more)
             if not changed:
                 changed.append(0)
-                changed[0] = (await hand.http.post("/auth/password", json={"old": PASSWORD, "new": "another one altogether"}, headers=ada)).status_code
+                changed[0] = (
+                    await hand.http.post(
+                        "/auth/password",
+                        json={"old": PASSWORD, "new": "another one altogether"},
+                        headers=ada,
+                    )
+                ).status_code
             return fits
 
         monkeypatch.setattr(passwords.Passwords, "fits", and_then_it_is_changed)
@@ -197,7 +239,12 @@ FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2065\u2800\u3164\ufe00\uf
 async def test_a_name_has_no_character_that_is_not_drawn(tmp_path: Path, filler: str) -> None:
     async with opened(tmp_path) as hand:
         for name in (filler, f"ad{filler}a", f"ada{filler}", 3 * filler):
-            problem(await hand.http.post("/auth/register", json={"username": name, "password": PASSWORD}), 422)
+            problem(
+                await hand.http.post(
+                    "/auth/register", json={"username": name, "password": PASSWORD}
+                ),
+                422,
+            )
             assert account_name(name) is None or account_name(name) == "ada"
 
 
@@ -205,6 +252,10 @@ def test_no_character_of_a_kind_that_is_not_drawn_is_in_a_name() -> None:
     """By the tables of this Python, so that a list cannot lack one. Spaces fold to the usual one."""
     kinds = ("Cc", "Cf", "Co", "Zl", "Zp")
     unseen = [chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in kinds]
-    assert [c for c in unseen if account_name(f"a{c}b") is not None or re.search(f"[{HIDDEN}]", c) is None] == []
+    assert [
+        c
+        for c in unseen
+        if account_name(f"a{c}b") is not None or re.search(f"[{HIDDEN}]", c) is None
+    ] == []
     spaces = [chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) == "Zs"]
     assert {account_name(f"a{c}b") for c in spaces} == {"a b", None}

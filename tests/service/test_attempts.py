@@ -1,4 +1,7 @@
-"""Guessing passwords slows down the guesser, and nobody else. Over real connections, from several addresses of the loopback."""
+"""Guessing passwords slows down the guesser, and nobody else.
+
+Over real connections, from several addresses of the loopback.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from treadle.service.attempts import Attempts
 from treadle.service.passwords import Passwords
 from treadle.service.problems import HttpProblem
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "darwin", reason="the loopback has one address there")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform == "darwin", reason="the loopback has one address there"),
+]
 
 
 @asynccontextmanager
@@ -31,24 +37,36 @@ async def client(served: Served, address: str = "127.0.0.1") -> AsyncGenerator[h
         yield http
 
 
-async def sign_in(http: httpx2.AsyncClient, name: str = "ada", password: str = PASSWORD) -> httpx2.Response:
+async def sign_in(
+    http: httpx2.AsyncClient, name: str = "ada", password: str = PASSWORD
+) -> httpx2.Response:
     return await http.post("/auth/login", json={"username": name, "password": password})
 
 
 async def register(http: httpx2.AsyncClient, name: str = "ada") -> None:
-    assert (await http.post("/auth/register", json={"username": name, "password": PASSWORD})).status_code == 201
+    assert (
+        await http.post("/auth/register", json={"username": name, "password": PASSWORD})
+    ).status_code == 201
 
 
-async def guesses(http: httpx2.AsyncClient, number: int, name: str = "ada") -> list[httpx2.Response]:
+async def guesses(
+    http: httpx2.AsyncClient, number: int, name: str = "ada"
+) -> list[httpx2.Response]:
     return [await sign_in(http, name, "a wrong password") for _ in range(number)]
 
 
 async def test_guesses_from_one_address_lock_the_account_for_no_other(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, client(served) as ada, client(served, "127.0.0.2") as eve:
+    async with (
+        serving(tmp_path) as served,
+        client(served) as ada,
+        client(served, "127.0.0.2") as eve,
+    ):
         await register(ada)
         assert [answer.status_code for answer in await guesses(eve, 12)] == [401] * 10 + [429] * 2
         assert (await sign_in(ada)).status_code == 200
-        assert (await sign_in(eve)).status_code == 429, "also with the right password: that would tell it"
+        assert (await sign_in(eve)).status_code == 429, (
+            "also with the right password: that would tell it"
+        )
         assert (await sign_in(ada)).status_code == 200
 
 
@@ -59,7 +77,11 @@ async def test_guesses_from_many_addresses_at_once_lock_nobody_out(tmp_path: Pat
         async with client(served, address) as eve:
             statuses.update(answer.status_code for answer in await guesses(eve, 3))
 
-    async with serving(tmp_path) as served, client(served) as ada, client(served, "127.0.0.250") as elsewhere:
+    async with (
+        serving(tmp_path) as served,
+        client(served) as ada,
+        client(served, "127.0.0.250") as elsewhere,
+    ):
         await register(ada)
         async with anyio.create_task_group() as group:
             for number in range(2, 22):
@@ -70,27 +92,39 @@ async def test_guesses_from_many_addresses_at_once_lock_nobody_out(tmp_path: Pat
 
 
 async def test_an_address_that_tries_many_accounts_is_slowed_down(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, client(served) as ada, client(served, "127.0.0.2") as eve:
+    async with (
+        serving(tmp_path) as served,
+        client(served) as ada,
+        client(served, "127.0.0.2") as eve,
+    ):
         await register(ada)
         statuses = [(await guesses(eve, 1, f"name{number}"))[0].status_code for number in range(21)]
         assert statuses == [401] * 20 + [429]
         assert (await sign_in(ada)).status_code == 200
 
 
-async def test_attempts_that_are_under_way_count_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attempts_that_are_under_way_count_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attempts, "AT_ONCE", 100)
     statuses: Counter[int] = Counter()
 
     async def guess(http: httpx2.AsyncClient) -> None:
         statuses.update(answer.status_code for answer in await guesses(http, 1))
 
-    async with serving(tmp_path) as served, client(served) as eve, anyio.create_task_group() as group:
+    async with (
+        serving(tmp_path) as served,
+        client(served) as eve,
+        anyio.create_task_group() as group,
+    ):
         for _ in range(15):
             group.start_soon(guess, eve)
     assert statuses == {401: 10, 429: 5}
 
 
-async def test_the_right_password_costs_its_owner_nothing_of_what_guesses_may(tmp_path: Path) -> None:
+async def test_the_right_password_costs_its_owner_nothing_of_what_guesses_may(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as served, client(served) as ada:
         await register(ada)
         for _ in range(3):
@@ -153,8 +187,12 @@ def test_the_networks_of_one_customer_of_ipv6_count_together() -> None:
             pass
 
 
-@pytest.mark.parametrize("addresses", [("9.9.9.1",), ("9.9.9.1", "9.9.9.200"), ("2001:db8::1", "2001:db8:0:7::1")])
-def test_one_neighbourhood_makes_a_part_of_the_accounts_of_an_hour(addresses: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "addresses", [("9.9.9.1",), ("9.9.9.1", "9.9.9.200"), ("2001:db8::1", "2001:db8:0:7::1")]
+)
+def test_one_neighbourhood_makes_a_part_of_the_accounts_of_an_hour(
+    addresses: tuple[str, ...],
+) -> None:
     at = 1000.0
     limits = Attempts(lambda limit: None, accounts_per_hour=100)
     limits._of_address._clock = limits._new_accounts._clock = lambda: at
@@ -171,7 +209,9 @@ def test_one_neighbourhood_makes_a_part_of_the_accounts_of_an_hour(addresses: tu
     limits.registration(addresses[0])
 
 
-def test_what_is_remembered_of_those_who_signed_in_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_of_those_who_signed_in_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(attempts, "TRUSTED_MOST", 3)
     limits = Attempts(lambda limit: None)
     for number in range(10):
@@ -181,7 +221,9 @@ def test_what_is_remembered_of_those_who_signed_in_is_bounded(monkeypatch: pytes
     assert not limits._under_way
 
 
-async def test_a_full_queue_of_hashes_is_refused_and_those_who_are_known_do_not_stand_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_of_hashes_is_refused_and_those_who_are_known_do_not_stand_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(passwords, "WAITING_MOST", 2)
     hashing, refused = Passwords(), list[HttpProblem]()
 
@@ -200,7 +242,9 @@ async def test_a_full_queue_of_hashes_is_refused_and_those_who_are_known_do_not_
     assert all((problem.headers or {})["Retry-After"] for problem in refused)
 
 
-async def test_a_network_that_fills_the_queue_of_hashes_keeps_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_network_that_fills_the_queue_of_hashes_keeps_no_other_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(passwords, "WAITING_MOST", 6)
     hashing, ends = Passwords(), list[tuple[str, int]]()
 
@@ -214,7 +258,13 @@ async def test_a_network_that_fills_the_queue_of_hashes_keeps_no_other_out(monke
     async with anyio.create_task_group() as group:
         for network in (*["many"] * (passwords.AT_ONCE + 6), "ada", "bob", "cat"):
             group.start_soon(guess, network)
-    assert Counter(ends) == {("many", 200): passwords.AT_ONCE + 3, ("many", 503): 3, ("ada", 200): 1, ("bob", 200): 1, ("cat", 200): 1}
+    assert Counter(ends) == {
+        ("many", 200): passwords.AT_ONCE + 3,
+        ("many", 503): 3,
+        ("ada", 200): 1,
+        ("bob", 200): 1,
+        ("cat", 200): 1,
+    }
 
 
 async def test_networks_that_wait_for_a_hash_take_turns() -> None:
@@ -230,7 +280,9 @@ async def test_networks_that_wait_for_a_hash_take_turns() -> None:
     assert {"ada", "bob"} <= set(served[: 3 * passwords.AT_ONCE + 2])
 
 
-async def test_a_request_that_leaves_the_queue_of_hashes_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_leaves_the_queue_of_hashes_gives_its_place_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(passwords, "WAITING_MOST", 1)
     hashing = Passwords()
     async with anyio.create_task_group() as group:
@@ -245,8 +297,12 @@ async def test_a_request_that_leaves_the_queue_of_hashes_gives_its_place_back(mo
         assert not await hashing.fits("a password", None, network="here")
 
 
-async def test_an_unknown_name_costs_the_first_time_what_it_costs_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hash that stands in for a missing one is not made by hashing: that would take twice as long, once."""
+async def test_an_unknown_name_costs_the_first_time_what_it_costs_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hash that stands in for a missing one is not made by hashing: that would take twice as
+    long, once.
+    """
     hashing = Passwords()
     made: list[str] = []
     monkeypatch.setattr(PasswordHasher, "hash", lambda self, password: made.append(password))

@@ -1,6 +1,8 @@
-"""What people and machines send that is odd, and what is under the service failing: the right status, one sentence, no detail, nothing lost.
+"""What people and machines send that is odd, and what is under the service failing: the right
+status, one sentence, no detail, nothing lost.
 
-Hosts, tokens, ids and bodies of an attacker: test_http_attacks.py. A model that hangs, and a process that dies: test_restarts.py.
+Hosts, tokens, ids and bodies of an attacker: test_http_attacks.py. A model that hangs, and a
+process that dies: test_restarts.py.
 """
 
 from __future__ import annotations
@@ -44,22 +46,30 @@ TEXTS = [
 async def test_odd_texts_are_kept_to_the_letter_and_found_again(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as hand:
         mine = await hand.registered()
-        made = await hand.http.post("/tasks", headers=mine, json={"title": text, "description": text})
+        made = await hand.http.post(
+            "/tasks", headers=mine, json={"title": text, "description": text}
+        )
         assert made.status_code == 201, made.text
         await hand.http.post("/tasks", headers=mine, json={"title": "another"})
         (found,) = (await hand.http.get("/tasks", headers=mine, params={"search": text})).json()
         assert (found["title"], found["description"]) == (text, text)
         said = (await hand.http.post("/chat", headers=mine, json={"message": f"add {text}"})).json()
-        whole = (await hand.http.get(f"/conversations/{said['conversation_id']}", headers=mine)).json()
+        whole = (
+            await hand.http.get(f"/conversations/{said['conversation_id']}", headers=mine)
+        ).json()
         assert whole["messages"][0]["content"] == f"add {text}"
         assert (await hand.http.get("/healthz")).status_code == 200
 
 
 @pytest.mark.parametrize("text", ["a", "\u6f22", "👩‍👩‍👧‍👦", "(", "and ", "\u202e", "\u0301"])
-async def test_a_message_of_ten_thousand_characters_is_answered_and_one_more_is_refused(tmp_path: Path, text: str) -> None:
+async def test_a_message_of_ten_thousand_characters_is_answered_and_one_more_is_refused(
+    tmp_path: Path, text: str
+) -> None:
     long = ("add " + text * 10_000)[:10_000]
     with unlimited(tmp_path) as url, httpx2.Client(base_url=url, timeout=40) as http:
-        token = http.post("/auth/register", json={"username": "ada", "password": PASSWORD}).json()["access_token"]
+        token = http.post("/auth/register", json={"username": "ada", "password": PASSWORD}).json()[
+            "access_token"
+        ]
         http.headers["Authorization"] = f"Bearer {token}"
         answer = http.post("/chat", json={"message": long})
         assert answer.status_code == 200, answer.text
@@ -94,30 +104,52 @@ async def trouble(hand: AtHand, headers: dict[str, str]) -> set[int]:
 
 
 @pytest.mark.parametrize("how", ["garbage", "cut", "empty"])
-async def test_a_database_whose_file_is_ruined_is_told_in_a_sentence(tmp_path: Path, how: str) -> None:
+async def test_a_database_whose_file_is_ruined_is_told_in_a_sentence(
+    tmp_path: Path, how: str
+) -> None:
     async with opened(tmp_path) as hand:
         mine = await hand.registered()
         await hand.http.post("/tasks", headers=mine, json={"title": "milk"})
-        await hand.service.database.aclose()  # what is open stays readable: this is what the next connection finds
+        # what is open stays readable: this is what the next connection finds
+        await hand.service.database.aclose()
         path = tmp_path / "service.db"
-        path.write_bytes({"garbage": b"no database " * 10_000, "cut": path.read_bytes()[:5000], "empty": b""}[how])
+        path.write_bytes(
+            {"garbage": b"no database " * 10_000, "cut": path.read_bytes()[:5000], "empty": b""}[
+                how
+            ]
+        )
         assert await trouble(hand, mine) <= {500, 503}
         assert (await hand.http.get("/healthz")).status_code == 200
         problem(await hand.http.get("/readyz"), 503)
 
 
-async def test_a_postgres_that_ends_in_the_middle_loses_nothing_and_is_used_again(tmp_path: Path, postgres_server: PostgresServer, postgres_url: str) -> None:
-    name = str(postgres_server.sql("SELECT datname FROM pg_database WHERE datname LIKE 't%' AND length(datname) = 33 ORDER BY oid DESC LIMIT 1")[0][0])
+async def test_a_postgres_that_ends_in_the_middle_loses_nothing_and_is_used_again(
+    tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    name = str(
+        postgres_server.sql(
+            "SELECT datname FROM pg_database WHERE datname LIKE 't%' AND length(datname) = 33 ORDER BY oid DESC LIMIT 1"
+        )[0][0]
+    )
     async with opened(tmp_path, database=postgres_url) as hand:
         mine = await hand.registered()
-        assert (await hand.http.post("/tasks", headers=mine, json={"title": "milk"})).status_code == 201
-        assert (await hand.http.post("/chat", headers=mine, json={"message": "add bread"})).status_code == 200
+        assert (
+            await hand.http.post("/tasks", headers=mine, json={"title": "milk"})
+        ).status_code == 201
+        assert (
+            await hand.http.post("/chat", headers=mine, json={"message": "add bread"})
+        ).status_code == 200
         postgres_server.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-        postgres_server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        postgres_server.sql(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        )
         assert await trouble(hand, mine) == {503}
         problem(await hand.http.get("/readyz"), 503)
         postgres_server.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-        assert [task["title"] for task in (await hand.http.get("/tasks", headers=mine)).json()] == ["milk", "bread"]
+        assert [task["title"] for task in (await hand.http.get("/tasks", headers=mine)).json()] == [
+            "milk",
+            "bread",
+        ]
         again = await hand.http.post("/chat", headers=mine, json={"message": "add eggs"})
         assert again.status_code == 200
         assert len((await hand.http.get("/tasks", headers=mine)).json()) == 3
@@ -138,7 +170,12 @@ class Echo(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         told = json.dumps(
-            {"error": {"message": f"wrong key: {self.headers.get('authorization')} {self.headers.get('x-api-key')} {KEY}", "type": "auth"}}
+            {
+                "error": {
+                    "message": f"wrong key: {self.headers.get('authorization')} {self.headers.get('x-api-key')} {KEY}",
+                    "type": "auth",
+                }
+            }
         ).encode()
         self.send_response(401)
         self.send_header("Content-Type", "application/json")
@@ -155,17 +192,44 @@ def echoing() -> Generator[str]:
         server.shutdown()
 
 
-def test_a_provider_that_tells_our_key_is_kept_from_every_place_it_could_stand_in(tmp_path: Path) -> None:  # ht-053
+# ht-053
+def test_a_provider_that_tells_our_key_is_kept_from_every_place_it_could_stand_in(
+    tmp_path: Path,
+) -> None:
     with echoing() as base:
         provider = {"type": "openai-chat", "base_url": base, "api_key": KEY}
         config = {"providers": {"local": provider}, "telemetry": {"logs": "text", "content": True}}
-        with unlimited(tmp_path, "--model", "local:tiny", config=config) as url, httpx2.Client(base_url=url, timeout=40) as http:
-            token = http.post("/auth/register", json={"username": "ada", "password": PASSWORD}).json()["access_token"]
+        with (
+            unlimited(tmp_path, "--model", "local:tiny", config=config) as url,
+            httpx2.Client(base_url=url, timeout=40) as http,
+        ):
+            token = http.post(
+                "/auth/register", json={"username": "ada", "password": PASSWORD}
+            ).json()["access_token"]
             http.headers["Authorization"] = f"Bearer {token}"
-            seen = [http.post("/chat", json={"message": "hello"}), http.post("/chat", json={"message": "hello"}, headers={"Accept": "text/event-stream"})]
-            seen.append(http.post("/v1/chat/completions", json={"model": "tasks", "messages": [{"role": "user", "content": "hello"}]}))
+            seen = [
+                http.post("/chat", json={"message": "hello"}),
+                http.post(
+                    "/chat", json={"message": "hello"}, headers={"Accept": "text/event-stream"}
+                ),
+            ]
+            seen.append(
+                http.post(
+                    "/v1/chat/completions",
+                    json={"model": "tasks", "messages": [{"role": "user", "content": "hello"}]},
+                )
+            )
             run = http.get("/runs").json()[0]["run_id"]
-            seen += [http.get(path) for path in ("/runs", f"/runs/{run}", f"/runs/{run}/events", "/conversations", "/metrics")]
+            seen += [
+                http.get(path)
+                for path in (
+                    "/runs",
+                    f"/runs/{run}",
+                    f"/runs/{run}/events",
+                    "/conversations",
+                    "/metrics",
+                )
+            ]
     assert seen[0].json()["response"] == TROUBLE
     for answer in seen:
         assert KEY not in answer.text, answer.url

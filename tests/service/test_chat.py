@@ -55,7 +55,9 @@ async def test_no_conversation_of_somebody_else_is_there(tmp_path: Path) -> None
         {"message": "hi", "user_id": "somebody"},
     ],
 )
-async def test_a_body_that_is_not_as_it_must_be_is_refused(tmp_path: Path, body: dict[str, object]) -> None:
+async def test_a_body_that_is_not_as_it_must_be_is_refused(
+    tmp_path: Path, body: dict[str, object]
+) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
         answer = await ada.ask("POST", "/chat", json=body)
         assert answer.status_code == 422
@@ -69,7 +71,11 @@ async def test_ten_thousand_characters_are_a_message(tmp_path: Path) -> None:
 
 
 async def test_a_second_message_waits_for_the_reply_to_the_first(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, served.person() as ada, anyio.create_task_group() as group:
+    async with (
+        serving(tmp_path) as served,
+        served.person() as ada,
+        anyio.create_task_group() as group,
+    ):
         conversation_id = (await ada.chat("hello"))["conversation_id"]
         group.start_soon(ada.chat, "wait", conversation_id)
         await served.model.waits.wait()
@@ -109,7 +115,12 @@ async def test_a_conversation_goes_with_what_was_said_and_leaves_the_tasks(tmp_p
 
 
 async def test_more_runs_at_once_than_a_person_may_have_are_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path, runs=1) as served, served.person() as ada, served.person("bob") as bob, anyio.create_task_group() as group:
+    async with (
+        serving(tmp_path, runs=1) as served,
+        served.person() as ada,
+        served.person("bob") as bob,
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(ada.chat, "wait")
         await served.model.waits.wait()
         refused = await ada.ask("POST", "/chat", json={"message": "hello"})
@@ -129,7 +140,11 @@ async def test_two_people_never_see_each_other(tmp_path: Path) -> None:
                 async with anyio.create_task_group() as group:
                     group.start_soon(who.chat, f"add {word} {number}")
                     group.start_soon(who.chat, "list")
-            seen = (await who.ask("GET", "/tasks")).text + (await who.ask("GET", "/conversations")).text + (await who.chat("list"))["response"]
+            seen = (
+                (await who.ask("GET", "/tasks")).text
+                + (await who.ask("GET", "/conversations")).text
+                + (await who.chat("list"))["response"]
+            )
             other = "plum" if word == "pear" else "pear"
             assert word in seen
             assert other not in seen

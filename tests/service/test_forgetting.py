@@ -1,4 +1,6 @@
-"""A conversation that is deleted is nowhere any more: not in the database, not in the journal, not in their logs."""
+"""A conversation that is deleted is nowhere any more: not in the database, not in the journal, not
+in their logs.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,16 @@ print(*sorted(path.name for path in files if sys.argv[2] in path.read_bytes().de
 
 
 def holders(folder: Path, word: str = CANARY) -> list[str]:
-    """Files in which it stands, in either case. Another process reads them: closing them in this one would drop the locks of its databases."""
-    found = subprocess.run([sys.executable, "-I", "-S", "-c", SEARCH, str(folder), word], capture_output=True, text=True, check=True)
+    """Files in which it stands, in either case.
+
+    Another process reads them: closing them in this one would drop the locks of its databases.
+    """
+    found = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", SEARCH, str(folder), word],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return found.stdout.split()
 
 
@@ -47,7 +57,9 @@ async def test_what_was_said_is_in_no_file_once_the_delete_has_answered(tmp_path
         await ada.chat("delete " + CANARY, first["conversation_id"])
         gone = set(await runs_of(ada))
         assert {"service.db-wal", "journal.db-wal"} & set(holders(tmp_path))
-        assert (await ada.ask("DELETE", f"/conversations/{first['conversation_id']}")).status_code == 204
+        assert (
+            await ada.ask("DELETE", f"/conversations/{first['conversation_id']}")
+        ).status_code == 204
         assert holders(tmp_path) == []
         left = await runs_of(ada)
         assert len(left) == 1
@@ -58,10 +70,14 @@ async def test_what_was_said_is_in_no_file_once_the_delete_has_answered(tmp_path
         assert await info_of(served.service, left[0]) is not None
 
 
-async def test_what_a_reader_kept_in_the_logs_is_gone_soon_after_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_reader_kept_in_the_logs_is_gone_soon_after_it_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(forgetting, "SCRUB_S", 0.05)
     async with serving(tmp_path) as served, served.person() as ada:
-        conversation_id = (await ada.chat(f"hello {CANARY} " + "and more of it " * 500))["conversation_id"]
+        conversation_id = (await ada.chat(f"hello {CANARY} " + "and more of it " * 500))[
+            "conversation_id"
+        ]
         for number in range(6):
             await ada.chat(f"{number} {CANARY} {'x' * 97 * number}", conversation_id)
         with closing(sqlite3.connect(tmp_path / "service.db", isolation_level=None)) as reader:
@@ -75,7 +91,9 @@ async def test_what_a_reader_kept_in_the_logs_is_gone_soon_after_it_has_left(tmp
                     await anyio.sleep(0.01)
 
 
-async def test_a_log_that_a_process_left_behind_is_emptied_when_a_service_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_a_process_left_behind_is_emptied_when_a_service_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(forgetting, "SCRUB_S", 0.05)
     with closing(sqlite3.connect(tmp_path / "service.db", isolation_level=None)) as reader:
         reader.execute("pragma journal_mode = wal").fetchall()
@@ -97,7 +115,11 @@ async def test_a_deleted_conversation_is_not_there_and_anothers_never_was(tmp_pa
         path = f"/conversations/{(await ada.chat('hello'))['conversation_id']}"
         other = await bob.ask("DELETE", path)
         never = await bob.ask("DELETE", "/conversations/never")
-        assert (other.status_code, other.content) == (never.status_code, never.content) == (404, never.content)
+        assert (
+            (other.status_code, other.content)
+            == (never.status_code, never.content)
+            == (404, never.content)
+        )
         assert [(await ada.ask("DELETE", path)).status_code for _ in range(2)] == [204, 404]
 
 
@@ -106,17 +128,23 @@ async def test_a_run_under_way_is_cancelled_first(tmp_path: Path, message: str) 
     async with serving(tmp_path) as served, served.person() as ada:
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
         with anyio.fail_after(20):
-            async with ada.events("POST", "/chat", json={"message": message, "conversation_id": conversation_id}) as events:
+            async with ada.events(
+                "POST", "/chat", json={"message": message, "conversation_id": conversation_id}
+            ) as events:
                 await anext(events)
                 await served.model.waits.wait()
-                assert (await ada.ask("DELETE", f"/conversations/{conversation_id}")).status_code == 204
+                assert (
+                    await ada.ask("DELETE", f"/conversations/{conversation_id}")
+                ).status_code == 204
                 assert [event.kind async for event in events][-1] in ("reply", "error")
         assert holders(tmp_path) == []
         assert not len(served.service.live)
         assert await runs_of(ada) == []
 
 
-async def test_a_message_that_comes_meanwhile_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_comes_meanwhile_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
         remove, said = served.service.runtime.journal.remove, list[str]()
@@ -124,7 +152,9 @@ async def test_a_message_that_comes_meanwhile_goes_too(tmp_path: Path, monkeypat
         async def and_then_another_comes(run_ids: set[str]) -> object:
             freed = await remove(run_ids)
             if not said:
-                said.append((await ada.chat(f"one more {CANARY}", conversation_id))["conversation_id"])
+                said.append(
+                    (await ada.chat(f"one more {CANARY}", conversation_id))["conversation_id"]
+                )
             return freed
 
         monkeypatch.setattr(served.service.runtime.journal, "remove", and_then_another_comes)
@@ -133,7 +163,9 @@ async def test_a_message_that_comes_meanwhile_goes_too(tmp_path: Path, monkeypat
         assert holders(tmp_path) == []
 
 
-async def test_a_deletion_that_was_cut_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deletion_that_was_cut_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
 
@@ -151,14 +183,22 @@ async def test_a_deletion_that_was_cut_can_be_made_again(tmp_path: Path, monkeyp
 
 async def test_what_another_replica_drives_is_cancelled_there(tmp_path: Path) -> None:
     async with serving(tmp_path) as here, serving(tmp_path) as there, here.person() as ada:
-        elsewhere = Person(there_client(there.url), ada.headers["Authorization"].removeprefix("Bearer "), ada.user_id)
+        elsewhere = Person(
+            there_client(there.url),
+            ada.headers["Authorization"].removeprefix("Bearer "),
+            ada.user_id,
+        )
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
         with anyio.fail_after(20):
-            async with ada.events("POST", "/chat", json={"message": "hang", "conversation_id": conversation_id}) as events:
+            async with ada.events(
+                "POST", "/chat", json={"message": "hang", "conversation_id": conversation_id}
+            ) as events:
                 await anext(events)
                 await here.model.waits.wait()
                 async with elsewhere.http:
-                    assert (await elsewhere.ask("DELETE", f"/conversations/{conversation_id}")).status_code == 204
+                    assert (
+                        await elsewhere.ask("DELETE", f"/conversations/{conversation_id}")
+                    ).status_code == 204
         assert not _is_named(there.service, conversation_id)
         while len(here.service.live):
             await anyio.sleep(0.01)

@@ -22,7 +22,9 @@ async def test_it_lives_and_is_ready_until_it_is_about_to_end(tmp_path: Path) ->
         assert answer.headers["retry-after"]
 
 
-async def test_it_is_not_ready_without_its_database_and_says_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_not_ready_without_its_database_and_says_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def gone() -> None:
         raise AgentError("network", "the database at /secret/place does not answer")
 
@@ -42,18 +44,29 @@ async def test_why_a_request_failed_stands_in_the_log_and_not_in_the_answer(
         headers = await hand.registered()
         for way in ("run", "read", "run_unscoped", "read_unscoped"):
             monkeypatch.setattr(hand.service.database, way, gone, raising=False)
-        assert problem(await hand.http.get("/tasks", headers=headers), 503) == "I'm having a bit of trouble right now. Please try again."
+        assert (
+            problem(await hand.http.get("/tasks", headers=headers), 503)
+            == "I'm having a bit of trouble right now. Please try again."
+        )
     assert "a request failed for now: network: the database does not answer" in caplog.text
 
 
 async def test_what_a_field_must_be_is_said_without_the_librarys_words(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         headers = await hand.registered()
-        said = problem(await hand.http.post("/tasks", json={"title": "x", "due": "tomorrow"}, headers=headers), 422)
-    assert said == "The request is not as it must be: body.due: a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is"
+        said = problem(
+            await hand.http.post("/tasks", json={"title": "x", "due": "tomorrow"}, headers=headers),
+            422,
+        )
+    assert (
+        said
+        == "The request is not as it must be: body.due: a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is"
+    )
 
 
-async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_there(tmp_path: Path) -> None:
+async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_there(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as hand:
         headers = await hand.registered("adalovelace")
         task = (await hand.http.post("/tasks", json={"title": "canary"}, headers=headers)).json()
@@ -61,19 +74,40 @@ async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_ther
         await hand.http.get("/wp-admin/canary")
         text = (await hand.http.get("/metrics")).text
         families = {family.name: family for family in text_string_to_metric_families(text)}
-        counted = {tuple(sample.labels.values()) for sample in families["treadle_http_requests"].samples if sample.name.endswith("_total")}
-        assert {("POST", "/auth/register", "201"), ("GET", "/tasks/{task_id}", "200"), ("GET", "none", "404")} <= counted
-        assert {"treadle_http_request_seconds", "treadle_runs", "treadle_streams_open", "treadle_tokens", "treadle_refusals"} <= set(families)
+        counted = {
+            tuple(sample.labels.values())
+            for sample in families["treadle_http_requests"].samples
+            if sample.name.endswith("_total")
+        }
+        assert {
+            ("POST", "/auth/register", "201"),
+            ("GET", "/tasks/{task_id}", "200"),
+            ("GET", "none", "404"),
+        } <= counted
+        assert {
+            "treadle_http_request_seconds",
+            "treadle_runs",
+            "treadle_streams_open",
+            "treadle_tokens",
+            "treadle_refusals",
+        } <= set(families)
         for word in ("canary", "adalovelace", task["id"]):
             assert word not in text
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/metrics"])
-async def test_beyond_the_loopback_the_document_and_the_metrics_need_a_token(tmp_path: Path, path: str) -> None:
+async def test_beyond_the_loopback_the_document_and_the_metrics_need_a_token(
+    tmp_path: Path, path: str
+) -> None:
     async with opened(tmp_path) as hand:
         headers = await hand.registered()
         assert (await hand.http.get(path)).status_code == 200
-    for reached in ({"on_loopback": False}, {"hosts": ("tasks.example",)}, {"public_url": "https://tasks.example"}, {"open_docs": False}):
+    for reached in (
+        {"on_loopback": False},
+        {"hosts": ("tasks.example",)},
+        {"public_url": "https://tasks.example"},
+        {"open_docs": False},
+    ):
         async with opened(tmp_path, **reached) as hand:  # ht-055
             problem(await hand.http.get(path), 401)
             assert (await hand.http.get(path, headers=headers)).status_code == 200

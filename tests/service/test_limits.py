@@ -60,11 +60,15 @@ async def test_requests_of_one_person_are_limited_and_nobody_elses(tmp_path: Pat
         assert (await hand.http.get("/tasks", headers=bob)).status_code == 200
 
 
-async def test_strangers_are_limited_by_address_and_machines_that_look_after_us_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_strangers_are_limited_by_address_and_machines_that_look_after_us_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "STRANGERS_PER_MINUTE", 5)
     async with opened(tmp_path) as hand:
         headers = await hand.registered()  # one
-        assert [(await hand.http.get("/nowhere")).status_code for _ in range(5)] == [404] * 4 + [429]
+        assert [(await hand.http.get("/nowhere")).status_code for _ in range(5)] == [404] * 4 + [
+            429
+        ]
         problem(await hand.http.get("/tasks", headers={"Authorization": "Bearer guessed"}), 429)
         assert (await hand.http.get("/healthz")).status_code == 200
         assert (await hand.http.get("/tasks", headers=headers)).status_code == 200
@@ -72,7 +76,11 @@ async def test_strangers_are_limited_by_address_and_machines_that_look_after_us_
 
 async def test_runs_and_streams_have_places_that_are_given_back(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"runs": 2, "streams": 1}) as hand:
-        given, scope, other = hand.service.limits, await somebody(hand.service, "ada"), await somebody(hand.service, "bob")
+        given, scope, other = (
+            hand.service.limits,
+            await somebody(hand.service, "ada"),
+            await somebody(hand.service, "bob"),
+        )
         for place, most in ((partial(running, given), 2), (given.stream, 1)):
             for _ in range(2):
                 held = [place(scope) for _ in range(most)]
@@ -87,7 +95,9 @@ async def test_runs_and_streams_have_places_that_are_given_back(tmp_path: Path) 
                     await one.__aexit__(None, None, None)
 
 
-async def test_all_together_have_places_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_together_have_places_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "RUNS_MOST", 1)
     async with opened(tmp_path) as hand:
         ada, bob = await somebody(hand.service, "ada"), await somebody(hand.service, "bob")
@@ -98,7 +108,9 @@ async def test_all_together_have_places_too(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("tokens", "cost_usd", "word"), [(100, 0.0, "tokens"), (1, 2.5, "USD")])
-async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(tmp_path: Path, tokens: int, cost_usd: float, word: str) -> None:
+async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(
+    tmp_path: Path, tokens: int, cost_usd: float, word: str
+) -> None:
     async with opened(tmp_path, limits={"tokens_per_day": 100, "cost_usd_per_day": 2.5}) as hand:
         given, scope = hand.service.limits, await somebody(hand.service, "ada")
         with suppress(ZeroDivisionError):
@@ -132,8 +144,15 @@ async def test_refusals_are_counted_by_limit(tmp_path: Path) -> None:
         ada = await hand.registered()
         for _ in range(3):
             await hand.http.get("/tasks", headers=ada)
-        families = {family.name: family for family in text_string_to_metric_families((await hand.http.get("/metrics")).text)}
-        refused = [sample for sample in families["treadle_refusals"].samples if sample.name.endswith("_total")]
+        families = {
+            family.name: family
+            for family in text_string_to_metric_families((await hand.http.get("/metrics")).text)
+        }
+        refused = [
+            sample
+            for sample in families["treadle_refusals"].samples
+            if sample.name.endswith("_total")
+        ]
         assert [(sample.labels, sample.value) for sample in refused] == [({"limit": "requests"}, 2)]
 
 

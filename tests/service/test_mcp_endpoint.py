@@ -1,4 +1,6 @@
-"""`/mcp`: each call is made for whoever brings the token of its request, whatever session it comes in."""
+"""`/mcp`: each call is made for whoever brings the token of its request, whatever session it comes
+in.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,21 @@ from tests.service.at_hand import AtHand, opened, problem
 
 VERSION = "2025-06-18"
 ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}
-HELLO = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+HELLO = {
+    "protocolVersion": VERSION,
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 
 
-async def asked(hand: AtHand, headers: dict[str, str], method: str, params: dict[str, Any]) -> httpx2.Response:
-    return await hand.http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, headers={**ACCEPT, **headers})
+async def asked(
+    hand: AtHand, headers: dict[str, str], method: str, params: dict[str, Any]
+) -> httpx2.Response:
+    return await hand.http.post(
+        "/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
+        headers={**ACCEPT, **headers},
+    )
 
 
 async def session_of(hand: AtHand, headers: dict[str, str]) -> dict[str, str]:
@@ -26,19 +38,30 @@ async def session_of(hand: AtHand, headers: dict[str, str]) -> dict[str, str]:
     assert answer.status_code == 200, answer.text
     session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert (await hand.http.post("/mcp", json=ready, headers={**ACCEPT, **headers, **session})).status_code == 202
+    assert (
+        await hand.http.post("/mcp", json=ready, headers={**ACCEPT, **headers, **session})
+    ).status_code == 202
     return session
 
 
 async def listed(hand: AtHand, headers: dict[str, str], session: dict[str, str]) -> httpx2.Response:
-    return await asked(hand, {**headers, **session}, "tools/call", {"name": "list_tasks", "arguments": {}})
+    return await asked(
+        hand, {**headers, **session}, "tools/call", {"name": "list_tasks", "arguments": {}}
+    )
 
 
 def answered(answer: httpx2.Response) -> dict[str, Any]:
     """The result in it, which may come as an event."""
     assert answer.status_code == 200, answer.text
     text = answer.text
-    line = next((line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:") and "result" in line), text)
+    line = next(
+        (
+            line.removeprefix("data:")
+            for line in text.splitlines()
+            if line.startswith("data:") and "result" in line
+        ),
+        text,
+    )
     return json.loads(line)["result"]
 
 
@@ -76,12 +99,19 @@ async def test_what_a_client_says_of_a_user_is_refused(tmp_path: Path) -> None:
         ada, bob = await hand.registered("ada"), await hand.registered("bob")
         await hand.http.post("/tasks", json={"title": "Canary of Ada"}, headers=ada)
         bobs = await session_of(hand, bob)
-        answer = await asked(hand, {**bob, **bobs, "X-User-Id": "ada"}, "tools/call", {"name": "list_tasks", "arguments": {"user_id": "ada"}})
+        answer = await asked(
+            hand,
+            {**bob, **bobs, "X-User-Id": "ada"},
+            "tools/call",
+            {"name": "list_tasks", "arguments": {"user_id": "ada"}},
+        )
         assert answered(answer)["isError"]
         assert "Canary" not in answer.text
 
 
-async def test_one_person_cannot_take_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_person_cannot_take_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_OF_PERSON", 2)
     async with opened(tmp_path) as hand:
         ada, bob = await hand.registered("ada"), await hand.registered("bob")
@@ -93,7 +123,9 @@ async def test_one_person_cannot_take_all_sessions(tmp_path: Path, monkeypatch: 
         assert await session_of(hand, bob)
 
 
-async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_most_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_most_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_MOST", 4)
     async with opened(tmp_path) as hand:
         ada, bob, cat = [await hand.registered(name) for name in ("ada", "bob", "cat")]
@@ -104,13 +136,17 @@ async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_mo
         assert (await listed(hand, ada, second)).status_code == 404
         for person, session in ((ada, first), (ada, third), (bob, bobs), (cat, cats)):
             assert answered(await listed(hand, person, session))
-        assert (await hand.http.delete("/mcp", headers={**ACCEPT, **ada, **first})).status_code == 200
+        assert (
+            await hand.http.delete("/mcp", headers={**ACCEPT, **ada, **first})
+        ).status_code == 200
         assert await session_of(hand, cat)
         for person, session in ((ada, third), (bob, bobs), (cat, cats)):
             assert answered(await listed(hand, person, session))
 
 
-async def test_a_session_of_somebody_else_is_not_kept_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_of_somebody_else_is_not_kept_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_MOST", 2)
     async with opened(tmp_path) as hand:
         ada, bob = await hand.registered("ada"), await hand.registered("bob")

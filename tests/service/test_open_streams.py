@@ -1,4 +1,6 @@
-"""Streams end with the login that opened them: at once in the same process, within a bounded time in others."""
+"""Streams end with the login that opened them: at once in the same process, within a bounded time
+in others.
+"""
 
 from __future__ import annotations
 
@@ -55,47 +57,81 @@ async def chat(ada: Client, served: Served) -> tuple[str, str, dict[str, Any]]:
 
 
 async def run_events(ada: Client, served: Served) -> tuple[str, str, dict[str, Any]]:
-    made = await ada.http.post("/runs", headers=ada.headers, json={"agent": "tasks", "prompt": "wait for it"})
+    made = await ada.http.post(
+        "/runs", headers=ada.headers, json={"agent": "tasks", "prompt": "wait for it"}
+    )
     return "GET", f"/runs/{made.json()['run_id']}/events", {}
 
 
 async def completions(ada: Client, served: Served) -> tuple[str, str, dict[str, Any]]:
-    return "POST", "/v1/chat/completions", {"json": {"model": "tasks", "stream": True, "messages": [{"role": "user", "content": "wait for it"}]}}
+    return (
+        "POST",
+        "/v1/chat/completions",
+        {
+            "json": {
+                "model": "tasks",
+                "stream": True,
+                "messages": [{"role": "user", "content": "wait for it"}],
+            }
+        },
+    )
 
 
 async def mcp(ada: Client, served: Served) -> tuple[str, str, dict[str, Any]]:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
     answer = await ada.http.post("/mcp", json=hello, headers={**ACCEPT, **ada.headers})
-    session = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": ACCEPT["MCP-Protocol-Version"]}
-    await ada.http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers={**ACCEPT, **ada.headers, **session})
+    session = {
+        "Mcp-Session-Id": answer.headers["mcp-session-id"],
+        "MCP-Protocol-Version": ACCEPT["MCP-Protocol-Version"],
+    }
+    await ada.http.post(
+        "/mcp",
+        json={"jsonrpc": "2.0", "method": "notifications/initialized"},
+        headers={**ACCEPT, **ada.headers, **session},
+    )
     return "GET", "/mcp", {"headers": session}
 
 
 @pytest.mark.parametrize("kind", [tasks, chat, run_events, completions, mcp])
-async def test_signing_out_ends_every_kind_of_stream_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Any]) -> None:
+async def test_signing_out_ends_every_kind_of_stream_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Any]
+) -> None:
     monkeypatch.setattr(open_streams, "LOOK_S", LONG)
-    async with serving(tmp_path) as served, client(served, "register") as ada, client(served) as other:
+    async with (
+        serving(tmp_path) as served,
+        client(served, "register") as ada,
+        client(served) as other,
+    ):
         method, path, more = await kind(ada, served)
-        async with ada.stream(method, path, **more) as stream, other.stream("GET", "/tasks/events") as kept:
+        async with (
+            ada.stream(method, path, **more) as stream,
+            other.stream("GET", "/tasks/events") as kept,
+        ):
             async with httpx2.AsyncClient(base_url=served.url) as http:
                 assert (await http.post("/auth/logout", headers=ada.headers)).status_code == 204
             with anyio.fail_after(10):
                 assert (await stream.aread()).endswith(SIGNED_OUT)
             lines = kept.aiter_lines()
             assert await anext(lines) == "event: tasks"
-            assert (await other.http.post("/tasks", json={"title": "Buy milk"}, headers=other.headers)).status_code == 201
+            assert (
+                await other.http.post("/tasks", json={"title": "Buy milk"}, headers=other.headers)
+            ).status_code == 201
             with anyio.fail_after(10):
                 while await anext(lines) != "event: tasks":  # a sign of life may come first
                     pass
         served.model.go.set()
 
 
-async def test_whatever_ends_a_login_ends_its_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whatever_ends_a_login_ends_its_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(open_streams, "LOOK_S", LONG)
     async with serving(tmp_path) as served, client(served, "register") as here:
         async with client(served) as other, other.stream("GET", "/tasks/events") as stream:
             changed = {"old": PASSWORD, "new": "another password altogether"}
-            assert (await here.http.post("/auth/password", json=changed, headers=here.headers)).status_code == 204
+            assert (
+                await here.http.post("/auth/password", json=changed, headers=here.headers)
+            ).status_code == 204
             with anyio.fail_after(10):
                 assert (await stream.aread()).endswith(SIGNED_OUT)
         async with here.stream("GET", "/tasks/events") as stream:
@@ -109,7 +145,9 @@ async def test_whatever_ends_a_login_ends_its_streams(tmp_path: Path, monkeypatc
                 assert (await stream.aread()).endswith(SIGNED_OUT)
 
 
-async def test_a_login_that_ends_in_another_process_ends_its_streams_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_login_that_ends_in_another_process_ends_its_streams_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two services over one database, and an operator who deletes the rows."""
     monkeypatch.setattr(open_streams, "LOOK_S", 0.05)
     async with AsyncExitStack() as stack:

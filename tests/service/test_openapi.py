@@ -1,4 +1,6 @@
-"""The document says everything: which routes there are, what they take, and every answer that they give."""
+"""The document says everything: which routes there are, what they take, and every answer that they
+give.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,13 @@ async def document_of(hand: AtHand) -> dict[str, Any]:
 async def test_every_route_is_in_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         listed = {(method, path) for method, path, _ in operations(await document_of(hand))}
-        there = {(method, route.path) for route in iter_route_contexts(hand.app.routes) if route.path for method in route.methods or () if method != "HEAD"}
+        there = {
+            (method, route.path)
+            for route in iter_route_contexts(hand.app.routes)
+            if route.path
+            for method in route.methods or ()
+            if method != "HEAD"
+        }
         assert {(method, path) for method, path in there - listed if path not in NOT_IN_IT} == set()
         assert listed <= there
 
@@ -56,7 +64,9 @@ async def test_what_needs_somebody_says_so_and_what_does_not_is_known(tmp_path: 
     async with opened(tmp_path, on_loopback=False, open_docs=None) as hand:
         headers = await hand.registered()
         document = (await hand.http.get("/openapi.json", headers=headers)).json()
-        unasked = {path for _, path, operation in operations(document) if not operation.get("security")}
+        unasked = {
+            path for _, path, operation in operations(document) if not operation.get("security")
+        }
         assert unasked == {"/auth/register", "/auth/login", "/auth/logout", "/healthz", "/readyz"}
         assert document["components"]["securitySchemes"]["bearer"] == {
             "type": "http",
@@ -74,9 +84,17 @@ async def test_what_needs_somebody_says_so_and_what_does_not_is_known(tmp_path: 
 async def test_bodies_are_closed_and_no_text_in_them_takes_a_nul(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         document = await document_of(hand)
-        bodies = [operation["requestBody"]["content"] for _, _, operation in operations(document) if "requestBody" in operation]
+        bodies = [
+            operation["requestBody"]["content"]
+            for _, _, operation in operations(document)
+            if "requestBody" in operation
+        ]
         assert all(set(body) == {"application/json"} for body in bodies)
-        wrong = [where for body in bodies for where in loose(body["application/json"]["schema"], document, "")]
+        wrong = [
+            where
+            for body in bodies
+            for where in loose(body["application/json"]["schema"], document, "")
+        ]
         assert wrong == []
 
 
@@ -107,13 +125,25 @@ async def test_every_answer_that_is_seen_stands_in_it(tmp_path: Path) -> None:
                 continue  # an answer without an end, where it is not refused
             for said, (headers, content) in HEADERS.items():
                 for signed in ({}, token):
-                    answer = await hand.http.request(method, path.replace("{", "").replace("}", ""), headers={**signed, **headers}, content=content.encode())
+                    answer = await hand.http.request(
+                        method,
+                        path.replace("{", "").replace("}", ""),
+                        headers={**signed, **headers},
+                        content=content.encode(),
+                    )
                     at = (method, path, said, answer.status_code)
-                    assert str(answer.status_code) in operation["responses"] or answer.status_code == 429, at
+                    assert (
+                        str(answer.status_code) in operation["responses"]
+                        or answer.status_code == 429
+                    ), at
                     described = operation["responses"].get(str(answer.status_code), {})
                     kinds = set(described.get("content", {}))
                     kind = answer.headers.get("content-type", "").partition(";")[0]
-                    assert (kind in kinds) if answer.content else not kinds or kind == "", (*at, kind, kinds)
+                    assert (kind in kinds) if answer.content else not kinds or kind == "", (
+                        *at,
+                        kind,
+                        kinds,
+                    )
                     for name in described.get("headers", {}):
                         assert name.lower() in answer.headers, (*at, name)
 
@@ -121,5 +151,20 @@ async def test_every_answer_that_is_seen_stands_in_it(tmp_path: Path) -> None:
 async def test_a_document_has_answers_for_what_the_border_refuses(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         for method, path, operation in operations(await document_of(hand)):
-            for status in ("400", "403", "413", "415", "421", "422", "429", "500", "503", *(["401"] if operation.get("security") else [])):
-                assert "application/problem+json" in operation["responses"][status]["content"], (method, path, status)
+            for status in (
+                "400",
+                "403",
+                "413",
+                "415",
+                "421",
+                "422",
+                "429",
+                "500",
+                "503",
+                *(["401"] if operation.get("security") else []),
+            ):
+                assert "application/problem+json" in operation["responses"][status]["content"], (
+                    method,
+                    path,
+                    status,
+                )

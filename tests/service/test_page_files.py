@@ -20,8 +20,14 @@ def get(path: str, method: str = "GET", **headers: str) -> httpx2.Response:
     app.include_router(router)
 
     async def ask() -> httpx2.Response:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://page") as client:
-            return await client.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://page"
+        ) as client:
+            return await client.request(
+                method,
+                path,
+                headers={name.replace("_", "-"): value for name, value in headers.items()},
+            )
 
     return anyio.run(ask)
 
@@ -33,7 +39,13 @@ def test_every_file_of_the_folder_is_served_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [("/", "text/html"), ("/assets/app.js", "text/javascript"), ("/assets/style.css", "text/css"), ("/assets/icon.svg", "image/svg+xml")]
+    ("path", "kind"),
+    [
+        ("/", "text/html"),
+        ("/assets/app.js", "text/javascript"),
+        ("/assets/style.css", "text/css"),
+        ("/assets/icon.svg", "image/svg+xml"),
+    ],
 )
 def test_a_file_has_its_type_and_is_not_sent_twice(path: str, kind: str) -> None:
     first = get(path)
@@ -41,7 +53,11 @@ def test_a_file_has_its_type_and_is_not_sent_twice(path: str, kind: str) -> None
     assert first.headers["content-type"].startswith(kind)
     assert first.headers["cache-control"] == "no-cache"
     again = get(path, if_none_match=f'"another", W/{first.headers["etag"]}')
-    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert (again.status_code, again.content, again.headers["etag"]) == (
+        304,
+        b"",
+        first.headers["etag"],
+    )
     assert get(path, "HEAD").status_code == 200
 
 
@@ -49,18 +65,38 @@ def test_nothing_inline_stands_in_the_page_and_nothing_of_others_is_named() -> N
     page = get("/").text
     assert get("/").headers["content-security-policy"] == CONTENT_POLICY
     assert "unsafe" not in CONTENT_POLICY
-    assert re.findall(r"<script(?![^>]* src=)[^>]*>|<style|\sstyle=|\son\w+=|javascript:", page) == []
+    assert (
+        re.findall(r"<script(?![^>]* src=)[^>]*>|<style|\sstyle=|\son\w+=|javascript:", page) == []
+    )
     named = re.findall(r'(?:src|href|action)="([^"]*)"', page)
     assert named
     assert [one for one in named if not re.match(r"/(assets|auth)/|#", one)] == []
 
 
 def test_no_code_of_the_page_reads_html() -> None:
-    code = {name: FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ASSETS if name.endswith(".js")}
-    assert [name for name, text in code.items() if re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|DOMParser", text)] == []
-    imported = {name for text in code.values() for name in re.findall(r'from "/assets/([\w.]+)"', text)}
+    code = {
+        name: FOLDER.joinpath(name).read_text(encoding="utf-8")
+        for name in ASSETS
+        if name.endswith(".js")
+    }
+    assert [
+        name
+        for name, text in code.items()
+        if re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|DOMParser",
+            text,
+        )
+    ] == []
+    imported = {
+        name for text in code.values() for name in re.findall(r'from "/assets/([\w.]+)"', text)
+    }
     assert imported == set(code) - {"app.js"}
 
 
 def test_the_files_of_the_page_are_as_small_as_any() -> None:
-    assert [name for name in ASSETS if name.endswith(".js") and len(FOLDER.joinpath(name).read_text(encoding="utf-8").splitlines()) > 360] == []
+    assert [
+        name
+        for name in ASSETS
+        if name.endswith(".js")
+        and len(FOLDER.joinpath(name).read_text(encoding="utf-8").splitlines()) > 360
+    ] == []

@@ -1,4 +1,6 @@
-"""Several services over one journal and one database: what one has begun is followed, answered, cancelled and gone on with by any of them."""
+"""Several services over one journal and one database: what one has begun is followed, answered,
+cancelled and gone on with by any of them.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +60,13 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
 
 
 @contextmanager
-def process(places: Places, port: int, queue: str = "", **environment: str) -> Generator[subprocess.Popen[bytes]]:
+def process(
+    places: Places, port: int, queue: str = "", **environment: str
+) -> Generator[subprocess.Popen[bytes]]:
     arguments = [sys.executable, "-m", "tests.service.replica", *places, str(port), queue]
-    with subprocess.Popen(arguments, env={**os.environ, **environment}, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        arguments, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
+    ) as server:
         try:
             yield server
         finally:
@@ -85,7 +91,12 @@ async def two(places: Places, queue: str = "") -> AsyncGenerator[tuple[Person, P
             user_id, token = await signed_in(service, "ada")
         for port in ports:
             stack.enter_context(process(places, port, queue))
-        clients = [await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)) for port in ports]
+        clients = [
+            await stack.enter_async_context(
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
+            )
+            for port in ports
+        ]
         people = [Person(http, token, user_id) for http in clients]
         for person in people:
             await up(person)
@@ -99,7 +110,11 @@ async def started(person: Person, prompt: str, agent: str = "walker") -> str:
 
 
 def durable(events: list[Event]) -> list[tuple[str | None, str, dict[str, Any]]]:
-    return [(event.id, event.kind, {k: v for k, v in event.data.items() if k not in ("seq", "at")}) for event in events if event.id]
+    return [
+        (event.id, event.kind, {k: v for k, v in event.data.items() if k not in ("seq", "at")})
+        for event in events
+        if event.id
+    ]
 
 
 async def asked_for(person: Person, run_id: str) -> str:
@@ -135,7 +150,9 @@ async def test_what_one_drives_is_followed_at_the_other_while_it_happens(places:
             assert durable(events) == whole
 
 
-async def test_a_client_that_comes_back_at_any_replica_has_each_event_once_while_drivers_are_killed(places: Places) -> None:
+async def test_a_client_that_comes_back_at_any_replica_has_each_event_once_while_drivers_are_killed(
+    places: Places,
+) -> None:
     ports = free_port(), free_port()
     seen: list[Event] = []
     dice = random.Random(8)
@@ -143,7 +160,12 @@ async def test_a_client_that_comes_back_at_any_replica_has_each_event_once_while
         async with person_of(places) as service:
             user_id, token = await signed_in(service, "ada")
         servers = [stack.enter_context(process(places, port)) for port in ports]
-        clients = [await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20)) for port in ports]
+        clients = [
+            await stack.enter_async_context(
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20)
+            )
+            for port in ports
+        ]
         people = [Person(http, token, user_id) for http in clients]
         for person in people:
             await up(person)
@@ -195,12 +217,20 @@ async def test_a_stream_goes_on_when_the_run_comes_here_and_when_it_leaves(place
             async with anyio.create_task_group() as group:
                 group.start_soon(follow, "here", here)
                 group.start_soon(follow, "there", there)
-                answer = await there.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "approve", "arguments": {"where": "down"}})
+                answer = await there.ask(
+                    "POST",
+                    f"/runs/{run_id}/approvals/{call_id}",
+                    json={"decision": "approve", "arguments": {"where": "down"}},
+                )
                 assert answer.status_code == 202, answer.text
         whole = durable(await there.all_events("GET", f"/runs/{run_id}/events"))
         assert durable(seen["here"]) == durable(seen["there"]) == whole
-        assert [data["result"].splitlines()[-1] for _, kind, data in whole if kind == "tool_call_end"] == ["launched down"]
-        assert (await here.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "deny"})).status_code == 409
+        assert [
+            data["result"].splitlines()[-1] for _, kind, data in whole if kind == "tool_call_end"
+        ] == ["launched down"]
+        assert (
+            await here.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "deny"})
+        ).status_code == 409
 
 
 async def test_a_run_is_cancelled_at_another_replica(places: Places) -> None:
@@ -223,20 +253,37 @@ async def test_what_runs_below_do_is_followed_too(places: Places) -> None:
         own = [event for event in events if event.id]
         assert durable(own) == durable(await here.all_events("GET", f"/runs/{run_id}/events"))
         below = [event for event in events if event.data.get("parent_run_id") == run_id]
-        assert [event.data["result"] for event in below if event.kind == "tool_call_end"] == [f"step {number}" for number in range(5)]
+        assert [event.data["result"] for event in below if event.kind == "tool_call_end"] == [
+            f"step {number}" for number in range(5)
+        ]
         assert (below[0].kind, below[-1].kind) == ("run_start", "run_end")
-        kinds = [event.kind for event in events if event in below or event.kind in ("tool_call_start", "tool_call_end")]
-        assert (kinds[0], kinds[-1]) == ("tool_call_start", "tool_call_end"), "between the start and the end of the call"
+        kinds = [
+            event.kind
+            for event in events
+            if event in below or event.kind in ("tool_call_start", "tool_call_end")
+        ]
+        assert (kinds[0], kinds[-1]) == ("tool_call_start", "tool_call_end"), (
+            "between the start and the end of the call"
+        )
 
 
 async def test_who_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
     places = Places(*in_folder(tmp_path))
-    async with at_hand(places) as (service, ada), work(places) as elsewhere, anyio.create_task_group() as group:
+    async with (
+        at_hand(places) as (service, ada),
+        work(places) as elsewhere,
+        anyio.create_task_group() as group,
+    ):
         run_id = new_id("run")
-        await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"))
+        await service.database.run(
+            ada.scope,
+            lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"),
+        )
         walker = elsewhere.agents.get("walker")
         assert walker is not None
-        group.start_soon(partial(elsewhere.run, walker, "walk 10000", run_id=run_id, user_id=ada.user_id))
+        group.start_soon(
+            partial(elsewhere.run, walker, "walk 10000", run_id=run_id, user_id=ada.user_id)
+        )
         readers = [await ada.follow(run_id) for _ in range(3)]
         with anyio.fail_after(20):
             for reader in readers:
@@ -276,7 +323,11 @@ class Late:
 
 def named(frames: bytes) -> list[tuple[str, str]]:
     """Run and id of durable events."""
-    events = [json.loads(line.removeprefix(b"data: ")) for line in frames.splitlines() if line.startswith(b"data: ")]
+    events = [
+        json.loads(line.removeprefix(b"data: "))
+        for line in frames.splitlines()
+        if line.startswith(b"data: ")
+    ]
     return [(event["run_id"], event["id"]) for event in events if "id" in event]
 
 
@@ -284,12 +335,22 @@ def named(frames: bytes) -> list[tuple[str, str]]:
 async def test_who_follows_a_run_that_comes_to_be_driven_here_is_told_all_of_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, wish: str
 ) -> None:
-    """Also what was done elsewhere and not told here yet; and whoever told from elsewhere tells no more, nor that it is over."""
+    """Also what was done elsewhere and not told here yet; and whoever told from elsewhere tells no
+    more, nor that it is over.
+    """
     places, late = Places(*in_folder(tmp_path)), Late()
-    async with at_hand(places) as (service, ada), work(places) as elsewhere, anyio.create_task_group() as group:
+    async with (
+        at_hand(places) as (service, ada),
+        work(places) as elsewhere,
+        anyio.create_task_group() as group,
+    ):
         run_id = new_id("run")
-        await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(run_id, agent))
-        row = await service.database.read(ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id))
+        await service.database.run(
+            ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(run_id, agent)
+        )
+        row = await service.database.read(
+            ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id)
+        )
         known = elsewhere.agents.get(agent)
         assert known is not None
         assert row is not None
@@ -299,7 +360,13 @@ async def test_who_follows_a_run_that_comes_to_be_driven_here_is_told_all_of_it_
                 await elsewhere.run(known, wish, run_id=run_id, user_id=ada.user_id)
 
         async def steps(least: int) -> None:
-            while sum(isinstance(event, ToolCallEnd) and event.name == "step" for event in await events_so_far(service, ada.scope, row)) < least:
+            while (
+                sum(
+                    isinstance(event, ToolCallEnd) and event.name == "step"
+                    for event in await events_so_far(service, ada.scope, row)
+                )
+                < least
+            ):
                 await anyio.sleep(0.01)
 
         monkeypatch.setattr(service.runtime, "follow", late)
@@ -321,18 +388,31 @@ async def test_who_follows_a_run_that_comes_to_be_driven_here_is_told_all_of_it_
                 told += named(frames)
         whole = [(event.run_id, event.id) for event in await events_so_far(service, ada.scope, row)]
         assert len(told) == len(set(told))
-        assert [one for one in told if one[0] == run_id] == [one for one in whole if one[0] == run_id]
+        assert [one for one in told if one[0] == run_id] == [
+            one for one in whole if one[0] == run_id
+        ]
         assert sorted(told) == sorted(whole)
         await reader.leave()
 
 
-async def test_who_reads_the_journal_slowly_misses_nothing_that_a_quicker_reader_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_reads_the_journal_slowly_misses_nothing_that_a_quicker_reader_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The quicker one has the run followed from where its own reading ended."""
     places = Places(*in_folder(tmp_path))
-    async with at_hand(places) as (service, ada), work(places) as elsewhere, anyio.create_task_group() as group:
+    async with (
+        at_hand(places) as (service, ada),
+        work(places) as elsewhere,
+        anyio.create_task_group() as group,
+    ):
         run_id = new_id("run")
-        await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"))
-        row = await service.database.read(ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id))
+        await service.database.run(
+            ada.scope,
+            lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"),
+        )
+        row = await service.database.read(
+            ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id)
+        )
         walker = elsewhere.agents.get("walker")
         assert walker is not None
         assert row is not None
@@ -359,7 +439,9 @@ async def test_who_reads_the_journal_slowly_misses_nothing_that_a_quicker_reader
             await reader.leave()
 
         with anyio.fail_after(30):
-            group.start_soon(partial(elsewhere.run, walker, "walk 8", run_id=run_id, user_id=ada.user_id))
+            group.start_soon(
+                partial(elsewhere.run, walker, "walk 8", run_id=run_id, user_id=ada.user_id)
+            )
             while await info_of_status(service, run_id) is None:
                 await anyio.sleep(0.01)
             monkeypatch.setattr(service.runtime, "events", slow)
@@ -387,7 +469,12 @@ async def test_a_message_whose_replica_dies_gets_its_reply_from_another(places: 
     async with AsyncExitStack() as stack:
         async with person_of(places) as service:
             user_id, token = await signed_in(service, "ada")
-        clients = [await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)) for port in ports]
+        clients = [
+            await stack.enter_async_context(
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
+            )
+            for port in ports
+        ]
         dying, other = [Person(http, token, user_id) for http in clients]
         server = stack.enter_context(process(places, ports[0], TREADLE_CRASH_AT="6"))
         stack.enter_context(process(places, ports[1]))
@@ -403,8 +490,12 @@ async def test_a_message_whose_replica_dies_gets_its_reply_from_another(places: 
                 if run["finished_at"] is not None:
                     break
                 await anyio.sleep(0.05)
-        messages = (await other.ask("GET", f"/conversations/{conversation['id']}")).json()["messages"]
-        assert [message["content"] for message in messages][1:] == ["Got it! Added 'Buy milk' to your list. Anything else?"]
+        messages = (await other.ask("GET", f"/conversations/{conversation['id']}")).json()[
+            "messages"
+        ]
+        assert [message["content"] for message in messages][1:] == [
+            "Got it! Added 'Buy milk' to your list. Anything else?"
+        ]
         assert await other.titles() == ["Buy milk"]
 
 
@@ -417,12 +508,17 @@ async def test_a_message_that_another_replica_works_on_is_left_to_it(places: Pla
 
         group.start_soon(say)
         with anyio.fail_after(60):
-            while not (runs := (await there.ask("GET", "/runs")).json()) or runs[0]["status"] != "running":
+            while (
+                not (runs := (await there.ask("GET", "/runs")).json())
+                or runs[0]["status"] != "running"
+            ):
                 await anyio.sleep(0.05)
             (conversation,) = (await there.ask("GET", "/conversations")).json()
             whole = (await there.ask("GET", f"/conversations/{conversation['id']}")).json()
             assert [message["role"] for message in whole["messages"]] == ["user"]
-            second = await there.ask("POST", "/chat", json={"message": "hello", "conversation_id": conversation["id"]})
+            second = await there.ask(
+                "POST", "/chat", json={"message": "hello", "conversation_id": conversation["id"]}
+            )
             assert second.status_code == 409
             async with there.events("GET", f"/runs/{runs[0]['run_id']}/events") as events:
                 assert (await anext(events)).kind == "run_start"
@@ -439,14 +535,18 @@ async def test_replicas_that_start_at_once_let_one_have_each_run(places: Places)
 
         def say(session: Session) -> None:
             for title in ("Buy milk", "Buy bread", "Buy tea"):
-                ConversationStore(session, scope).ask(None, f"add {title}", new_id("run"), "tasks", journal=places.journal[-64:])
+                ConversationStore(session, scope).ask(
+                    None, f"add {title}", new_id("run"), "tasks", journal=places.journal[-64:]
+                )
 
         await service.database.run(scope, say)
     ports = free_port(), free_port(), free_port()
     async with AsyncExitStack() as stack:
         for port in ports:
             stack.enter_context(process(places, port))
-        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30))
+        http = await stack.enter_async_context(
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}", timeout=30)
+        )
         ada = Person(http, token, user_id)
         await up(ada)
         with anyio.fail_after(60):
@@ -454,7 +554,9 @@ async def test_replicas_that_start_at_once_let_one_have_each_run(places: Places)
                 await anyio.sleep(0.1)
         assert sorted(await ada.titles()) == ["Buy bread", "Buy milk", "Buy tea"]
         for conversation in (await ada.ask("GET", "/conversations")).json():
-            messages = (await ada.ask("GET", f"/conversations/{conversation['id']}")).json()["messages"]
+            messages = (await ada.ask("GET", f"/conversations/{conversation['id']}")).json()[
+                "messages"
+            ]
             assert [message["role"] for message in messages] == ["user", "assistant"]
             assert messages[1]["content"].startswith("Got it!")
 
@@ -462,7 +564,9 @@ async def test_replicas_that_start_at_once_let_one_have_each_run(places: Places)
 # ---------------------------------------------------------------- a queue
 
 
-async def test_a_queued_run_is_followed_answered_and_accounted_for_at_any_replica(places: Places) -> None:
+async def test_a_queued_run_is_followed_answered_and_accounted_for_at_any_replica(
+    places: Places,
+) -> None:
     async with two(places, "default") as (here, there):
         run_id = await started(here, "launch it")
         assert await status(there, run_id) == "queued"
@@ -477,19 +581,29 @@ async def test_a_queued_run_is_followed_answered_and_accounted_for_at_any_replic
                 await runtime.resume(run_id)
                 call_id = await asked_for(here, run_id)
                 assert await status(there, run_id) == "waiting"
-                answer = await there.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "approve", "arguments": {"where": "down"}})
+                answer = await there.ask(
+                    "POST",
+                    f"/runs/{run_id}/approvals/{call_id}",
+                    json={"decision": "approve", "arguments": {"where": "down"}},
+                )
                 assert answer.status_code == 202, answer.text
                 assert await status(here, run_id) == "queued"
                 await runtime.resume(run_id)
         whole = await here.all_events("GET", f"/runs/{run_id}/events")
         assert durable(seen) == durable(whole)
-        assert [event.data["result"].splitlines()[-1] for event in whole if event.kind == "tool_call_end"] == ["launched down"]
+        assert [
+            event.data["result"].splitlines()[-1]
+            for event in whole
+            if event.kind == "tool_call_end"
+        ] == ["launched down"]
         found = (await here.ask("GET", f"/runs/{run_id}")).json()
         assert found["status"] == "finished"
         assert found["finished_at"] is not None
 
 
-async def test_a_queued_run_is_cancelled_before_anybody_drives_it_and_counts_as_one_of_its_person(places: Places) -> None:
+async def test_a_queued_run_is_cancelled_before_anybody_drives_it_and_counts_as_one_of_its_person(
+    places: Places,
+) -> None:
     async with two(places, "default") as (here, there):
         run_id = await started(here, "walk 3")
         assert (await there.ask("POST", f"/runs/{run_id}/cancel")).status_code == 202
@@ -520,18 +634,25 @@ async def test_what_a_worker_has_used_counts_once_and_gives_its_place_back(tmp_p
         assert await service.database.read(ada.scope, spent) == 10
 
 
-async def test_a_run_whose_submission_died_before_it_was_in_the_journal_does_not_count_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_whose_submission_died_before_it_was_in_the_journal_does_not_count_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with at_hand(Places(*in_folder(tmp_path)), queue="default", runs=1) as (service, ada):
         walker = service.runtime.agents.get("walker")
         assert walker is not None
-        await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(new_id("run"), "walker"))
+        await service.database.run(
+            ada.scope,
+            lambda session: ConversationStore(session, ada.scope).add_run(new_id("run"), "walker"),
+        )
         with pytest.raises(HttpProblem):
             await start_run(service, ada.scope, walker, "walk 1", {})
         monkeypatch.setattr("treadle.service.queueing.BEGINS_S", 0.0)
         await start_run(service, ada.scope, walker, "walk 1", {})
 
 
-async def test_a_run_that_a_newer_version_left_behind_keeps_no_other_from_being_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_a_newer_version_left_behind_keeps_no_other_from_being_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.resuming.TAKE_UP_S", 0.05)
     places = Places(*in_folder(tmp_path))
     async with at_hand(places) as (service, ada), work(places) as elsewhere:
@@ -539,7 +660,12 @@ async def test_a_run_that_a_newer_version_left_behind_keeps_no_other_from_being_
         assert walker is not None
         left = [new_id("run"), new_id("run")]
         for run_id in left:
-            await service.database.run(ada.scope, lambda session, run_id=run_id: ConversationStore(session, ada.scope).add_run(run_id, "walker"))
+            await service.database.run(
+                ada.scope,
+                lambda session, run_id=run_id: ConversationStore(session, ada.scope).add_run(
+                    run_id, "walker"
+                ),
+            )
             await elsewhere.submit(walker, "walk 1", run_id=run_id, user_id=ada.user_id)
         with closing(cast("Any", apsw).Connection(str(tmp_path / "journal.db"))) as journal:
             journal.execute("update runs set queue = null")
@@ -560,10 +686,16 @@ class Ada(NamedTuple):
     async def follow(self, run_id: str) -> Following:
         while await info_of(self.service, run_id) is None:
             await anyio.sleep(0.01)
-        run = await self.service.database.read(self.scope, lambda session: ConversationStore(session, self.scope).run(run_id))
+        run = await self.service.database.read(
+            self.scope, lambda session: ConversationStore(session, self.scope).run(run_id)
+        )
         assert run is not None
         stream: Any = await follow(self.service, self.scope, run, None)
-        return Following(stream._reader, stream._over, [one for frame in stream._before for one in named(frame.data)])
+        return Following(
+            stream._reader,
+            stream._over,
+            [one for frame in stream._before for one in named(frame.data)],
+        )
 
 
 class Following(NamedTuple):

@@ -1,4 +1,6 @@
-"""A service that dies or closes in the middle loses nothing: the reply comes, and what was done is done once."""
+"""A service that dies or closes in the middle loses nothing: the reply comes, and what was done is
+done once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def free_port() -> int:
 def process(folder: Path, port: int, **environment: str) -> Generator[subprocess.Popen[bytes]]:
     """The server in one of its own."""
     env = {**os.environ, **environment}
-    with subprocess.Popen([sys.executable, "-m", "tests.service.chatting", str(folder), str(port)], env=env, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.service.chatting", str(folder), str(port)],
+        env=env,
+        stderr=subprocess.DEVNULL,
+    ) as server:
         try:
             yield server
         finally:
@@ -72,14 +78,18 @@ async def replied(person: Person, number: int = 1) -> list[dict[str, Any]]:
             conversations = (await person.ask("GET", "/conversations")).json()
             if not conversations:
                 return []
-            messages = (await person.ask("GET", f"/conversations/{conversations[0]['id']}")).json()["messages"]
+            messages = (await person.ask("GET", f"/conversations/{conversations[0]['id']}")).json()[
+                "messages"
+            ]
             if sum(message["role"] == "assistant" for message in messages) >= number:
                 return messages
             await anyio.sleep(0.05)
 
 
 @pytest.mark.parametrize("boundary", [1, 2, 4, 5, 7, 10])
-async def test_a_process_killed_in_the_middle_of_a_chat_loses_nothing(tmp_path: Path, boundary: int) -> None:
+async def test_a_process_killed_in_the_middle_of_a_chat_loses_nothing(
+    tmp_path: Path, boundary: int
+) -> None:
     port = free_port()
     async with at(tmp_path, port) as ada:
         with process(tmp_path, port, TREADLE_CRASH_AT=str(boundary)) as server:
@@ -96,14 +106,24 @@ async def test_a_process_killed_in_the_middle_of_a_chat_loses_nothing(tmp_path: 
             assert (messages[-1]["content"], titles) == (ADDED, ["Buy milk"])
 
 
-async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_start(tmp_path: Path) -> None:
+async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
     statuses: list[int] = []
     headers: dict[str, str] = {}
-    async with anyio.create_task_group() as group, serving(tmp_path, grace_s=0.01) as served, served.person() as ada:
+    async with (
+        anyio.create_task_group() as group,
+        serving(tmp_path, grace_s=0.01) as served,
+        served.person() as ada,
+    ):
 
         async def says() -> None:
             async with httpx2.AsyncClient(base_url=served.url, timeout=30) as http:
-                statuses.append((await http.post("/chat", headers=headers, json={"message": "wait"})).status_code)
+                statuses.append(
+                    (
+                        await http.post("/chat", headers=headers, json={"message": "wait"})
+                    ).status_code
+                )
 
         headers = ada.headers
         group.start_soon(says)
@@ -116,12 +136,20 @@ async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_sta
         assert [m["content"] for m in await replied(person)] == ["wait", "You said: wait."]
 
 
-async def test_a_message_whose_process_died_before_its_run_began_is_worked_on_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_message_whose_process_died_before_its_run_began_is_worked_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
-        scope, headers, journal = Scope(Identity(ada.user_id, "caller")), ada.headers, served.service.journal
+        scope, headers, journal = (
+            Scope(Identity(ada.user_id, "caller")),
+            ada.headers,
+            served.service.journal,
+        )
 
         def say(session: Session) -> None:
-            ConversationStore(session, scope).ask(None, "add Buy milk", new_id("run"), "tasks", journal=journal)
+            ConversationStore(session, scope).ask(
+                None, "add Buy milk", new_id("run"), "tasks", journal=journal
+            )
 
         await served.service.database.run(scope, say)
     async with serving(tmp_path) as served, served.person("bob") as person:
@@ -134,19 +162,29 @@ async def test_a_yes_whose_process_died_before_its_run_began_is_still_a_yes(tmp_
     async with serving(tmp_path) as served, served.person() as ada:
         await ada.chat("add Buy milk")
         conversation = (await ada.chat("delete Buy milk"))["conversation_id"]
-        scope, headers, journal = Scope(Identity(ada.user_id, "caller")), ada.headers, served.service.journal
+        scope, headers, journal = (
+            Scope(Identity(ada.user_id, "caller")),
+            ada.headers,
+            served.service.journal,
+        )
 
         def say(session: Session) -> None:
-            ConversationStore(session, scope).ask(conversation, "yes delete", new_id("run"), "tasks", journal=journal)
+            ConversationStore(session, scope).ask(
+                conversation, "yes delete", new_id("run"), "tasks", journal=journal
+            )
 
         await served.service.database.run(scope, say)
     async with serving(tmp_path) as served, served.person("bob") as person:
         person.headers = headers
-        assert (await replied(person, 2))[-1]["content"] == "I've removed 'Buy milk' from your tasks."
+        assert (await replied(person, 2))[-1][
+            "content"
+        ] == "I've removed 'Buy milk' from your tasks."
         assert await person.titles() == []
 
 
-async def test_a_message_whose_run_never_began_in_any_journal_of_ours_gets_an_honest_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_whose_run_never_began_in_any_journal_of_ours_gets_an_honest_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.resuming.BEGINS_S", 0.0)
     async with serving(tmp_path) as served, served.person() as ada:
         scope = Scope(Identity(ada.user_id, "caller"))
@@ -165,16 +203,34 @@ async def test_a_message_whose_run_never_began_in_any_journal_of_ours_gets_an_ho
 async def test_a_message_that_is_stored_and_about_to_begin_is_left_alone(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
         scope, run_id = Scope(Identity(ada.user_id, "caller")), new_id("run")
-        await served.service.database.run(scope, lambda session: ConversationStore(session, scope).ask(None, "add Buy milk", run_id, "tasks"))
+        await served.service.database.run(
+            scope,
+            lambda session: ConversationStore(session, scope).ask(
+                None, "add Buy milk", run_id, "tasks"
+            ),
+        )
         (conversation,) = (await ada.ask("GET", "/conversations")).json()
         whole = (await ada.ask("GET", f"/conversations/{conversation['id']}")).json()
-        assert ([m["content"] for m in whole["messages"]], whole["run_id"]) == (["add Buy milk"], run_id)
-        assert (await ada.ask("POST", "/chat", json={"message": "and?", "conversation_id": conversation["id"]})).status_code == 409
+        assert ([m["content"] for m in whole["messages"]], whole["run_id"]) == (
+            ["add Buy milk"],
+            run_id,
+        )
+        assert (
+            await ada.ask(
+                "POST", "/chat", json={"message": "and?", "conversation_id": conversation["id"]}
+            )
+        ).status_code == 409
 
 
-async def test_a_message_that_nobody_works_on_is_cancelled_and_has_its_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_nobody_works_on_is_cancelled_and_has_its_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     headers: dict[str, str] = {}
-    async with anyio.create_task_group() as group, serving(tmp_path, grace_s=0.01) as served, served.person() as ada:
+    async with (
+        anyio.create_task_group() as group,
+        serving(tmp_path, grace_s=0.01) as served,
+        served.person() as ada,
+    ):
         headers = ada.headers
 
         async def says() -> None:
@@ -199,14 +255,20 @@ async def test_a_message_that_nobody_works_on_is_cancelled_and_has_its_reply(tmp
         assert (await person.all_events("GET", f"/runs/{run['run_id']}/events"))[-1].kind == "reply"
 
 
-async def test_a_database_that_is_gone_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_that_is_gone_for_a_while_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.service.answering.STORE_WAITS_S", ())
     async with serving(tmp_path) as served, served.person() as ada:
         conversation_id = (await ada.chat("hello"))["conversation_id"]
         answers: list[httpx2.Response] = []
 
         async def say() -> None:
-            answers.append(await ada.ask("POST", "/chat", json={"message": "wait", "conversation_id": conversation_id}))
+            answers.append(
+                await ada.ask(
+                    "POST", "/chat", json={"message": "wait", "conversation_id": conversation_id}
+                )
+            )
 
         with closing(sqlite3.connect(tmp_path / "service.db", isolation_level=None)) as other:
             async with anyio.create_task_group() as group:
@@ -228,6 +290,8 @@ async def test_a_model_that_hangs_is_given_up_and_nothing_is_lost(tmp_path: Path
         assert late.status_code == 504
         assert late.headers["content-type"] == "application/problem+json"
         assert [m["content"] for m in await replied(ada)] == ["hang", TROUBLE]
-        kinds = [event.kind for event in await ada.all_events("POST", "/chat", json={"message": "hang"})]
+        kinds = [
+            event.kind for event in await ada.all_events("POST", "/chat", json={"message": "hang"})
+        ]
         assert kinds[-2:] == ["run_end", "reply"]
         assert "error" in kinds

@@ -27,7 +27,13 @@ def launch(where: str = "up") -> str:
 def agents() -> list[Agent[Any, Any]]:
     DONE.clear()
     model = ObedientModel()
-    below = Agent(name="below", description="Says things.", model=model, instructions="${who}", inputs={"who": Input(default="Ada")})
+    below = Agent(
+        name="below",
+        description="Says things.",
+        model=model,
+        instructions="${who}",
+        inputs={"who": Input(default="Ada")},
+    )
     return [
         Agent(name="rocket", model=model, tools=[launch]),
         Agent(name="greeter", model=model, instructions="Greet ${who}.", inputs={"who": Input()}),
@@ -37,7 +43,9 @@ def agents() -> list[Agent[Any, Any]]:
 
 
 async def start(person: Person, agent: str, prompt: str, **inputs: Any) -> str:
-    answer = await person.ask("POST", "/runs", json={"agent": agent, "prompt": prompt, "inputs": inputs})
+    answer = await person.ask(
+        "POST", "/runs", json={"agent": agent, "prompt": prompt, "inputs": inputs}
+    )
     assert answer.status_code == 201, answer.text
     return answer.json()["run_id"]
 
@@ -60,19 +68,38 @@ async def test_a_run_is_started_followed_and_looked_at(tmp_path: Path) -> None:
         known = next(event.id for event in events if event.kind == "message")
         rest = await ada.all_events("GET", f"/runs/{run_id}/events", params={"after": known})
         for place in (events[-1].id, "999.0"):  # a browser that asks again stops asking
-            assert (await ada.ask("GET", f"/runs/{run_id}/events", params={"after": place})).status_code == 204
-        assert [event.id for event in rest] == [event.id for event in events[events.index(next(e for e in events if e.id == known)) + 1 :] if event.id]
+            assert (
+                await ada.ask("GET", f"/runs/{run_id}/events", params={"after": place})
+            ).status_code == 204
+        assert [event.id for event in rest] == [
+            event.id
+            for event in events[events.index(next(e for e in events if e.id == known)) + 1 :]
+            if event.id
+        ]
         whole = (await ada.ask("GET", f"/runs/{run_id}")).json()
-        assert (whole["status"], whole["outcome"], whole["text"]) == ("finished", "completed", "You said: hello")
+        assert (whole["status"], whole["outcome"], whole["text"]) == (
+            "finished",
+            "completed",
+            "You said: hello",
+        )
         assert whole["usage"]["input_tokens"] == 11
         assert [one["run_id"] for one in (await ada.ask("GET", "/runs")).json()] == [run_id]
 
 
 async def test_runs_of_others_and_runs_that_are_not_there_look_the_same(tmp_path: Path) -> None:
-    async with serving(tmp_path, agents=agents()) as served, served.person() as ada, served.person("bob") as bob:
+    async with (
+        serving(tmp_path, agents=agents()) as served,
+        served.person() as ada,
+        served.person("bob") as bob,
+    ):
         run_id = await start(ada, "rocket", "use launch")
         call_id = await asked_for(ada, run_id)
-        for method, path in [("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("POST", f"/approvals/{call_id}")]:
+        for method, path in [
+            ("GET", ""),
+            ("GET", "/events"),
+            ("POST", "/cancel"),
+            ("POST", f"/approvals/{call_id}"),
+        ]:
             body = {"json": {"decision": "approve"}} if "approvals" in path else {}
             foreign = await bob.ask(method, f"/runs/{run_id}{path}", **body)
             unknown = await bob.ask(method, f"/runs/run_0{path}", **body)
@@ -93,7 +120,9 @@ async def test_runs_of_others_and_runs_that_are_not_there_look_the_same(tmp_path
         ({"agent": "tasks", "prompt": "hello", "inputs": {"today": "never"}}, 422),
     ],
 )
-async def test_what_cannot_run_is_refused(tmp_path: Path, body: dict[str, Any], status: int) -> None:
+async def test_what_cannot_run_is_refused(
+    tmp_path: Path, body: dict[str, Any], status: int
+) -> None:
     async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
         assert (await ada.ask("POST", "/runs", json=body)).status_code == status
         assert (await ada.ask("GET", "/runs")).json() == []
@@ -103,12 +132,22 @@ async def test_a_call_waits_for_a_yes_and_gets_it_once(tmp_path: Path) -> None:
     async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
         run_id = await start(ada, "rocket", "use launch")
         call_id = await asked_for(ada, run_id)
-        assert [call["call_id"] for call in (await ada.ask("GET", f"/runs/{run_id}")).json()["waiting"]] == [call_id]
-        assert (await ada.ask("POST", f"/runs/{run_id}/approvals/call_0", json={"decision": "approve"})).status_code == 404
+        assert [
+            call["call_id"] for call in (await ada.ask("GET", f"/runs/{run_id}")).json()["waiting"]
+        ] == [call_id]
+        assert (
+            await ada.ask("POST", f"/runs/{run_id}/approvals/call_0", json={"decision": "approve"})
+        ).status_code == 404
         answer = {"decision": "approve", "arguments": {"where": "down"}}
-        assert (await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json=answer)).status_code == 202
-        assert (await ada.all_events("GET", f"/runs/{run_id}/events"))[-1].data["outcome"] == "completed"
-        assert (await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json=answer)).status_code == 409
+        assert (
+            await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json=answer)
+        ).status_code == 202
+        assert (await ada.all_events("GET", f"/runs/{run_id}/events"))[-1].data[
+            "outcome"
+        ] == "completed"
+        assert (
+            await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json=answer)
+        ).status_code == 409
         assert DONE == ["down"]
 
 
@@ -116,14 +155,20 @@ async def test_a_no_is_told_to_the_model(tmp_path: Path) -> None:
     async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
         run_id = await start(ada, "rocket", "use launch")
         call_id = await asked_for(ada, run_id)
-        await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "deny", "reason": "not today"})
+        await ada.ask(
+            "POST",
+            f"/runs/{run_id}/approvals/{call_id}",
+            json={"decision": "deny", "reason": "not today"},
+        )
         events = await ada.all_events("GET", f"/runs/{run_id}/events")
         assert any("not today" in str(event.data) for event in events)
         assert DONE == []
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-async def test_a_call_that_waits_over_a_restart_is_answered_then(tmp_path: Path, decision: str) -> None:
+async def test_a_call_that_waits_over_a_restart_is_answered_then(
+    tmp_path: Path, decision: str
+) -> None:
     async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
         run_id = await start(ada, "rocket", "use launch")
         call_id = await asked_for(ada, run_id)
@@ -134,7 +179,11 @@ async def test_a_call_that_waits_over_a_restart_is_answered_then(tmp_path: Path,
         assert (await ada.ask("GET", f"/runs/{run_id}")).json()["status"] == "waiting"
         async with ada.events("GET", f"/runs/{run_id}/events") as events:
             assert (await anext(events)).kind == "run_start"
-            assert (await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": decision})).status_code == 202
+            assert (
+                await ada.ask(
+                    "POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": decision}
+                )
+            ).status_code == 202
             kinds = [event.kind async for event in events]
         assert kinds[-1] == "run_end"
         assert kinds.count("approval_requested") == 1
@@ -148,17 +197,27 @@ async def test_two_calls_that_wait_over_a_restart_are_answered_at_once(tmp_path:
         async with ada.events("GET", f"/runs/{run_id}/events") as events:
             calls = [event.data["call_id"] async for event in _two(events)]
         headers = ada.headers
-    async with serving(tmp_path, agents=agents()) as served, served.person("bob") as ada, anyio.create_task_group() as group:
+    async with (
+        serving(tmp_path, agents=agents()) as served,
+        served.person("bob") as ada,
+        anyio.create_task_group() as group,
+    ):
         ada.headers = headers
 
         async def approve(call_id: str) -> None:
-            assert (await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "approve"})).status_code == 202
+            assert (
+                await ada.ask(
+                    "POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "approve"}
+                )
+            ).status_code == 202
 
         for call_id in calls:
             group.start_soon(approve, call_id)
         with anyio.fail_after(10):
             seen = await ada.all_events("GET", f"/runs/{run_id}/events")
-        assert (seen[-1].kind, seen[-1].data.get("outcome")) == ("run_end", "completed"), [event.kind for event in seen]
+        assert (seen[-1].kind, seen[-1].data.get("outcome")) == ("run_end", "completed"), [
+            event.kind for event in seen
+        ]
         assert DONE == ["up", "up"]
 
 
@@ -203,8 +262,12 @@ async def test_what_children_do_is_told_with_their_parent(tmp_path: Path) -> Non
         for told in (events, again):
             below = [event for event in told if event.data.get("parent_run_id")]
             assert {"run_start", "message", "run_end"} <= {event.kind for event in below}
-            assert all(event.id is None for event in below), "nobody goes on from the place of another run's journal"
-        assert [event.id for event in again if event.id] == [event.id for event in events if event.id]
+            assert all(event.id is None for event in below), (
+                "nobody goes on from the place of another run's journal"
+            )
+        assert [event.id for event in again if event.id] == [
+            event.id for event in events if event.id
+        ]
 
 
 async def test_a_run_of_the_task_assistant_is_seen_as_a_chat_is(tmp_path: Path) -> None:

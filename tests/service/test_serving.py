@@ -1,4 +1,6 @@
-"""`treadle serve` as a process: how it starts, what it does with bad clients, how it ends, and that no run is half done then."""
+"""`treadle serve` as a process: how it starts, what it does with bad clients, how it ends, and that
+no run is half done then.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Process:
             **env,
         }
         command = [sys.executable, "-m", "treadle", "serve", "--port", "0", *options]
-        self.process = subprocess.Popen(command, cwd=home, env=whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=home, env=whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.rpartition(":")[2] or 0) if self.url else 0
@@ -95,12 +99,17 @@ def test_what_was_there_is_there_at_the_next_start_and_tokens_stay_good(tmp_path
         http.post("/tasks", json={"title": "milk"})
         process.stop()
     with served(tmp_path) as process:
-        again = httpx2.get(f"{process.url}/tasks", headers={"Authorization": http.headers["Authorization"]})
+        again = httpx2.get(
+            f"{process.url}/tasks", headers={"Authorization": http.headers["Authorization"]}
+        )
     assert [task["title"] for task in again.json()] == ["milk"]
 
 
 def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, served(tmp_path, "--port", str(taken.getsockname()[1])) as process:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        served(tmp_path, "--port", str(taken.getsockname()[1])) as process,
+    ):
         code, err = process.ended()
     assert code == 2
     assert err.startswith("treadle: nothing can be served at 127.0.0.1 port")
@@ -136,7 +145,9 @@ def test_naming_the_task_assistant_serves_it_once(tmp_path: Path) -> None:
         ((), {"TREADLE_HOME": "/dev/null"}, "/dev/null"),
     ],
 )
-def test_what_keeps_it_from_starting_is_told_in_a_sentence(tmp_path: Path, options: tuple[str, ...], env: dict[str, str], said: str) -> None:
+def test_what_keeps_it_from_starting_is_told_in_a_sentence(
+    tmp_path: Path, options: tuple[str, ...], env: dict[str, str], said: str
+) -> None:
     with served(tmp_path, *options, **env) as process:
         code, err = process.ended()
     assert code == 2, err
@@ -163,7 +174,9 @@ def test_a_run_that_is_cut_by_the_end_goes_on_at_the_next_start(tmp_path: Path) 
     add = {"tool_calls": [{"name": "add_task", "arguments": {"title": "milk"}}]}
     slow = script(tmp_path, add, {"text": "It is there.", "delay_ms": 600_000})
     with served(tmp_path, "--model", slow) as process, process.registered() as http:
-        with http.stream("POST", "/chat", json={"message": "add milk"}, headers={"Accept": "text/event-stream"}) as stream:
+        with http.stream(
+            "POST", "/chat", json={"message": "add milk"}, headers={"Accept": "text/event-stream"}
+        ) as stream:
             lines = stream.iter_lines()
             assert next(line for line in lines if line == "event: tool_call_end")
             begun = time.monotonic()
@@ -189,7 +202,9 @@ def test_a_run_that_is_cut_by_the_end_goes_on_at_the_next_start(tmp_path: Path) 
 def test_a_run_that_ends_within_the_grace_is_waited_for(tmp_path: Path) -> None:
     quick = script(tmp_path, {"text": "Here I am.", "delay_ms": 300})
     with served(tmp_path, "--model", quick) as process, process.registered() as http:
-        with http.stream("POST", "/chat", json={"message": "hello"}, headers={"Accept": "text/event-stream"}) as stream:
+        with http.stream(
+            "POST", "/chat", json={"message": "hello"}, headers={"Accept": "text/event-stream"}
+        ) as stream:
             lines = stream.iter_lines()
             assert next(line for line in lines if line == "event: run_start")
             process.process.send_signal(signal.SIGTERM)
@@ -211,33 +226,69 @@ def said_to(port: int, data: bytes) -> bytes:
 
 def test_what_is_no_http_and_heads_without_end_are_shown_out(tmp_path: Path) -> None:
     with served(tmp_path) as process:
-        for wrong in (b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"x" * 100):
+        for wrong in (
+            b"hello\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"x" * 100,
+        ):
             assert said_to(process.port, wrong).startswith(b"HTTP/1.1 400 ")
-        endless = said_to(process.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 70_000)
+        endless = said_to(
+            process.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 70_000
+        )
         assert endless.startswith(b"HTTP/1.1 431 ")
         assert b"application/problem+json" in endless
         without = said_to(process.port, b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
-        twice = said_to(process.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        twice = said_to(
+            process.port,
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        )
         assert without.startswith(b"HTTP/1.1 400 ")
         assert twice.startswith(b"HTTP/1.1 400 ")
-        smuggled = said_to(process.port, b"POST /auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        smuggled = said_to(
+            process.port,
+            b"POST /auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        )
         assert smuggled.startswith(b"HTTP/1.1 400 ")
-        large = said_to(process.port, b"POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n")
+        large = said_to(
+            process.port,
+            b"POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n",
+        )
         assert large.startswith(b"HTTP/1.1 413 ")  # ht-022
 
 
 def test_a_target_that_names_another_host_than_the_host_header_is_refused(tmp_path: Path) -> None:
     def status(target: bytes, host: bytes = b"localhost", method: bytes = b"GET") -> bytes:
-        return said_to(process.port, b"%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (method, target, host)).split(b" ", 2)[1]
+        return said_to(
+            process.port,
+            b"%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (method, target, host),
+        ).split(b" ", 2)[1]
 
     with served(tmp_path) as process:
         port = str(process.port).encode()
-        same = (b"/healthz", b"http://localhost/healthz", b"HTTP://LOCALHOST:80/healthz?a=//evil.example/", b"https://localhost:443/healthz")
+        same = (
+            b"/healthz",
+            b"http://localhost/healthz",
+            b"HTTP://LOCALHOST:80/healthz?a=//evil.example/",
+            b"https://localhost:443/healthz",
+        )
         assert [status(target) for target in same] == [b"200"] * len(same)
         assert status(b"http://localhost:%s/healthz" % port, b"localhost:" + port) == b"200"
-        others = [b"http://evil.example/metrics", b"http://evil.example", b"http://localhost@evil.example/metrics", b"http://localhost.evil.example/metrics"]
-        others += [b"http://localhost:81/metrics", b"http://127.0.0.1/metrics", b"http:///metrics", b"https://evil.example/metrics", b"ftp://localhost/metrics"]
-        assert {target: status(target) for target in others} == {target: status(target) for target in others if status(target) in (b"400", b"421")}
+        others = [
+            b"http://evil.example/metrics",
+            b"http://evil.example",
+            b"http://localhost@evil.example/metrics",
+            b"http://localhost.evil.example/metrics",
+        ]
+        others += [
+            b"http://localhost:81/metrics",
+            b"http://127.0.0.1/metrics",
+            b"http:///metrics",
+            b"https://evil.example/metrics",
+            b"ftp://localhost/metrics",
+        ]
+        assert {target: status(target) for target in others} == {
+            target: status(target) for target in others if status(target) in (b"400", b"421")
+        }
         assert status(b"http://evil.example/metrics") == b"421"
         assert status(b"http://localhost/metrics", b"evil.example") == b"421"
         assert status(b"evil.example:443", method=b"CONNECT") in (b"400", b"405", b"421")

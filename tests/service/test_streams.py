@@ -1,4 +1,6 @@
-"""Server-sent events of the service: whole, resumable from anywhere, and no reader's slowness is another's."""
+"""Server-sent events of the service: whole, resumable from anywhere, and no reader's slowness is
+another's.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,14 @@ pytestmark = pytest.mark.anyio
 
 
 def durable(events: list[Event]) -> list[tuple[str | None, str, dict[str, Any]]]:
-    """What must be the same however often one comes back: all but its number and time, which are of the telling."""
-    return [(event.id, event.kind, {k: v for k, v in event.data.items() if k not in ("seq", "at")}) for event in events if event.id or event.kind == "reply"]
+    """What must be the same however often one comes back: all but its number and time, which are of
+    the telling.
+    """
+    return [
+        (event.id, event.kind, {k: v for k, v in event.data.items() if k not in ("seq", "at")})
+        for event in events
+        if event.id or event.kind == "reply"
+    ]
 
 
 async def test_a_chat_as_events_ends_with_the_reply(tmp_path: Path) -> None:
@@ -35,9 +43,18 @@ async def test_a_chat_as_events_ends_with_the_reply(tmp_path: Path) -> None:
         assert kinds[-2:] == ["run_end", "reply"]
         assert {"tool_call", "tool_call_start", "tool_call_end"} <= set(kinds)
         assert not {"message", "usage", "reasoning_delta", "turn_start"} & set(kinds)
-        assert all((event.id is None) == (event.kind in ("text_delta", "reply")) for event in events)
-        assert events[-1].data["response"] == events[-2].data["text"] == "Got it! Added 'Buy milk' to your list. Anything else?"
-        assert "".join(event.data["text"] for event in events if event.kind == "text_delta") == events[-1].data["response"]
+        assert all(
+            (event.id is None) == (event.kind in ("text_delta", "reply")) for event in events
+        )
+        assert (
+            events[-1].data["response"]
+            == events[-2].data["text"]
+            == "Got it! Added 'Buy milk' to your list. Anything else?"
+        )
+        assert (
+            "".join(event.data["text"] for event in events if event.kind == "text_delta")
+            == events[-1].data["response"]
+        )
         assert ada.user_id not in str(events)
 
 
@@ -50,9 +67,22 @@ async def test_a_stream_that_is_gone_on_with_at_any_id_is_the_same(tmp_path: Pat
         for at, (event_id, _, _) in enumerate(whole[:-1]):
             assert event_id is not None
             headers = {"Last-Event-ID": event_id}
-            assert durable(await ada.all_events("POST", "/chat", json=body, headers=headers)) == whole[at + 1 :]
-            assert durable(await ada.all_events("GET", f"/runs/{run_id}/events", headers=headers)) == whole[at + 1 :]
-            assert durable(await ada.all_events("GET", f"/runs/{run_id}/events", params={"after": event_id})) == whole[at + 1 :]
+            assert (
+                durable(await ada.all_events("POST", "/chat", json=body, headers=headers))
+                == whole[at + 1 :]
+            )
+            assert (
+                durable(await ada.all_events("GET", f"/runs/{run_id}/events", headers=headers))
+                == whole[at + 1 :]
+            )
+            assert (
+                durable(
+                    await ada.all_events(
+                        "GET", f"/runs/{run_id}/events", params={"after": event_id}
+                    )
+                )
+                == whole[at + 1 :]
+            )
         assert durable(await ada.all_events("GET", f"/runs/{run_id}/events")) == whole
         assert await ada.titles() == ["Buy milk", "Buy bread"], "nothing was said again"
 
@@ -65,7 +95,10 @@ async def test_a_stream_under_way_is_joined_without_gap_or_double(tmp_path: Path
         async def read(run_id: str) -> None:
             seen.append(await ada.all_events("GET", f"/runs/{run_id}/events"))
 
-        async with anyio.create_task_group() as group, ada.events("POST", "/chat", json={"message": "wait and see"}) as events:
+        async with (
+            anyio.create_task_group() as group,
+            ada.events("POST", "/chat", json={"message": "wait and see"}) as events,
+        ):
             first = await anext(events)
             run_id = first.data["run_id"]
             assert (await bob.ask("GET", f"/runs/{run_id}/events")).status_code == 404
@@ -79,7 +112,9 @@ async def test_a_stream_under_way_is_joined_without_gap_or_double(tmp_path: Path
         assert [durable(events) for events in seen] == [whole] * 3
 
 
-async def test_a_stream_that_is_opened_as_the_run_ends_has_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_is_opened_as_the_run_ends_has_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
 
         async def then_it_ends(service: Service, scope: Scope, run: ServedRun) -> list[Any]:
@@ -104,7 +139,11 @@ async def test_another_message_is_no_going_on(tmp_path: Path) -> None:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": "1.0"}
 
         async def again(person: Person, message: str, conversation: str | None) -> int:
-            body = {"message": message} if conversation is None else {"message": message, "conversation_id": conversation}
+            body = (
+                {"message": message}
+                if conversation is None
+                else {"message": message, "conversation_id": conversation}
+            )
             return (await person.ask("POST", "/chat", json=body, headers=headers)).status_code
 
         assert await again(ada, "something else", conversation_id) == 409
@@ -114,21 +153,38 @@ async def test_another_message_is_no_going_on(tmp_path: Path) -> None:
         assert await again(ada, "hello", conversation_id) == 422
 
 
-async def test_more_streams_than_a_person_may_have_are_refused_and_start_nothing(tmp_path: Path) -> None:
+async def test_more_streams_than_a_person_may_have_are_refused_and_start_nothing(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path, streams=1) as served, served.person() as ada:
         async with ada.events("GET", "/tasks/events") as events:
             await anext(events)
-            refused = await ada.ask("POST", "/chat", json={"message": "add Buy milk"}, headers={"Accept": "text/event-stream"})
+            refused = await ada.ask(
+                "POST",
+                "/chat",
+                json={"message": "add Buy milk"},
+                headers={"Accept": "text/event-stream"},
+            )
             assert refused.status_code == 429
         assert await ada.titles() == []
         while len(served.service.live.channels):
             await anyio.lowlevel.checkpoint()
-        assert (await ada.all_events("POST", "/chat", json={"message": "hello"}))[-1].kind == "reply"
+        assert (await ada.all_events("POST", "/chat", json={"message": "hello"}))[
+            -1
+        ].kind == "reply"
 
 
 async def test_changed_tasks_are_told_to_their_person_alone(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, served.person() as ada, served.person("bob") as bob, AsyncExitStack() as stack:
-        hers, his = [await stack.enter_async_context(person.events("GET", "/tasks/events")) for person in (ada, bob)]
+    async with (
+        serving(tmp_path) as served,
+        served.person() as ada,
+        served.person("bob") as bob,
+        AsyncExitStack() as stack,
+    ):
+        hers, his = [
+            await stack.enter_async_context(person.events("GET", "/tasks/events"))
+            for person in (ada, bob)
+        ]
         with anyio.fail_after(10):
             assert [(await anext(events)).kind for events in (hers, his)] == ["tasks", "tasks"]
             await ada.chat("add Buy milk")
@@ -157,7 +213,10 @@ async def _deaf(served: Served, person: Person, message: str) -> socket.socket:
     client.connect((host, port))
     body = f'{{"message": "{message}"}}'.encode()
     head = f"POST /chat HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n"
-    client.sendall(f"{head}Authorization: {person.headers['Authorization']}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    client.sendall(
+        f"{head}Authorization: {person.headers['Authorization']}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
     return client
 
 

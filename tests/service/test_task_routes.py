@@ -14,7 +14,13 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_task_is_made_read_changed_and_deleted(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
-        made = (await ada.ask("POST", "/tasks", json={"title": "Buy milk", "priority": "High", "due": "2026-12-01"})).json()
+        made = (
+            await ada.ask(
+                "POST",
+                "/tasks",
+                json={"title": "Buy milk", "priority": "High", "due": "2026-12-01"},
+            )
+        ).json()
         assert {k: made[k] for k in ("title", "description", "completed", "priority", "due")} == {
             "title": "Buy milk",
             "description": None,
@@ -28,7 +34,10 @@ async def test_a_task_is_made_read_changed_and_deleted(tmp_path: Path) -> None:
         assert (changed["completed"], changed["due"], changed["title"]) == (True, None, "Buy milk")
         assert (await ada.ask("DELETE", path)).status_code == 204
         assert (await ada.ask("GET", path)).status_code == 404
-        assert (await ada.ask("POST", "/tasks/undo")).json() == {"tool": "delete_task", "titles": ["Buy milk"]}
+        assert (await ada.ask("POST", "/tasks/undo")).json() == {
+            "tool": "delete_task",
+            "titles": ["Buy milk"],
+        }
         assert (await ada.ask("GET", path)).status_code == 200
 
 
@@ -38,7 +47,9 @@ async def test_tasks_are_filtered_and_cut(tmp_path: Path) -> None:
             await ada.ask("POST", "/tasks", json={"title": title, "completed": completed})
 
         async def titles(**wanted: Any) -> list[str]:
-            return [task["title"] for task in (await ada.ask("GET", "/tasks", params=wanted)).json()]
+            return [
+                task["title"] for task in (await ada.ask("GET", "/tasks", params=wanted)).json()
+            ]
 
         assert await titles() == ["one", "two", "three"]
         assert await titles(status="completed") == ["two"]
@@ -83,7 +94,9 @@ async def test_no_task_of_somebody_else_is_there(tmp_path: Path) -> None:
         assert await ada.titles() == ["mine"]
 
 
-@pytest.mark.parametrize("title", ["<img src=x onerror=alert(1)>", "'; drop table task; --", "🎉", "مهمة", "e\u0301"])
+@pytest.mark.parametrize(
+    "title", ["<img src=x onerror=alert(1)>", "'; drop table task; --", "🎉", "مهمة", "e\u0301"]
+)
 async def test_a_title_is_a_text_and_nothing_else(tmp_path: Path, title: str) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
         assert (await ada.ask("POST", "/tasks", json={"title": title})).json()["title"] == title

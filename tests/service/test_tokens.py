@@ -26,13 +26,29 @@ from treadle.types import now
 
 def good(claims: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     at = now()
-    return {"iss": "treadle", "aud": "treadle/access", "iat": at, "exp": at + timedelta(minutes=5), **(claims or {}), **more}
+    return {
+        "iss": "treadle",
+        "aud": "treadle/access",
+        "iat": at,
+        "exp": at + timedelta(minutes=5),
+        **(claims or {}),
+        **more,
+    }
 
 
 def by_hand(header: dict[str, Any], claims: dict[str, Any], key: bytes) -> str:
     """Signed as no library would let us."""
-    encoded = [base64.urlsafe_b64encode(json.dumps(part, default=lambda at: int(at.timestamp())).encode()).rstrip(b"=") for part in (header, claims)]
-    signature = hmac.new(key, b".".join(encoded), hashlib.sha256).digest() if header.get("alg") != "none" else b""
+    encoded = [
+        base64.urlsafe_b64encode(
+            json.dumps(part, default=lambda at: int(at.timestamp())).encode()
+        ).rstrip(b"=")
+        for part in (header, claims)
+    ]
+    signature = (
+        hmac.new(key, b".".join(encoded), hashlib.sha256).digest()
+        if header.get("alg") != "none"
+        else b""
+    )
     return b".".join([*encoded, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
 
 
@@ -47,9 +63,13 @@ async def test_tokens_that_are_not_ours_or_not_in_their_time_are_refused(tmp_pat
         headers = await hand.registered()
         mine = jwt.decode(headers["Authorization"].split()[1], options={"verify_signature": False})
         who = {"sub": mine["sub"], "sid": mine["sid"]}
-        assert (await hand.http.get("/tasks", headers=bearer(jwt.encode(good(who), KEY)))).status_code == 200
+        assert (
+            await hand.http.get("/tasks", headers=bearer(jwt.encode(good(who), KEY)))
+        ).status_code == 200
         private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        public = private.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        public = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         for token in (
             "",
             "x",
@@ -79,8 +99,14 @@ async def test_tokens_that_are_not_ours_or_not_in_their_time_are_refused(tmp_pat
 async def test_a_token_stands_in_the_header_and_nowhere_else(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         token = (await hand.registered())["Authorization"].split()[1]
-        for headers in ({}, {"Authorization": f"Basic {token}"}, {"Authorization": token}, {"Cookie": f"access_token={token}"}):
-            problem(await hand.http.get(f"/tasks?access_token={token}", headers=headers), 401)  # ht-013, ht-006
+        for headers in (
+            {},
+            {"Authorization": f"Basic {token}"},
+            {"Authorization": token},
+            {"Cookie": f"access_token={token}"},
+        ):
+            # ht-013, ht-006
+            problem(await hand.http.get(f"/tasks?access_token={token}", headers=headers), 401)
         problem(await hand.http.post("/chat"), 401)
 
 
@@ -94,11 +120,16 @@ async def test_a_token_of_another_service_with_the_same_key_is_nobodys(tmp_path:
 
 def test_a_token_names_what_it_was_made_for() -> None:
     tokens = Tokens(KEY)
-    access, refresh = tokens.access("a", "l"), tokens.refresh("a", "l", "n", expires_at=now() + timedelta(days=1))
+    access, refresh = (
+        tokens.access("a", "l"),
+        tokens.refresh("a", "l", "n", expires_at=now() + timedelta(days=1)),
+    )
     assert tokens.verified(access, "access") == ("a", "l", "")
     assert tokens.verified(refresh, "refresh") == ("a", "l", "n")
     assert tokens.verified(access, "refresh") is tokens.verified(refresh, "access") is None
-    assert tokens.verified(tokens.access("a", "l", at=now() - timedelta(minutes=16)), "access") is None
+    assert (
+        tokens.verified(tokens.access("a", "l", at=now() - timedelta(minutes=16)), "access") is None
+    )
 
 
 def test_the_key_is_made_once_for_its_owner_only_and_kept(tmp_path: Path) -> None:

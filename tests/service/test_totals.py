@@ -1,4 +1,6 @@
-"""What all people together may use: counted in the database, reserved before it is used, and told when it is used up."""
+"""What all people together may use: counted in the database, reserved before it is used, and told
+when it is used up.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ __all__ = ["postgres_server", "postgres_urls"]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/service.db" if request.param == "sqlite" else request.getfixturevalue("postgres_urls")("database")
+    return (
+        f"sqlite:///{tmp_path}/service.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_urls")("database")
+    )
 
 
 async def two(stack: AsyncExitStack, folder: Path, database: str, **caps: Any) -> list[AtHand]:
@@ -48,22 +54,36 @@ async def two(stack: AsyncExitStack, folder: Path, database: str, **caps: Any) -
     folders = [folder / name for name in ("here", "there")]
     for one in folders:
         one.mkdir(exist_ok=True)
-    return [await stack.enter_async_context(opened(one, database=database, limits={"totals": caps})) for one in folders]
+    return [
+        await stack.enter_async_context(opened(one, database=database, limits={"totals": caps}))
+        for one in folders
+    ]
 
 
 async def values(hand: AtHand, name: str) -> Mapping[str, float]:
-    families = {family.name: family for family in text_string_to_metric_families((await hand.http.get("/metrics")).text)}
-    return {next(iter(sample.labels.values())): sample.value for sample in families[name].samples if not sample.name.endswith("_created")}
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families((await hand.http.get("/metrics")).text)
+    }
+    return {
+        next(iter(sample.labels.values())): sample.value
+        for sample in families[name].samples
+        if not sample.name.endswith("_created")
+    }
 
 
 # ---------------------------------------------------------------- accounts
 
 
-async def test_accounts_of_an_hour_are_limited_for_all_addresses_and_processes(tmp_path: Path, database: str) -> None:
+async def test_accounts_of_an_hour_are_limited_for_all_addresses_and_processes(
+    tmp_path: Path, database: str
+) -> None:
     statuses: Counter[int] = Counter()
 
     async def register(hand: AtHand, name: str) -> None:
-        answer = await hand.http.post("/auth/register", json={"username": name, "password": PASSWORD})
+        answer = await hand.http.post(
+            "/auth/register", json={"username": name, "password": PASSWORD}
+        )
         statuses[answer.status_code] += 1
         if answer.status_code == 503:
             assert "accounts" in problem(answer, 503)
@@ -77,7 +97,9 @@ async def test_accounts_of_an_hour_are_limited_for_all_addresses_and_processes(t
         assert statuses == {201: 3, 503: 9}
         assert (await values(hands[0], "treadle_used_by_all"))["accounts"] == 3
         assert (await values(hands[0], "treadle_limit_of_all"))["accounts_per_hour"] == 3
-    async with opened(tmp_path / "here", database=database, limits={"totals": {"accounts_per_hour": 3}}) as hand:
+    async with opened(
+        tmp_path / "here", database=database, limits={"totals": {"accounts_per_hour": 3}}
+    ) as hand:
         await register(hand, "after a restart")
         assert (await values(hand, "treadle_refusals")) == {"all accounts": 1}
     assert statuses == {201: 3, 503: 10}
@@ -86,7 +108,9 @@ async def test_accounts_of_an_hour_are_limited_for_all_addresses_and_processes(t
 # ---------------------------------------------------------------- tokens and money
 
 
-async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(tmp_path: Path, database: str) -> None:
+async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(
+    tmp_path: Path, database: str
+) -> None:
     begun, refused = list[str](), list[HttpProblem]()
     over = anyio.Event()
 
@@ -122,19 +146,31 @@ async def somebody(hand: AtHand, name: str) -> Scope:
     return Scope(Identity(account_id, "token"))
 
 
-async def test_what_is_reserved_is_told_to_come_back_soon_and_what_is_used_up_tomorrow(tmp_path: Path) -> None:
+async def test_what_is_reserved_is_told_to_come_back_soon_and_what_is_used_up_tomorrow(
+    tmp_path: Path,
+) -> None:
     most = totals.ASSISTANT.tokens + 16
-    async with serving(tmp_path, totals={"tokens_per_day": most}) as served, served.person() as ada, served.person("bob") as bob:
+    async with (
+        serving(tmp_path, totals={"tokens_per_day": most}) as served,
+        served.person() as ada,
+        served.person("bob") as bob,
+    ):
         async with ada.events("POST", "/chat", json=said("wait")) as events:
             run_id = (await anext(events)).data["run_id"]
             await served.model.waits.wait()
             soon = await bob.ask("POST", "/chat", json=said("hello"))
             assert "reserved" in problem(soon, 503)
             assert int(soon.headers["retry-after"]) <= 6
-            assert "reserved" in problem(await bob.ask("POST", "/runs", json={"agent": "tasks", "prompt": "hello"}), 503)
+            assert "reserved" in problem(
+                await bob.ask("POST", "/runs", json={"agent": "tasks", "prompt": "hello"}), 503
+            )
             completion = {"model": "tasks", "messages": [{"role": "user", "content": "hello"}]}
-            assert "reserved" in problem_of_v1(await bob.ask("POST", "/v1/chat/completions", json=completion))
-            assert (await served.service.runtime.journal.load(run_id)).ledger.limits.tokens == totals.ASSISTANT.tokens
+            assert "reserved" in problem_of_v1(
+                await bob.ask("POST", "/v1/chat/completions", json=completion)
+            )
+            assert (
+                await served.service.runtime.journal.load(run_id)
+            ).ledger.limits.tokens == totals.ASSISTANT.tokens
             served.model.go.set()
             assert [event.kind async for event in events][-1] == "reply"
         assert (await bob.chat("hello"))["response"]
@@ -142,7 +178,10 @@ async def test_what_is_reserved_is_told_to_come_back_soon_and_what_is_used_up_to
         tomorrow = await bob.ask("POST", "/chat", json=said("hello"))
         assert "tomorrow" in problem(tomorrow, 503)
         assert 0 < int(tomorrow.headers["retry-after"]) <= 86_401
-    async with serving(tmp_path, totals={"tokens_per_day": most}) as served, served.person("cat") as cat:
+    async with (
+        serving(tmp_path, totals={"tokens_per_day": most}) as served,
+        served.person("cat") as cat,
+    ):
         problem(await cat.ask("POST", "/chat", json=said("hello")), 503)
         assert await cat.ask("GET", "/conversations")
 
@@ -165,7 +204,10 @@ def _all_but(most: int, left: int) -> Any:
 async def test_money_is_limited_likewise(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"totals": {"cost_usd_per_day": 0.5}}) as hand:
         limits, scope = hand.service.limits, await somebody(hand, "ada")
-        async with limits.run(scope, "run_1", None) as first, limits.run(scope, "run_2", None) as second:
+        async with (
+            limits.run(scope, "run_1", None) as first,
+            limits.run(scope, "run_2", None) as second,
+        ):
             with pytest.raises(HttpProblem, match="reserved"):
                 await limits.run(scope, "run_3", None).__aenter__()
             first.count(1, 0.25)
@@ -182,18 +224,36 @@ async def test_money_is_limited_likewise(tmp_path: Path) -> None:
 
 async def test_a_limit_below_the_least_share_lets_runs_begin_one_at_a_time(tmp_path: Path) -> None:
     async with serving(tmp_path, totals={"tokens_per_day": 20}) as served, served.person() as ada:
-        assert [(await ada.ask("POST", "/chat", json=said("hello"))).status_code for _ in range(3)] == [200, 200, 503]
+        assert [
+            (await ada.ask("POST", "/chat", json=said("hello"))).status_code for _ in range(3)
+        ] == [200, 200, 503]
 
 
-async def test_a_run_is_limited_to_the_money_that_is_left_where_prices_are_known(tmp_path: Path) -> None:
+async def test_a_run_is_limited_to_the_money_that_is_left_where_prices_are_known(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "unpriced").mkdir()
-    async with serving(tmp_path, totals={"cost_usd_per_day": 0.2}, prices={"test:obedient": Price(input=1, output=1)}) as served, served.person() as ada:
+    async with (
+        serving(
+            tmp_path,
+            totals={"cost_usd_per_day": 0.2},
+            prices={"test:obedient": Price(input=1, output=1)},
+        ) as served,
+        served.person() as ada,
+    ):
         assert (await limits_of(served, ada)).cost_usd == pytest.approx(0.2)
-        await served.service.database.run_unscoped(partial(served.service.limits.totals.settle, run_id=None, tokens=1, cost_usd=0.15))
+        await served.service.database.run_unscoped(
+            partial(served.service.limits.totals.settle, run_id=None, tokens=1, cost_usd=0.15)
+        )
         assert 0.04 < ((await limits_of(served, ada)).cost_usd or 0) <= 0.05
-        await served.service.database.run_unscoped(partial(served.service.limits.totals.settle, run_id=None, tokens=1, cost_usd=0.045))
+        await served.service.database.run_unscoped(
+            partial(served.service.limits.totals.settle, run_id=None, tokens=1, cost_usd=0.045)
+        )
         assert "tomorrow" in problem(await ada.ask("POST", "/chat", json=said("hello")), 503)
-    async with serving(tmp_path / "unpriced", totals={"cost_usd_per_day": 0.2}) as served, served.person() as ada:
+    async with (
+        serving(tmp_path / "unpriced", totals={"cost_usd_per_day": 0.2}) as served,
+        served.person() as ada,
+    ):
         found = await limits_of(served, ada)
         assert (found.tokens, found.cost_usd) == (totals.ASSISTANT.tokens, None)
 
@@ -209,11 +269,17 @@ async def limits_of(served: Served, person: Person) -> Limits:
 
 
 async def reserved(service: Service) -> list[str]:
-    return await service.database.read_unscoped(lambda session: [*session.exec(select(Reserved.run_id)).all()])
+    return await service.database.read_unscoped(
+        lambda session: [*session.exec(select(Reserved.run_id)).all()]
+    )
 
 
-async def test_a_share_of_a_run_that_nobody_knows_is_free_in_time_and_not_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(tmp_path, limits={"totals": {"tokens_per_day": totals.ASSISTANT.tokens}}) as hand:
+async def test_a_share_of_a_run_that_nobody_knows_is_free_in_time_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(
+        tmp_path, limits={"totals": {"tokens_per_day": totals.ASSISTANT.tokens}}
+    ) as hand:
         limits, scope = hand.service.limits, await somebody(hand, "ada")
 
         def reserve(session: Session) -> None:
@@ -239,7 +305,9 @@ def _long_ago(session: Session) -> None:
         session.add(row)
 
 
-async def test_a_share_lasts_while_its_run_is_queued_and_counts_once_when_a_worker_has_driven_it(tmp_path: Path) -> None:
+async def test_a_share_lasts_while_its_run_is_queued_and_counts_once_when_a_worker_has_driven_it(
+    tmp_path: Path,
+) -> None:
     places = Places(*in_folder(tmp_path))
     async with at_hand(places, queue="default") as (service, ada), work(places) as runtime:
         walker = service.runtime.agents.get("walker")
@@ -249,7 +317,9 @@ async def test_a_share_lasts_while_its_run_is_queued_and_counts_once_when_a_work
             await service.database.run_unscoped(_long_ago)
             await look(service)
             assert await reserved(service) == [run_id]
-            assert (await service.database.read_unscoped(service.limits.totals.used)).reserved_tokens == totals.AGENT.tokens
+            assert (
+                await service.database.read_unscoped(service.limits.totals.used)
+            ).reserved_tokens == totals.AGENT.tokens
         await runtime.resume(run_id)
         await service.database.run_unscoped(_long_ago)
         await look(service)
@@ -257,7 +327,9 @@ async def test_a_share_lasts_while_its_run_is_queued_and_counts_once_when_a_work
         await look(service)
         used = await service.database.read_unscoped(service.limits.totals.used)
         assert (used.tokens, used.reserved_tokens) == (10, 0)
-        assert await service.database.read(ada.scope, lambda session: session.exec(select(Spent.tokens)).all()) == [10]
+        assert await service.database.read(
+            ada.scope, lambda session: session.exec(select(Spent.tokens)).all()
+        ) == [10]
 
 
 async def test_what_two_processes_count_for_one_run_counts_once(tmp_path: Path) -> None:
@@ -267,11 +339,15 @@ async def test_what_two_processes_count_for_one_run_counts_once(tmp_path: Path) 
             spending.count(7)
             settled = RunSpending()
             settled.count(7)
-            await hand.service.database.run(scope, partial(limits.count, scope=scope, spending=settled, run_id=run_id))
+            await hand.service.database.run(
+                scope, partial(limits.count, scope=scope, spending=settled, run_id=run_id)
+            )
         assert (await hand.service.database.read_unscoped(limits.totals.used)).tokens == 7
 
 
-async def test_a_queued_run_that_waits_for_a_person_gives_its_share_back_and_takes_it_again(tmp_path: Path) -> None:
+async def test_a_queued_run_that_waits_for_a_person_gives_its_share_back_and_takes_it_again(
+    tmp_path: Path,
+) -> None:
     places = Places(*in_folder(tmp_path))
     async with at_hand(places, queue="default") as (service, ada), work(places) as runtime:
         walker = service.runtime.agents.get("walker")
@@ -283,7 +359,9 @@ async def test_a_queued_run_that_waits_for_a_person_gives_its_share_back_and_tak
         await look(service)
         used = await service.database.read_unscoped(service.limits.totals.used)
         assert (used.tokens, used.reserved_tokens) == (5, 0)
-        run = await service.database.read(ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id))
+        run = await service.database.read(
+            ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id)
+        )
         assert run is not None
         (call_id,) = (await open_calls(service, run_id))[0]
         await decide(service, ada.scope, run, call_id, Approve())
@@ -292,7 +370,10 @@ async def test_a_queued_run_that_waits_for_a_person_gives_its_share_back_and_tak
 
 async def test_queued_runs_leave_half_of_the_day_to_others(tmp_path: Path) -> None:
     caps = {"tokens_per_day": 5 * totals.AGENT.tokens}
-    async with at_hand(Places(*in_folder(tmp_path)), queue="default", totals=caps) as (service, ada):
+    async with at_hand(Places(*in_folder(tmp_path)), queue="default", totals=caps) as (
+        service,
+        ada,
+    ):
         walker = service.runtime.agents.get("walker")
         assert walker is not None
         for _ in range(2):
@@ -308,8 +389,12 @@ async def test_queued_runs_leave_half_of_the_day_to_others(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("agent", ["tasks", "greeter"])
-async def test_a_cancelled_request_counts_as_the_estimate_of_its_input(tmp_path: Path, agent: str) -> None:
-    greeter = Agent(name="greeter", model=ObedientModel(), instructions="Greet them with care. " * 10)
+async def test_a_cancelled_request_counts_as_the_estimate_of_its_input(
+    tmp_path: Path, agent: str
+) -> None:
+    greeter = Agent(
+        name="greeter", model=ObedientModel(), instructions="Greet them with care. " * 10
+    )
     async with serving(tmp_path, agents=[greeter]) as served, served.person() as ada:
         model = served.model if agent == "tasks" else cast("ObedientModel", greeter.model)
         answer = await ada.ask("POST", "/runs", json={"agent": agent, "prompt": "hang"})
@@ -322,6 +407,8 @@ async def test_a_cancelled_request_counts_as_the_estimate_of_its_input(tmp_path:
         with anyio.fail_after(20):
             while await reserved(service):
                 await anyio.lowlevel.checkpoint()
-        (mine,) = await service.database.read(scope, lambda session: session.exec(select(Spent.tokens)).all())
+        (mine,) = await service.database.read(
+            scope, lambda session: session.exec(select(Spent.tokens)).all()
+        )
         assert 20 < mine < 20_000
         assert (await service.database.read_unscoped(service.limits.totals.used)).tokens == mine

@@ -1,4 +1,5 @@
-"""Two users against every route: what is Ada's looks to Bob like what is not there. A route without a row here fails the test.
+"""Two users against every route: what is Ada's looks to Bob like what is not there. A route without
+a row here fails the test.
 
 Tools have theirs in tests/tasks/test_two_users.py.
 """
@@ -78,8 +79,12 @@ class Two:
     ids: dict[str, str]
     """What Ada has, by the name of the parameter."""
 
-    async def ask(self, who: dict[str, str], method: str, path: str, **more: Any) -> httpx2.Response:
-        return await self.hand.http.request(method, path, headers={**who, "Accept": "application/json"}, **more)
+    async def ask(
+        self, who: dict[str, str], method: str, path: str, **more: Any
+    ) -> httpx2.Response:
+        return await self.hand.http.request(
+            method, path, headers={**who, "Accept": "application/json"}, **more
+        )
 
 
 @tool(effect="once", needs_approval=True)
@@ -95,15 +100,27 @@ async def charge(amount: int) -> str:
 @pytest.fixture
 async def two(tmp_path: Path) -> AsyncIterator[Two]:
     async with opened(tmp_path) as hand:
-        script = [{"tool_calls": [{"name": "charge", "arguments": {"amount": 5}, "id": "call_of_ada"}]}, {"text": f"done {CANARY}"}]
-        hand.service.runtime.agents.register(Agent(name="cashier", model=ScriptedModel(script), tools=[charge]))
+        script = [
+            {"tool_calls": [{"name": "charge", "arguments": {"amount": 5}, "id": "call_of_ada"}]},
+            {"text": f"done {CANARY}"},
+        ]
+        hand.service.runtime.agents.register(
+            Agent(name="cashier", model=ScriptedModel(script), tools=[charge])
+        )
         hand.service.agents = ("cashier",)
         ada, bob = await hand.registered("ada"), await hand.registered("bob")
         both = Two(hand, ada, bob, {})
         said = (await both.ask(ada, "POST", "/chat", json={"message": f"add {CANARY}"})).json()
-        run = (await both.ask(ada, "POST", "/runs", json={"agent": "cashier", "prompt": CANARY})).json()["run_id"]
+        run = (
+            await both.ask(ada, "POST", "/runs", json={"agent": "cashier", "prompt": CANARY})
+        ).json()["run_id"]
         task = (await both.ask(ada, "GET", "/tasks")).json()[0]
-        both.ids = {"conversation_id": said["conversation_id"], "run_id": run, "call_id": "call_of_ada", "task_id": task["id"]}
+        both.ids = {
+            "conversation_id": said["conversation_id"],
+            "run_id": run,
+            "call_id": "call_of_ada",
+            "task_id": task["id"],
+        }
         yield both
 
 
@@ -126,14 +143,24 @@ async def test_without_a_token_nothing_of_anybody_is_reached(two: Two) -> None:
         method, path = name.split(" ")
         if kind == "nobody's":
             continue
-        answer = await two.ask({}, "POST" if method == "ANY" else method, path.format(**two.ids, name="tasks"), json=JSON.get(name))
+        answer = await two.ask(
+            {},
+            "POST" if method == "ANY" else method,
+            path.format(**two.ids, name="tasks"),
+            json=JSON.get(name),
+        )
         assert answer.status_code == 401, name
         assert answer.headers["www-authenticate"].startswith("Bearer"), name
         assert CANARY not in answer.text
 
 
 async def test_what_is_somebody_elses_looks_like_what_is_not_there(two: Two) -> None:
-    unknown = {"conversation_id": str(uuid4()), "run_id": f"run_{uuid4().hex}", "call_id": "call_x", "task_id": str(uuid4())}
+    unknown = {
+        "conversation_id": str(uuid4()),
+        "run_id": f"run_{uuid4().hex}",
+        "call_id": "call_x",
+        "task_id": str(uuid4()),
+    }
     for name, kind in ROWS.items():
         method, path = name.split(" ")
         if kind != "theirs":
@@ -144,8 +171,12 @@ async def test_what_is_somebody_elses_looks_like_what_is_not_there(two: Two) -> 
         assert theirs.content == nothing.content, name
         assert CANARY not in theirs.text, name
     assert (await two.ask(two.ada, "GET", "/tasks")).json()[0]["title"] == CANARY
-    assert (await two.ask(two.ada, "GET", f"/runs/{two.ids['run_id']}")).json()["status"] != "finished"
-    assert (await two.ask(two.ada, "GET", f"/conversations/{two.ids['conversation_id']}")).status_code == 200
+    assert (await two.ask(two.ada, "GET", f"/runs/{two.ids['run_id']}")).json()[
+        "status"
+    ] != "finished"
+    assert (
+        await two.ask(two.ada, "GET", f"/conversations/{two.ids['conversation_id']}")
+    ).status_code == 200
 
 
 async def test_lists_and_acts_are_of_whoever_asks(two: Two) -> None:
@@ -153,17 +184,33 @@ async def test_lists_and_acts_are_of_whoever_asks(two: Two) -> None:
         assert (await two.ask(two.bob, "GET", path)).json() == [], path
         assert CANARY in (await two.ask(two.ada, "GET", path)).text or path == "/runs"
     assert (await two.ask(two.bob, "POST", "/tasks/undo")).status_code == 404
-    assert (await two.ask(two.bob, "POST", "/chat", json={"message": "list"})).json()["response"].startswith("Your list is empty")
-    told = await two.ask(two.bob, "POST", "/v1/chat/completions", json={"model": "tasks", "messages": [{"role": "user", "content": "list"}]})
+    assert (
+        (await two.ask(two.bob, "POST", "/chat", json={"message": "list"}))
+        .json()["response"]
+        .startswith("Your list is empty")
+    )
+    told = await two.ask(
+        two.bob,
+        "POST",
+        "/v1/chat/completions",
+        json={"model": "tasks", "messages": [{"role": "user", "content": "list"}]},
+    )
     assert CANARY not in told.text
     assert told.status_code == 200
-    assert (await two.ask(two.bob, "POST", "/chat", json={"message": f"delete {CANARY}"})).json()["response"].startswith("I couldn't find")
+    assert (
+        (await two.ask(two.bob, "POST", "/chat", json={"message": f"delete {CANARY}"}))
+        .json()["response"]
+        .startswith("I couldn't find")
+    )
 
 
 async def test_a_conversation_is_gone_on_with_by_its_owner_alone(two: Two) -> None:
     body = {"message": "list", "conversation_id": two.ids["conversation_id"]}
     nothing = {"message": "list", "conversation_id": str(uuid4())}
-    theirs, unknown = await two.ask(two.bob, "POST", "/chat", json=body), await two.ask(two.bob, "POST", "/chat", json=nothing)
+    theirs, unknown = (
+        await two.ask(two.bob, "POST", "/chat", json=body),
+        await two.ask(two.bob, "POST", "/chat", json=nothing),
+    )
     assert theirs.status_code == unknown.status_code == 404
     assert theirs.content == unknown.content
 

@@ -1,4 +1,5 @@
-"""`treadle serve` with room for many requests of strangers and many tries to sign in, which no setting gives: `python -m tests.service.unlimited`.
+"""`treadle serve` with room for many requests of strangers and many tries to sign in, which no
+setting gives: `python -m tests.service.unlimited`.
 
 For programs that ask a thousand times. Everything else is the product. Entry: `unlimited`.
 """
@@ -18,22 +19,50 @@ from treadle.cli import main
 from treadle.service import attempts, limits
 
 ROOT = Path(__file__).parents[2]
-LIMITS = {"requests_per_minute": 10_000_000, "runs": 200, "streams": 200, "tokens_per_day": 1_000_000_000}
+LIMITS = {
+    "requests_per_minute": 10_000_000,
+    "runs": 200,
+    "streams": 200,
+    "tokens_per_day": 1_000_000_000,
+}
 
-TOTALS = {"accounts_per_hour": 1_000_000, "tokens_per_day": 1_000_000_000_000, "cost_usd_per_day": 1_000_000}
+TOTALS = {
+    "accounts_per_hour": 1_000_000,
+    "tokens_per_day": 1_000_000_000_000,
+    "cost_usd_per_day": 1_000_000,
+}
 
 
 @contextmanager
-def unlimited(folder: Path, *options: str, config: Mapping[str, Any] | None = None, **limits: int) -> Generator[str]:
-    """Its address. What it says goes to `log` in the folder. `config`: more of the file; `limits`: others than these."""
+def unlimited(
+    folder: Path, *options: str, config: Mapping[str, Any] | None = None, **limits: int
+) -> Generator[str]:
+    """Its address. What it says goes to `log` in the folder.
+
+    `config`: more of the file; `limits`: others than these.
+    """
     home = folder / "treadle"
     home.mkdir(mode=0o700)
-    (home / "config.yaml").write_text(json.dumps({"service": {"limits": {**LIMITS, **limits}, "totals": TOTALS}, **(config or {})}), encoding="utf-8")
+    (home / "config.yaml").write_text(
+        json.dumps(
+            {"service": {"limits": {**LIMITS, **limits}, "totals": TOTALS}, **(config or {})}
+        ),
+        encoding="utf-8",
+    )
     (home / "config.yaml").chmod(0o600)
-    env = {**{k: v for k, v in os.environ.items() if not k.startswith(("TREADLE_", "ANTHROPIC_"))}, "HOME": str(folder), "TREADLE_HOME": str(home)}
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TREADLE_", "ANTHROPIC_"))},
+        "HOME": str(folder),
+        "TREADLE_HOME": str(home),
+    }
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.unlimited", *options], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, "-m", "tests.service.unlimited", *options],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
         )
     with process:
         assert process.stdout is not None
@@ -46,6 +75,8 @@ def unlimited(folder: Path, *options: str, config: Mapping[str, Any] | None = No
 
 
 if __name__ == "__main__":
-    limits.STRANGERS_PER_MINUTE = attempts.ATTEMPTS_PER_MINUTE = attempts.WRONG_OF_ACCOUNT = attempts.AT_ONCE = 10_000_000
+    limits.STRANGERS_PER_MINUTE = attempts.ATTEMPTS_PER_MINUTE = attempts.WRONG_OF_ACCOUNT = (
+        attempts.AT_ONCE
+    ) = 10_000_000
     sys.argv = ["treadle", "serve", "--port", "0", *sys.argv[1:]]
     main()

@@ -11,7 +11,9 @@ import pytest
 from treadle.policy.decision import STRICTNESS, Verdict
 
 FOLDER = Path(__file__).parents[2] / "../shared/attacks"
-needs_corpus = pytest.mark.skipif(not FOLDER.is_dir(), reason="the attack corpora lie beside the checkout, and are not there")
+needs_corpus = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="the attack corpora lie beside the checkout, and are not there"
+)
 
 
 def cases(name: str) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""What the parser finds is what bash runs: random command lines, run by bash with no program on its PATH, so that each is only noted down."""
+"""What the parser finds is what bash runs: random command lines, run by bash with no program on its
+PATH, so that each is only noted down.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,41 @@ from treadle.policy.shell.lexical import SPLICED, invisible_in
 from treadle.policy.shell.syntax import Script, parse
 
 BASH = shutil.which("bash")
-pytestmark = pytest.mark.skipif(BASH is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")
+pytestmark = pytest.mark.skipif(
+    BASH is None or not os.path.exists("/proc/self/fd"),
+    reason="needs bash and descriptors to inherit",
+)
 
 NOTED = r"""command_not_found_handle() { local r; printf -v r '%s\x01' RUN "$@"; printf '%s\x02' "${r//$'\n'/$'\x03'}" >&9; return $((RANDOM % 2)); }
 """
 SHAPES = [
-    *("p a", 'q "b c"', "r 'd'", "p >f1 x", "q <f0 y", "r 2>&1 z", "p <<X\nh\nX\n", "q <<'X' w\n$(r)\nX\n", "p <<< s t", "! p u", "{ p v; }", "(q w)"),
-    *("if p; then q; fi", "p \\\n k", "p # c\n", "p 'a\nb'", "p a\\;b", "p >f2 a >f3 b", ">f1 p", "2>f1 p a", "p a&>f1", "p -x --y=z", "p - b=~ c"),
+    *(
+        "p a",
+        'q "b c"',
+        "r 'd'",
+        "p >f1 x",
+        "q <f0 y",
+        "r 2>&1 z",
+        "p <<X\nh\nX\n",
+        "q <<'X' w\n$(r)\nX\n",
+        "p <<< s t",
+        "! p u",
+        "{ p v; }",
+        "(q w)",
+    ),
+    *(
+        "if p; then q; fi",
+        "p \\\n k",
+        "p # c\n",
+        "p 'a\nb'",
+        "p a\\;b",
+        "p >f2 a >f3 b",
+        ">f1 p",
+        "2>f1 p a",
+        "p a&>f1",
+        "p -x --y=z",
+        "p - b=~ c",
+    ),
 ]
 BETWEEN = [";", " && ", " || ", "|", "\n", " ; ", "&&", "||\n"]
 PIECES = [
@@ -105,7 +135,9 @@ def is_understood(script: Script, text: str) -> bool:
     """Where the parser has the least doubt, the policy asks, and it need not be right."""
     if script.problems or not script.is_whole or SPLICED.search(text) or invisible_in(text):
         return False
-    return all(word.is_fixed for command in script.commands for word in command.words) and not any(command.assignments for command in script.commands)
+    return all(word.is_fixed for command in script.commands for word in command.words) and not any(
+        command.assignments for command in script.commands
+    )
 
 
 def run_by_bash(text: str, folder: Path) -> tuple[list[tuple[str, ...]], set[str]]:
@@ -128,11 +160,19 @@ def run_by_bash(text: str, folder: Path) -> tuple[list[tuple[str, ...]], set[str
             timeout=10,
             check=False,
         )
-    runs = [record.split(b"\1") for record in noted.read_bytes().split(b"\2") if record.startswith(b"RUN\1")]
-    return [tuple(word.replace(b"\3", b"\n").decode() for word in run[1:-1]) for run in runs], {entry.name for entry in folder.iterdir()} - {"f0"}
+    runs = [
+        record.split(b"\1")
+        for record in noted.read_bytes().split(b"\2")
+        if record.startswith(b"RUN\1")
+    ]
+    return [tuple(word.replace(b"\3", b"\n").decode() for word in run[1:-1]) for run in runs], {
+        entry.name for entry in folder.iterdir()
+    } - {"f0"}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 2**32))
 def test_every_command_that_bash_runs_was_found(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -141,10 +181,17 @@ def test_every_command_that_bash_runs_was_found(tmp_path: Path, seed: int) -> No
     if not is_understood(script, text):
         return
     found = {tuple(command.argv) for command in script.commands}
-    targets = {os.path.normpath(r.target.value) for c in script.commands for r in c.redirects if r.operator not in ("<", "<<", "<<<")}
+    targets = {
+        os.path.normpath(r.target.value)
+        for c in script.commands
+        for r in c.redirects
+        if r.operator not in ("<", "<<", "<<<")
+    }
     runs, files = run_by_bash(text, tmp_path / "work")
     assert [run for run in runs if run not in found] == [], text
-    assert files <= targets or any(not r.target.is_literal for c in script.commands for r in c.redirects), text
+    assert files <= targets or any(
+        not r.target.is_literal for c in script.commands for r in c.redirects
+    ), text
 
 
 KNOWN = {
@@ -165,7 +212,9 @@ KNOWN = {
 
 
 @pytest.mark.parametrize(("text", "commands"), KNOWN.values(), ids=KNOWN)
-def test_what_the_grammar_sees_otherwise_than_bash_is_seen_rightly_or_doubted(text: str, commands: list[tuple[str, ...]] | None) -> None:
+def test_what_the_grammar_sees_otherwise_than_bash_is_seen_rightly_or_doubted(
+    text: str, commands: list[tuple[str, ...]] | None
+) -> None:
     script = parse(text, "/home/ada")
     if commands is None:
         assert not is_understood(script, text)

@@ -1,4 +1,6 @@
-"""What a person reads about a command that needs an answer: plain words for what it does, and every part of the line that asks."""
+"""What a person reads about a command that needs an answer: plain words for what it does, and every
+part of the line that asks.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,24 @@ def test_a_program_is_described_by_its_effect(command: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("command", "parts"),
     [
-        ("rm -rf build && git push --force", ["deletes files: build", "rewrites history on the remote"]),
-        ("echo ok; sudo rm -r x | tee log", ["runs as another user", "deletes files: x", "'log' is written"]),
+        (
+            "rm -rf build && git push --force",
+            ["deletes files: build", "rewrites history on the remote"],
+        ),
+        (
+            "echo ok; sudo rm -r x | tee log",
+            ["runs as another user", "deletes files: x", "'log' is written"],
+        ),
         ('for f in *; do rm "$f"; done', ["deletes files"]),
-        ("\n".join([*(f"echo {n}" for n in range(50)), "rm -rf important"]), ["deletes files: important"]),
+        (
+            "\n".join([*(f"echo {n}" for n in range(50)), "rm -rf important"]),
+            ["deletes files: important"],
+        ),
     ],
 )
-def test_every_part_of_a_line_that_asks_is_named(tmp_path: Path, command: str, parts: list[str]) -> None:
+def test_every_part_of_a_line_that_asks_is_named(
+    tmp_path: Path, command: str, parts: list[str]
+) -> None:
     decision = decide_command("ask", command, tmp_path, permissions_of())
     assert decision.verdict == "ask"
     assert [part for part in parts if part not in decision.reason] == []
@@ -65,4 +78,9 @@ def test_where_a_rule_does_not_reach_the_effect_is_named_all_the_same(tmp_path: 
 def test_a_module_that_runs_tests_can_be_allowed_for_a_session(tmp_path: Path) -> None:
     offered = decide_command("ask", "python3 -m pytest -q", tmp_path, permissions_of()).pattern
     assert offered == ("python3 -m pytest",)
-    assert decide_command("ask", "python3 -m pytest -q tests", tmp_path, permissions_of(allow=offered or ())).verdict == "contained"
+    assert (
+        decide_command(
+            "ask", "python3 -m pytest -q tests", tmp_path, permissions_of(allow=offered or ())
+        ).verdict
+        == "contained"
+    )

@@ -37,13 +37,37 @@ NAMES = [
     "A",
     "B.PY",
 ]
-PIECES = ["a", "b", ".py", "*", "?", "**", "d/", "/", "./", "../", ".", "-", "[a]", "e", "ä", "x", "--pre=", "*/"]
+PIECES = [
+    "a",
+    "b",
+    ".py",
+    "*",
+    "?",
+    "**",
+    "d/",
+    "/",
+    "./",
+    "../",
+    ".",
+    "-",
+    "[a]",
+    "e",
+    "ä",
+    "x",
+    "--pre=",
+    "*/",
+]
 
 
 def expanded(value: str, folder: Path) -> list[str] | None:
     wild = frozenset(i for i, c in enumerate(value) if c in "*?")
     try:
-        return expand(value, wild, str(folder), lambda place: place == str(folder) or place.startswith(f"{folder}/"))
+        return expand(
+            value,
+            wild,
+            str(folder),
+            lambda place: place == str(folder) or place.startswith(f"{folder}/"),
+        )
     except TooManyNames:
         return None
 
@@ -53,12 +77,21 @@ def by_bash(value: str, folder: Path) -> list[str]:
     word = "".join(c if c in "*?" else f"'{c}'" if c != "'" else '"\'"' for c in value)
     assert BASH is not None
     command = [BASH, "-c", f"printf '%s\\0' {word}"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=10, check=True, env={"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"})
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        timeout=10,
+        check=True,
+        env={"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"},
+    )
     return done.stdout.decode().split("\0")[:-1]
 
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 2**32))
 def test_a_pattern_is_expanded_as_bash_does(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -1,4 +1,6 @@
-"""A rule for a command also covers lines that could run it without showing it: they are denied, or a person is asked, in every mode."""
+"""A rule for a command also covers lines that could run it without showing it: they are denied, or
+a person is asked, in every mode.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def test_a_program_that_a_line_may_run_unseen_does_not_run_unasked(place: Path, 
 
 
 @pytest.mark.parametrize("text", PUSH)
-def test_a_command_of_git_that_a_line_may_run_unseen_does_not_run_unasked(place: Path, text: str) -> None:
+def test_a_command_of_git_that_a_line_may_run_unseen_does_not_run_unasked(
+    place: Path, text: str
+) -> None:
     assert verdict(text, place, "git push") in ("ask", "deny")
 
 
@@ -117,7 +121,10 @@ def test_a_command_of_git_that_a_line_may_run_unseen_does_not_run_unasked(place:
     ],
 )
 def test_other_lines_run_as_before(place: Path, text: str) -> None:
-    assert decide_command("full", text, place, permissions_of(deny=["rm", "git push"])).verdict == "allow"
+    assert (
+        decide_command("full", text, place, permissions_of(deny=["rm", "git push"])).verdict
+        == "allow"
+    )
 
 
 WRITES = """

@@ -24,8 +24,18 @@ def place(tmp_path: Path) -> Path:
     return found
 
 
-def decided(text: str, place: Path, mode: Mode = "ask", *, allow: tuple[str, ...] = (), ask: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> Decision:
-    return decide_command(mode, text, place, Permissions(rules=Rules.read(allow=allow, ask=ask, deny=deny), home=HOME))
+def decided(
+    text: str,
+    place: Path,
+    mode: Mode = "ask",
+    *,
+    allow: tuple[str, ...] = (),
+    ask: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+) -> Decision:
+    return decide_command(
+        mode, text, place, Permissions(rules=Rules.read(allow=allow, ask=ask, deny=deny), home=HOME)
+    )
 
 
 READS = r"""
@@ -76,7 +86,9 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize("text", lines(READS))
 def test_what_only_reads_here_is_allowed_in_every_mode(place: Path, text: str) -> None:
-    assert [decided(text, place, mode).verdict for mode in ("plan", "ask", "accept-edits", "full")] == ["allow"] * 4
+    assert [
+        decided(text, place, mode).verdict for mode in ("plan", "ask", "accept-edits", "full")
+    ] == ["allow"] * 4
 
 
 HELD = [
@@ -108,7 +120,9 @@ HELD = [
 
 @pytest.mark.parametrize("text", HELD)
 def test_what_reads_as_far_as_one_can_see_is_held_by_the_sandbox(place: Path, text: str) -> None:
-    assert [decided(text, place, mode).verdict for mode in ("plan", "ask", "accept-edits", "full")] == ["contained"] * 3 + ["allow"]
+    assert [
+        decided(text, place, mode).verdict for mode in ("plan", "ask", "accept-edits", "full")
+    ] == ["contained"] * 3 + ["allow"]
 
 
 DIFFER = r"""
@@ -169,7 +183,9 @@ printf -- -v x
 git log --unified --output=x
 git log --format --output=x
 """.strip("\n").split("\n")
-"""Lines that some program reads otherwise than one may think, by class; files of these names are there."""
+"""Lines that some program reads otherwise than one may think, by class; files of these names are
+there.
+"""
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])
@@ -198,7 +214,9 @@ def test_the_value_of_an_option_is_judged_as_a_file_where_it_is_one(place: Path)
     assert decided("cut -d / -f 1 a.txt", place).verdict == "allow"
 
 
-@pytest.mark.parametrize("text", ["sed 's/[]/x]/y/' a.txt", "sed 's/[^]/]x/y/' a.txt", "sed -n '/[]/]/p' a.txt"])
+@pytest.mark.parametrize(
+    "text", ["sed 's/[]/x]/y/' a.txt", "sed 's/[^]/]x/y/' a.txt", "sed -n '/[]/]/p' a.txt"]
+)
 def test_sed_ends_a_set_of_characters_as_every_sed_does(place: Path, text: str) -> None:
     assert decided(text, place).verdict == "ask"
     assert decided("sed -e 's/[^a-z[:space:]]/x/' -n -e '/[0-9]/p' a.txt", place).verdict == "allow"
@@ -247,9 +265,16 @@ def test_what_is_not_known_may_be_a_vital_place_that_the_line_names(place: Path,
 
 
 def test_what_is_not_known_runs_in_full_where_the_line_names_no_vital_place(place: Path) -> None:
-    for line in ('rm -rf "$tmp"', "t=$(mktemp -d); cd src && rm -rf $t 2>/dev/null", "for d in build dist; do rm -rf $d; done"):
+    for line in (
+        'rm -rf "$tmp"',
+        "t=$(mktemp -d); cd src && rm -rf $t 2>/dev/null",
+        "for d in build dist; do rm -rf $d; done",
+    ):
         assert decided(line, place, "full").verdict == "allow"
-    assert decided("rm -rf $x " + " ".join(f"/p{i}" for i in range(500)), place, "full").verdict == "ask"
+    assert (
+        decided("rm -rf $x " + " ".join(f"/p{i}" for i in range(500)), place, "full").verdict
+        == "ask"
+    )
 
 
 def test_a_path_that_cannot_be_looked_up_asks(place: Path) -> None:
@@ -268,7 +293,9 @@ def test_names_of_files_are_options_where_a_pattern_makes_them_so(place: Path) -
         assert decided(text, place).verdict == "ask"
 
 
-def test_a_program_of_the_workspace_is_not_the_one_of_the_tables(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_the_workspace_is_not_the_one_of_the_tables(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert decided("ls", place).verdict == "allow"
     (place / "bin").mkdir()
     (place / "bin/ls").write_text("#!/bin/sh")
@@ -369,13 +396,31 @@ def test_what_may_do_more_asks(place: Path, text: str) -> None:
     assert decided(text.replace("\\~", "\\\n"), place).verdict == "ask"
 
 
-@pytest.mark.parametrize("character", ["\0", "\x1b", "\r", "\u00a0", "\u200b", "\u202e", "\u2028", "\ufeff", "\u3164", "\U000e0041", "\ud800"], ids=ascii)
+@pytest.mark.parametrize(
+    "character",
+    [
+        "\0",
+        "\x1b",
+        "\r",
+        "\u00a0",
+        "\u200b",
+        "\u202e",
+        "\u2028",
+        "\ufeff",
+        "\u3164",
+        "\U000e0041",
+        "\ud800",
+    ],
+    ids=ascii,
+)
 def test_what_does_not_show_asks(place: Path, character: str) -> None:
     assert decided(f"echo a{character}b", place).verdict == "ask"
     assert decided(f"curl {character}x", place, deny=("curl",)).verdict == "deny"
 
 
-@pytest.mark.parametrize("text", ["echo 'zażółć gęślą'", "grep -n 'привет' a.txt", "echo '漢字 🙂'"])
+@pytest.mark.parametrize(
+    "text", ["echo 'zażółć gęślą'", "grep -n 'привет' a.txt", "echo '漢字 🙂'"]
+)
 def test_any_script_is_text(place: Path, text: str) -> None:
     assert decided(text, place).verdict == "allow"
 
@@ -480,27 +525,72 @@ ln -s /tmp/x .git/hooks/pre-commit
 def test_what_is_never_run_is_run_in_no_mode_and_by_no_rule(place: Path, text: str) -> None:
     program = text.split()[0].strip("$(:")
     allow = (program,) if program.isalpha() else ()
-    assert [decided(text, place, mode, allow=allow).verdict for mode in ("plan", "ask", "accept-edits", "full")] == ["deny"] * 4
+    assert [
+        decided(text, place, mode, allow=allow).verdict
+        for mode in ("plan", "ask", "accept-edits", "full")
+    ] == ["deny"] * 4
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("$(echo rm) -rf /", "`echo rm` -r ..", "x=rm; $x -rf ~", "for c in rm ls; do $c -r /; done", "env -u X $(echo rm) -rf /", "env $(echo rm) -rf /"),
-        *('timeout 5 "$x" -rf /', "sudo -u root $(echo rm) -rf /", "$x of=/dev/sda", "$x -9 -1", "$x / -delete", "${x:-rm} -rf /", "echo y | $x /dev/sda"),
+        *(
+            "$(echo rm) -rf /",
+            "`echo rm` -r ..",
+            "x=rm; $x -rf ~",
+            "for c in rm ls; do $c -r /; done",
+            "env -u X $(echo rm) -rf /",
+            "env $(echo rm) -rf /",
+        ),
+        *(
+            'timeout 5 "$x" -rf /',
+            "sudo -u root $(echo rm) -rf /",
+            "$x of=/dev/sda",
+            "$x -9 -1",
+            "$x / -delete",
+            "${x:-rm} -rf /",
+            "echo y | $x /dev/sda",
+        ),
     ],
 )
-def test_a_program_that_is_not_known_asks_in_every_mode_where_another_would_never_be_run(place: Path, text: str) -> None:
-    assert [decided(text, place, mode).verdict for mode in ("ask", "accept-edits", "full")] == ["ask"] * 3
+def test_a_program_that_is_not_known_asks_in_every_mode_where_another_would_never_be_run(
+    place: Path, text: str
+) -> None:
+    assert [decided(text, place, mode).verdict for mode in ("ask", "accept-edits", "full")] == [
+        "ask"
+    ] * 3
 
 
-@pytest.mark.parametrize("text", ["$x -r build", "$CC -o x y.c", "$CP -r /usr/share/x .", '"$@"', "git log $x -9 -1", "$x y > /dev/null"])
-def test_a_program_that_is_not_known_runs_in_full_with_ordinary_arguments(place: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$x -r build",
+        "$CC -o x y.c",
+        "$CP -r /usr/share/x .",
+        '"$@"',
+        "git log $x -9 -1",
+        "$x y > /dev/null",
+    ],
+)
+def test_a_program_that_is_not_known_runs_in_full_with_ordinary_arguments(
+    place: Path, text: str
+) -> None:
     assert decided(text, place, "full").verdict == "allow"
 
 
 @pytest.mark.parametrize(
-    "text", ["rm -rf build", "rm -rf .", "rm -rf /tmp/x", "rm a.txt", "kill 123", "rm -rf '$x'", "chmod +x a.sh", "mv a.txt b.txt", "git add AGENTS.md"]
+    "text",
+    [
+        "rm -rf build",
+        "rm -rf .",
+        "rm -rf /tmp/x",
+        "rm a.txt",
+        "kill 123",
+        "rm -rf '$x'",
+        "chmod +x a.sh",
+        "mv a.txt b.txt",
+        "git add AGENTS.md",
+    ],
 )
 def test_what_a_person_may_want_asks(place: Path, text: str) -> None:
     assert decided(text, place).verdict == "ask"
@@ -509,7 +599,16 @@ def test_what_a_person_may_want_asks(place: Path, text: str) -> None:
 # ---------------------------------------------------------------- rules
 
 
-RULES = ("npm test", "go test", "pytest", "make lint", "eslint *", "python3 -m pytest", "git commit", "./run.sh build")
+RULES = (
+    "npm test",
+    "go test",
+    "pytest",
+    "make lint",
+    "eslint *",
+    "python3 -m pytest",
+    "git commit",
+    "./run.sh build",
+)
 WITHIN = """
 npm test
 npm test -- --watch=false
@@ -579,8 +678,23 @@ ls | xargs rm
 
 
 @pytest.mark.parametrize("text", NO_MORE.split("\n"))
-def test_a_rule_makes_no_more_of_a_reading_program_an_interpreter_or_the_network(place: Path, text: str) -> None:
-    rules = ("sort", "sed", "find", "tar", "env", "bash", "python3", "dig", "curl", "rg", "hostname", "xargs")
+def test_a_rule_makes_no_more_of_a_reading_program_an_interpreter_or_the_network(
+    place: Path, text: str
+) -> None:
+    rules = (
+        "sort",
+        "sed",
+        "find",
+        "tar",
+        "env",
+        "bash",
+        "python3",
+        "dig",
+        "curl",
+        "rg",
+        "hostname",
+        "xargs",
+    )
     assert decided(text, place, allow=rules).verdict == "ask"
 
 
@@ -611,7 +725,9 @@ def test_a_denied_command_is_denied_in_every_spelling(place: Path, text: str, ru
     assert decided(text, place, "full", ask=(rule,)).verdict == "ask"
 
 
-@pytest.mark.parametrize("text", ["echo curl", "grep -rn curl src", "git commit -m 'use curl'", "git log --grep=curl"])
+@pytest.mark.parametrize(
+    "text", ["echo curl", "grep -rn curl src", "git commit -m 'use curl'", "git log --grep=curl"]
+)
 def test_a_word_is_no_command(place: Path, text: str) -> None:
     assert decided(text, place, "full", deny=("curl",)).verdict == "allow"
 
@@ -633,9 +749,17 @@ def test_denied_paths_are_denied_to_commands_too(place: Path) -> None:
         assert decided(text, place, "full", deny=("read(private/**)",)).verdict == "deny", text
     modes: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
     for mode in modes:
-        assert decided("grep -r x .", place, mode, deny=("read(private/**)",)).verdict == "contained"
-        assert without_sandbox(decided("grep -r x .", place, mode, deny=("read(private/**)",))).verdict == "deny"
-        assert without_sandbox(decided("grep -r x .", place, mode, ask=("read(private/**)",))).verdict == "ask"
+        assert (
+            decided("grep -r x .", place, mode, deny=("read(private/**)",)).verdict == "contained"
+        )
+        assert (
+            without_sandbox(decided("grep -r x .", place, mode, deny=("read(private/**)",))).verdict
+            == "deny"
+        )
+        assert (
+            without_sandbox(decided("grep -r x .", place, mode, ask=("read(private/**)",))).verdict
+            == "ask"
+        )
     for text in ("grep -r x ..", "cd / && grep -r x .", "cd $X; grep -r x ."):
         assert decided(text, place, "full", deny=("read(private/**)",)).verdict == "deny", text
     assert decided("echo x > docs/a", place, "full", deny=("write(docs)",)).verdict == "deny"
@@ -643,13 +767,32 @@ def test_denied_paths_are_denied_to_commands_too(place: Path) -> None:
 
 
 def test_edits_run_in_the_sandbox_where_edits_are_accepted(place: Path) -> None:
-    for text in ("touch x", "mkdir -p new/deep", "echo x > out.txt", "cp a.txt b.txt", "printf x | tee out.txt"):
-        assert (decided(text, place, "ask").verdict, decided(text, place, "accept-edits").verdict, decided(text, place, "plan").verdict) == (
+    for text in (
+        "touch x",
+        "mkdir -p new/deep",
+        "echo x > out.txt",
+        "cp a.txt b.txt",
+        "printf x | tee out.txt",
+    ):
+        assert (
+            decided(text, place, "ask").verdict,
+            decided(text, place, "accept-edits").verdict,
+            decided(text, place, "plan").verdict,
+        ) == (
             "ask",
             "contained",
             "deny",
         ), text
-    for text in ("touch ../x", "rm a.txt", "mv a.txt b.txt", "cp a.txt /tmp/x", "ln -s /etc x", "chmod +x a.txt", "cp ../x y", "touch x; curl y"):
+    for text in (
+        "touch ../x",
+        "rm a.txt",
+        "mv a.txt b.txt",
+        "cp a.txt /tmp/x",
+        "ln -s /etc x",
+        "chmod +x a.txt",
+        "cp ../x y",
+        "touch x; curl y",
+    ):
         assert decided(text, place, "accept-edits").verdict == "ask", text
 
 
@@ -663,13 +806,29 @@ OFFERED: dict[str, tuple[str, ...] | None] = {
     "ls && ruff check src": ("ruff",),
     "cargo build --release": ("cargo build",),
     "rm a; x": ("rm", "x"),
-    **dict.fromkeys(("python3 x.py", "bash x.sh", "git push", "sudo x", "env x", "curl x", "xargs x", "./x", "npm")),
-    **dict.fromkeys(("npm test > out", "X=1 npm test", "pytest ../x", "cat .env", "x $y", "git status")),
+    **dict.fromkeys(
+        (
+            "python3 x.py",
+            "bash x.sh",
+            "git push",
+            "sudo x",
+            "env x",
+            "curl x",
+            "xargs x",
+            "./x",
+            "npm",
+        )
+    ),
+    **dict.fromkeys(
+        ("npm test > out", "X=1 npm test", "pytest ../x", "cat .env", "x $y", "git status")
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "pattern"), OFFERED.items())
-def test_a_rule_is_offered_only_where_it_says_all_that_is_asked_about(place: Path, text: str, pattern: tuple[str, ...] | None) -> None:
+def test_a_rule_is_offered_only_where_it_says_all_that_is_asked_about(
+    place: Path, text: str, pattern: tuple[str, ...] | None
+) -> None:
     assert decided(text, place).pattern == pattern
     if pattern is not None:
         assert decided(text, place, allow=pattern).verdict == "contained"
@@ -696,7 +855,9 @@ LONG = {
 
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
-def test_what_is_too_long_or_involved_is_looked_through_for_what_is_denied_and_asks(place: Path, text: str) -> None:
+def test_what_is_too_long_or_involved_is_looked_through_for_what_is_denied_and_asks(
+    place: Path, text: str
+) -> None:
     assert decided(text, place).verdict in ("ask", "allow")
     assert decided(f"{text}; curl x", place, deny=("curl",)).verdict in ("deny",) or "'" in text[:1]
     assert decided(f"curl x; {text}", place, "full", deny=("curl",)).verdict == "deny"
@@ -704,7 +865,17 @@ def test_what_is_too_long_or_involved_is_looked_through_for_what_is_denied_and_a
     assert decided(f"echo x > .git/config; {text}", place, "full").verdict == "deny"
 
 
-@pytest.mark.parametrize("text", ["echo $é", "echo ${é:1}", "x=${é//a/b} ls", "echo $((é))", "for \u200b<<E fi ;; ${a// [@] || \n\u200b", "é=1 ls"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $é",
+        "echo ${é:1}",
+        "x=${é//a/b} ls",
+        "echo $((é))",
+        "for \u200b<<E fi ;; ${a// [@] || \n\u200b",
+        "é=1 ls",
+    ],
+)
 def test_where_letters_beyond_ascii_are_no_part_of_a_word_it_asks(place: Path, text: str) -> None:
     assert decided(text, place).verdict == "ask"
     assert decided(f"{text}; curl x", place, "full", deny=("curl",)).verdict == "deny"
@@ -748,18 +919,30 @@ find . -exec {} ;
 
 
 def strictness(text: str, place: Path, mode: Mode) -> int:
-    return STRICTNESS.index(decided(text, place, mode, allow=("npm test",), ask=("git push",), deny=("curl",)).verdict)
+    return STRICTNESS.index(
+        decided(text, place, mode, allow=("npm test",), ask=("git push",), deny=("curl",)).verdict
+    )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(PARTS, min_size=2, max_size=5), glue=st.sampled_from([" && ", "; ", " | ", "\n", " || "]), mode=MODES)
-def test_a_command_line_never_gets_looser_by_another_part(place: Path, parts: list[str], glue: str, mode: Mode) -> None:
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    parts=st.lists(PARTS, min_size=2, max_size=5),
+    glue=st.sampled_from([" && ", "; ", " | ", "\n", " || "]),
+    mode=MODES,
+)
+def test_a_command_line_never_gets_looser_by_another_part(
+    place: Path, parts: list[str], glue: str, mode: Mode
+) -> None:
     """Also not by cd: both the places before and behind it count."""
     whole = strictness(glue.join(parts), place, mode)
     assert whole >= max(strictness(part, place, mode) for part in parts)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     part=PARTS.filter(lambda text: not set(text) & set("'|><;")),
     wrapper=st.sampled_from(WRAPPERS),
@@ -771,7 +954,9 @@ def test_a_wrapper_never_loosens(place: Path, part: str, wrapper: str, mode: Mod
     assert wrapped >= inner or (wrapped, part) == (STRICTNESS.index("contained"), "tail -f a.txt")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=st.text(max_size=80), mode=MODES)
 def test_no_text_makes_it_fail(place: Path, text: str, mode: Mode) -> None:
     assert decided(text, place, mode, allow=("npm test",), deny=("curl",)).verdict in STRICTNESS

@@ -1,4 +1,6 @@
-"""The small command language: what is in it, what is not, and that bash reads each line of it as we do."""
+"""The small command language: what is in it, what is not, and that bash reads each line of it as we
+do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, OutsideLangua
 from treadle.policy.shell.syntax import ParsedCommand, parse
 
 HOME = "/home/ada"
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")
+needs_bash = pytest.mark.skipif(
+    shutil.which("bash") is None or not os.path.exists("/proc/self/fd"),
+    reason="needs bash and descriptors to inherit",
+)
 
 
 def commands(text: str) -> list[list[str]] | None:
@@ -121,7 +126,22 @@ a 2>/dev/null b
 
 
 @pytest.mark.parametrize(
-    "text", [*OUTSIDE, "", " ", "a\\\nb", "a 'b\nc'", 'a "b\nc"', "a\rb", "a\u00a0b", "a 'b\u200bc'", "a\0", "a '\x1b'", "a é\\|b", "f() { a; }"]
+    "text",
+    [
+        *OUTSIDE,
+        "",
+        " ",
+        "a\\\nb",
+        "a 'b\nc'",
+        'a "b\nc"',
+        "a\rb",
+        "a\u00a0b",
+        "a 'b\u200bc'",
+        "a\0",
+        "a '\x1b'",
+        "a é\\|b",
+        "f() { a; }",
+    ],
 )
 def test_any_other_line_is_outside(text: str) -> None:
     assert isinstance(read_line(text, HOME), OutsideLanguage)
@@ -166,7 +186,31 @@ PIECES = [
         "a=b",
         "é",
     ),
-    *(" ", " ", " ", ";", "&&", "||", "|", "\n", " 2>/dev/null", " >&2", " 2>&1", " &>/dev/null", " < f0", "#", "\\", "'", '"', "$", "`", "{", "}", "(", ")"),
+    *(
+        " ",
+        " ",
+        " ",
+        ";",
+        "&&",
+        "||",
+        "|",
+        "\n",
+        " 2>/dev/null",
+        " >&2",
+        " 2>&1",
+        " &>/dev/null",
+        " < f0",
+        "#",
+        "\\",
+        "'",
+        '"',
+        "$",
+        "`",
+        "{",
+        "}",
+        "(",
+        ")",
+    ),
     *("$?", '"$?"', "[ p ]", "<", ">", "&", "\\\n", "\t", "*", "?", "f?", "*0"),
 ]
 
@@ -174,7 +218,10 @@ PIECES = [
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     chance = random.Random(draw(st.integers(0, 2**32)))
-    commands = [" ".join(["p", *(chance.choice(PIECES) for _ in range(chance.randint(0, 4)))]) for _ in range(chance.randint(1, 3))]
+    commands = [
+        " ".join(["p", *(chance.choice(PIECES) for _ in range(chance.randint(0, 4)))])
+        for _ in range(chance.randint(1, 3))
+    ]
     text = chance.choice([";", " && ", " || ", " | ", "\n"]).join(commands)
     for _ in range(chance.choice([0, 0, 1, 2])):
         at = chance.randint(0, len(text))
@@ -184,12 +231,19 @@ def texts(draw: st.DrawFn) -> str:
 
 def given_words(command: ParsedCommand, folder: Path) -> tuple[str, ...]:
     """What bash gives to the program, patterns replaced."""
-    words = [expand(word.value, word.wild or frozenset(), str(folder), lambda place: True) if word.wild else [word.value] for word in command.words]
+    words = [
+        expand(word.value, word.wild or frozenset(), str(folder), lambda place: True)
+        if word.wild
+        else [word.value]
+        for word in command.words
+    ]
     return tuple(each for names in words for each in names)
 
 
 @needs_bash
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=texts())
 def test_bash_reads_each_line_of_the_language_as_we_do(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "work"
@@ -197,7 +251,9 @@ def test_bash_reads_each_line_of_the_language_as_we_do(tmp_path: Path, text: str
         found = agreed(text, parse(text, str(folder)), str(folder))
     except Differ:
         return
-    if isinstance(found, OutsideLanguage) or any(not word.is_literal for command in found for word in command.words):
+    if isinstance(found, OutsideLanguage) or any(
+        not word.is_literal for command in found for word in command.words
+    ):
         return
     runs, files = run_by_bash(text, folder)
     expected = [given_words(command, folder) for command in found if command.argv[0] != "["]

@@ -22,7 +22,9 @@ class Listening:
     base_url = "https://api.anthropic.com"
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[HttpReply]:
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[HttpReply]:
         raise Overheard(body)
         yield
 

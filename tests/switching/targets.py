@@ -1,4 +1,7 @@
-"""The models that a conversation can be switched to, each with the rules of whoever serves it. Entry: `TARGETS`."""
+"""The models that a conversation can be switched to, each with the rules of whoever serves it.
+
+Entry: `TARGETS`.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,20 @@ class Target:
 TARGETS = {
     "anthropic": Target("anthropic", AnthropicModel, anthropic.broken),
     "openai": Target("openai", OpenAIResponsesModel, openai_responses.broken),
-    "chat of OpenAI": Target("openai-chat", partial(ChatModel, server=server_at("https://api.openai.com/v1")), openai_chat.broken),
+    "chat of OpenAI": Target(
+        "openai-chat",
+        partial(ChatModel, server=server_at("https://api.openai.com/v1")),
+        openai_chat.broken,
+    ),
     "chat of Mistral": Target(
         "openai-chat",
         partial(ChatModel, server=server_at("https://api.mistral.ai/v1")),
         partial(openai_chat.broken, call_id=re.compile(r"[a-zA-Z0-9]{9}"), user_after_tools=False),
     ),
-    "chat of anyone": Target("openai-chat", partial(ChatModel, server=OTHER), partial(openai_chat.broken, call_id=re.compile(r"[\x21-\x7e]{1,64}"))),
+    "chat of anyone": Target(
+        "openai-chat",
+        partial(ChatModel, server=OTHER),
+        partial(openai_chat.broken, call_id=re.compile(r"[\x21-\x7e]{1,64}")),
+    ),
     "gemini": Target("gemini", GeminiModel, gemini.broken),
 }

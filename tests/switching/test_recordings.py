@@ -14,7 +14,14 @@ from tests.switching.overheard import body_for
 from tests.switching.targets import TARGETS, Target
 from treadle.errors import AgentError
 from treadle.messages.history import History
-from treadle.messages.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolResult
+from treadle.messages.message import (
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolResult,
+)
 from treadle.models.model import Fold, ModelRequest
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.decoding import Decoder
@@ -24,7 +31,11 @@ from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.types import Settings
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings"
-NAMES = sorted(f"{path.parent.name}/{path.stem}" for wire in ("anthropic", "openai", "gemini") for path in (FOLDER / wire).glob("*.json"))
+NAMES = sorted(
+    f"{path.parent.name}/{path.stem}"
+    for wire in ("anthropic", "openai", "gemini")
+    for path in (FOLDER / wire).glob("*.json")
+)
 
 
 def _reported(data: bytes) -> AgentError:
@@ -44,12 +55,18 @@ def answers(name: str) -> Iterator[tuple[str, tuple[Part, ...]]]:
     for exchange in json.loads((FOLDER / f"{name}.json").read_text())["exchanges"]:
         path = (exchange["request"] or {}).get("path", "")
         wire = "openai-chat" if path.endswith("/completions") else name.partition("/")[0]
-        if exchange["response"]["status"] == 200 and (parts := answer(DECODERS[wire](), exchange["response"]["body"].encode())):
+        if exchange["response"]["status"] == 200 and (
+            parts := answer(DECODERS[wire](), exchange["response"]["body"].encode())
+        ):
             yield wire, parts
 
 
 def answer(decoder: Decoder, body: bytes) -> tuple[Part, ...]:
-    deltas = decoder.take_body(body) if body.lstrip()[:1] in (b"{", b"[") else [*decoder.feed(body), *decoder.finish()]
+    deltas = (
+        decoder.take_body(body)
+        if body.lstrip()[:1] in (b"{", b"[")
+        else [*decoder.feed(body), *decoder.finish()]
+    )
     fold = Fold()
     for delta in deltas:
         fold.add(delta)
@@ -62,12 +79,21 @@ def answer(decoder: Decoder, body: bytes) -> tuple[Part, ...]:
 def conversation(parts: tuple[Part, ...]) -> list[Message]:
     """A question, the answer, and what follows it."""
     said = Message.assistant(parts)
-    results = [ToolResult(call_id=call.id, name=call.name, content="done") for call in said.tool_calls]
-    return [Message.user("Go on."), said, *([Message.tool(results)] if results else []), Message.user("And then?")]
+    results = [
+        ToolResult(call_id=call.id, name=call.name, content="done") for call in said.tool_calls
+    ]
+    return [
+        Message.user("Go on."),
+        said,
+        *([Message.tool(results)] if results else []),
+        Message.user("And then?"),
+    ]
 
 
 def sent(target: Target, history: History) -> bytes:
-    body = body_for(target.model(), ModelRequest(messages=history, settings=Settings(max_tokens=100)))
+    body = body_for(
+        target.model(), ModelRequest(messages=history, settings=Settings(max_tokens=100))
+    )
     assert target.broken(json.loads(body)) == []
     return body
 
@@ -91,11 +117,21 @@ def check(part: Part, body: bytes, *, to_itself: bool) -> None:
         case ReasoningPart() if part.text and not to_itself:
             assert as_json(part.text) not in body
         case ProviderPart() if not to_itself:
-            assert not [secret for secret in long_texts(json.loads(part.data)) if as_json(secret) in body]
+            assert not [
+                secret for secret in long_texts(json.loads(part.data)) if as_json(secret) in body
+            ]
         case _:
             pass
-    if not to_itself and isinstance(part, TextPart | ReasoningPart) and part.provider_data is not None:
-        assert not [secret for secret in long_texts(json.loads(part.provider_data)) if as_json(secret) in body]
+    if (
+        not to_itself
+        and isinstance(part, TextPart | ReasoningPart)
+        and part.provider_data is not None
+    ):
+        assert not [
+            secret
+            for secret in long_texts(json.loads(part.provider_data))
+            if as_json(secret) in body
+        ]
 
 
 def as_json(text: str) -> bytes:
@@ -107,7 +143,11 @@ def long_texts(value: Any) -> Iterator[str]:
     match value:
         case dict():
             for name, inner in value.items():
-                yield from [inner] if isinstance(inner, str) and ("encrypted" in name or "ignature" in name) else long_texts(inner)
+                yield from (
+                    [inner]
+                    if isinstance(inner, str) and ("encrypted" in name or "ignature" in name)
+                    else long_texts(inner)
+                )
         case list():
             for inner in value:
                 yield from long_texts(inner)
@@ -121,4 +161,14 @@ def test_there_are_hosted_tools_citations_and_sealed_reasoning_among_them() -> N
     assert {wire for wire, _ in parts} == DECODERS.keys()
     for kind in (ProviderPart, ReasoningPart):
         assert {wire for wire, part in parts if isinstance(part, kind)} >= {"anthropic", "openai"}
-    assert len([secret for _, part in parts if isinstance(part, ReasoningPart) for secret in long_texts(json.loads(part.provider_data or "{}"))]) > 5
+    assert (
+        len(
+            [
+                secret
+                for _, part in parts
+                if isinstance(part, ReasoningPart)
+                for secret in long_texts(json.loads(part.provider_data or "{}"))
+            ]
+        )
+        > 5
+    )

@@ -32,16 +32,35 @@ def says(*blocks: Json, role: str = "assistant") -> Json:
         ([ASKED, ANSWERED], "want a result each"),
         ([ASKED, CALLED, ANSWERED, CALLED, ANSWERED], "ids must be unique"),
         ([ASKED, CALLED, says(*ASKED["content"], RESULT, role="user")], "results come first"),
-        ([ASKED, says({**CALL, "id": "a|b"}), says({**RESULT, "tool_use_id": "a|b"}, role="user")], "letters, digits"),
-        ([ASKED, says({"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."})], "lacks ['signature']"),
-        ([ASKED, says({"type": "thinking", "thinking": "Hm.", "signature": "s"})], "cannot be thinking"),
+        (
+            [
+                ASKED,
+                says({**CALL, "id": "a|b"}),
+                says({**RESULT, "tool_use_id": "a|b"}, role="user"),
+            ],
+            "letters, digits",
+        ),
+        (
+            [
+                ASKED,
+                says({"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}),
+            ],
+            "lacks ['signature']",
+        ),
+        (
+            [ASKED, says({"type": "thinking", "thinking": "Hm.", "signature": "s"})],
+            "cannot be thinking",
+        ),
         ([ASKED, says({"type": "text", "text": ""})], "not empty"),
         ([ASKED, says({"type": "text", "text": " \n"})], "non-whitespace"),
         ([ASKED, says()], "content must not be empty"),
         ([ASKED, says({"type": "web_search_call"})], "no block of type"),
         ([ASKED, says({"type": "text", "text": "Yes.", "annotations": []})], "does not know"),
         ([ASKED, says({"type": "image", "source": {}})], "image"),
-        ([ASKED, CALLED, says({**RESULT, "content": "", "is_error": True}, role="user")], "cannot be empty"),
+        (
+            [ASKED, CALLED, says({**RESULT, "content": "", "is_error": True}, role="user")],
+            "cannot be empty",
+        ),
         ([TOLD, ASKED], "must follow"),
         ([ASKED, TOLD, ASKED], "must precede"),
         ([ASKED, TOLD, TOLD], "must follow"),
@@ -56,7 +75,10 @@ TOOL = {"role": "tool", "tool_call_id": "a", "content": "ok"}
 
 
 def calls(*ids: str, arguments: str = "{}", **more: Any) -> Json:
-    made = [{"id": one, "type": "function", "function": {"name": "look", "arguments": arguments}} for one in ids]
+    made = [
+        {"id": one, "type": "function", "function": {"name": "look", "arguments": arguments}}
+        for one in ids
+    ]
     return {"role": "assistant", "content": None, "tool_calls": made, **more}
 
 
@@ -73,7 +95,14 @@ def calls(*ids: str, arguments: str = "{}", **more: Any) -> Json:
         ([USER, {"role": "assistant", "content": ""}], "neither content nor calls"),
         ([USER, calls("a", thinking="Hm."), TOOL], "does not know"),
         ([{"role": "user", "content": []}], "must not be empty"),
-        ([USER, calls("a"), {**TOOL, "content": [{"type": "image_url", "image_url": {"url": ""}}]}], "a part of type 'image_url'"),
+        (
+            [
+                USER,
+                calls("a"),
+                {**TOOL, "content": [{"type": "image_url", "image_url": {"url": ""}}]},
+            ],
+            "a part of type 'image_url'",
+        ),
         ([{"role": "robot", "content": "x"}], "no role"),
     ],
 )
@@ -93,18 +122,29 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "e"}
         ([USER, CALL_ITEM], "no tool output"),
         ([USER, OUTPUT], "no tool call found"),
         ([USER, CALL_ITEM, OUTPUT, OUTPUT], "no tool call found"),
-        ([USER, {**CALL_ITEM, "call_id": "a" * 65}, {**OUTPUT, "call_id": "a" * 65}], "letters, digits"),
+        (
+            [USER, {**CALL_ITEM, "call_id": "a" * 65}, {**OUTPUT, "call_id": "a" * 65}],
+            "letters, digits",
+        ),
         ([USER, THOUGHT], "required following item"),
         ([USER, THOUGHT, USER], "required following item"),
-        ([USER, {"type": "reasoning", "summary": []}, CALL_ITEM, OUTPUT], "lacks ['encrypted_content']"),
+        (
+            [USER, {"type": "reasoning", "summary": []}, CALL_ITEM, OUTPUT],
+            "lacks ['encrypted_content']",
+        ),
         ([USER, {**CALL_ITEM, "id": "call_1"}, OUTPUT], "begins with 'fc'"),
         ([{"role": "user", "content": ""}], "must not be empty"),
-        ([USER, {"role": "assistant", "content": [{"type": "input_text", "text": "x"}]}], "a part of type"),
+        (
+            [USER, {"role": "assistant", "content": [{"type": "input_text", "text": "x"}]}],
+            "a part of type",
+        ),
         ([USER, {"type": "server_tool_use"}], "no item of type"),
     ],
 )
 def test_responses(items: list[Json], said: str) -> None:
-    assert any(said in problem for problem in openai_responses.broken({"store": False, "input": items}))
+    assert any(
+        said in problem for problem in openai_responses.broken({"store": False, "input": items})
+    )
 
 
 def content(role: str, *parts: Json) -> Json:
@@ -124,9 +164,31 @@ RESPONSE = {"functionResponse": {"name": "look", "response": {}}}
         ([GO, content("model", {"text": "Hi."})], "ends with a turn of the user"),
         ([GO, content("model", SIGNED), GO], "as many responses"),
         ([GO, content("model", SIGNED), content("user", RESPONSE, RESPONSE)], "as many responses"),
-        ([GO, content("model", {"text": "Hm."}), content("model", SIGNED), content("user", RESPONSE)], "comes immediately after"),
-        ([GO, content("model", {"functionCall": SIGNED["functionCall"]}), content("user", RESPONSE)], "missing a thought_signature"),
-        ([GO, content("model", {**SIGNED, "thoughtSignature": "not base64!"}), content("user", RESPONSE)], "not base64"),
+        (
+            [
+                GO,
+                content("model", {"text": "Hm."}),
+                content("model", SIGNED),
+                content("user", RESPONSE),
+            ],
+            "comes immediately after",
+        ),
+        (
+            [
+                GO,
+                content("model", {"functionCall": SIGNED["functionCall"]}),
+                content("user", RESPONSE),
+            ],
+            "missing a thought_signature",
+        ),
+        (
+            [
+                GO,
+                content("model", {**SIGNED, "thoughtSignature": "not base64!"}),
+                content("user", RESPONSE),
+            ],
+            "not base64",
+        ),
         ([content("user", {"text": ""})], "an empty text"),
         ([content("user")], "must not be empty"),
         ([content("system", {"text": "x"})], "no role"),
@@ -142,7 +204,9 @@ def test_gemini(contents: list[Json], said: str) -> None:
     "problems",
     [
         anthropic.broken({"messages": [ASKED, TOLD, CALLED, ANSWERED]}),
-        openai_chat.broken({"messages": [USER, calls("a", "b"), TOOL, {**TOOL, "tool_call_id": "b"}]}),
+        openai_chat.broken(
+            {"messages": [USER, calls("a", "b"), TOOL, {**TOOL, "tool_call_id": "b"}]}
+        ),
         openai_responses.broken({"store": False, "input": [USER, THOUGHT, CALL_ITEM, OUTPUT]}),
         gemini.broken({"contents": [GO, content("model", SIGNED), content("user", RESPONSE)]}),
     ],

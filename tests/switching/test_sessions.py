@@ -1,4 +1,6 @@
-"""Conversations that change their model, through the real loop and over real connections: each server refuses what its vendor would."""
+"""Conversations that change their model, through the real loop and over real connections: each
+server refuses what its vendor would.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from treadle.types import Outcome, StopReason
 WIRES = [speech.wire for speech in SPEECHES]
 PAIRS = list(permutations(WIRES, 2))
 ORDERS = [tuple(WIRES[i:] + WIRES[:i]) for i in range(len(WIRES))]
-BROKEN = {"anthropic": "anthropic", "openai": "openai", "openai-chat": "chat of anyone", "gemini": "gemini"}
+BROKEN = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "chat of anyone",
+    "gemini": "gemini",
+}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 PICTURE = MediaPart(media_type="image/png", data=PIXEL, name="pixel")
 
@@ -39,13 +46,21 @@ class Provider:
     connection: Any
 
     def model(self, abilities: Abilities = UNKNOWN) -> Model:
-        return self.speech.model(self.connection, name=f"{self.speech.wire}:it", abilities=abilities)
+        return self.speech.model(
+            self.connection, name=f"{self.speech.wire}:it", abilities=abilities
+        )
 
     def will(self, *answers: Answer) -> None:
         self.server.answers += answers
 
     def asks(self, name: str, n: int) -> Answer:
-        return stream(self.speech, reasoning("Let me ", "see."), text("I look."), call(name, f'{{"n": {n}}}', id=f"call|{n}"), end=StopReason.TOOL_USE)
+        return stream(
+            self.speech,
+            reasoning("Let me ", "see."),
+            text("I look."),
+            call(name, f'{{"n": {n}}}', id=f"call|{n}"),
+            end=StopReason.TOOL_USE,
+        )
 
     def says(self, words: str) -> Answer:
         return stream(self.speech, reasoning("Now I know."), text(words))
@@ -80,7 +95,9 @@ async def providers(*wires: str) -> AsyncGenerator[list[Provider]]:
 
 
 def tools() -> Sequence[PlainTool]:
-    return gives("look", (TextPart(text="I saw this:"), PICTURE)), gives("burn", "burnt", needs_approval=True)
+    return gives("look", (TextPart(text="I saw this:"), PICTURE)), gives(
+        "burn", "burnt", needs_approval=True
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
@@ -102,13 +119,20 @@ async def test_another_takes_over_within_a_run(first: str, second: str) -> None:
         one.will(one.asks("look", 1), one.busy())
         other.will(other.asks("look", 2), other.busy())
         one.will(one.says("I am back."))
-        result = await rt.run(agent(FallbackModel(one.model(), other.model(), on=["rate_limit", "network"]), *tools()), "Look.")
+        result = await rt.run(
+            agent(
+                FallbackModel(one.model(), other.model(), on=["rate_limit", "network"]), *tools()
+            ),
+            "Look.",
+        )
         assert (result.outcome, result.text) == (Outcome.COMPLETED, "I am back.")
         assert one.last.count(PIXEL) == 2
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-async def test_another_goes_on_with_a_run_that_waits_and_with_a_fork_of_it(first: str, second: str) -> None:
+async def test_another_goes_on_with_a_run_that_waits_and_with_a_fork_of_it(
+    first: str, second: str
+) -> None:
     async with providers(first, second) as (one, other), open_runtime() as rt:
         who = agent(one.model(), *tools())
         one.will(one.asks("look", 1), one.asks("burn", 2))

@@ -1,4 +1,6 @@
-"""Another provider takes over a conversation: it is valid there, nothing that can be told is lost, and nothing of one provider goes to another."""
+"""Another provider takes over a conversation: it is valid there, nothing that can be told is lost,
+and nothing of one provider goes to another.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,29 @@ from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.types import Settings, SystemBlock
 
-LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object", "properties": {"n": {"type": "string"}}})
+LOOK = ToolDefinition(
+    name="look",
+    description="Looks.",
+    parameters={"type": "object", "properties": {"n": {"type": "string"}}},
+)
 MARK = re.compile(r"(?:text|call|image)-\d+-mark")
 BLIND = Abilities(images=False)
 
 
 def told(target: Target, talk: Talk, abilities: Abilities = UNKNOWN) -> str:
-    """The body for this target, which follows its rules. An image of a run's own prompt is refused, so a blind model is asked about ended runs."""
-    history = history_of(talk) if abilities is UNKNOWN else History(talk.messages, len(talk.messages))
-    request = ModelRequest(messages=history, tools=(LOOK,), system=(SystemBlock(text="Be brief."),), settings=Settings(max_tokens=100))
+    """The body for this target, which follows its rules.
+
+    An image of a run's own prompt is refused, so a blind model is asked about ended runs.
+    """
+    history = (
+        history_of(talk) if abilities is UNKNOWN else History(talk.messages, len(talk.messages))
+    )
+    request = ModelRequest(
+        messages=history,
+        tools=(LOOK,),
+        system=(SystemBlock(text="Be brief."),),
+        settings=Settings(max_tokens=100),
+    )
     body = body_for(target.model(abilities), request)
     assert target.broken(json.loads(body)) == []
     return body.decode()
@@ -37,13 +53,17 @@ def assert_whole(body: str, talk: Talk, *, images: bool) -> None:
     found = [mark for mark in MARK.findall(body) if not (images and mark.startswith("image"))]
     assert sorted(found) == sorted(shown)
     for kind in ("text", "call", "image"):
-        assert [mark for mark in found if mark.startswith(kind)] == [mark for mark in shown if mark.startswith(kind)]
+        assert [mark for mark in found if mark.startswith(kind)] == [
+            mark for mark in shown if mark.startswith(kind)
+        ]
     for data in talk.images:
         assert (data in body) == images
 
 
 def assert_private(body: str, talk: Talk, wire: str) -> None:
-    """What one provider keeps with its words goes back to it alone, and with its reasoning only within the run."""
+    """What one provider keeps with its words goes back to it alone, and with its reasoning only
+    within the run.
+    """
     for owner, marks in talk.kept.items():
         for mark in marks:
             assert (mark in body) == (owner == wire), f"{mark} of {owner}"
@@ -62,7 +82,10 @@ def assert_private(body: str, talk: Talk, wire: str) -> None:
 @given(st.data())
 @settings(max_examples=20)
 def test_one_takes_over_from_another(source: str, name: str, data: st.DataObject) -> None:
-    target, talk = TARGETS[name], data.draw(conversations([source], goes_on=data.draw(st.booleans())))
+    target, talk = (
+        TARGETS[name],
+        data.draw(conversations([source], goes_on=data.draw(st.booleans()))),
+    )
     body = told(target, talk)
     assert_whole(body, talk, images=True)
     assert_private(body, talk, target.wire)

@@ -25,7 +25,9 @@ ON_BOTH = (
     "test_a_plain_client_gets_a_code_that_is_good_once",
     "test_twenty_people_side_by_side_meet_only_their_own_words",
 )
-"""Those between them make every statement there is: they run on PostgreSQL too, where making a database takes a second."""
+"""Those between them make every statement there is: they run on PostgreSQL too, where making a
+database takes a second.
+"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -35,7 +37,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def ready_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with its tables and nothing in them: to make them takes six times as long as to copy the file."""
+    """A database with its tables and nothing in them: to make them takes six times as long as to
+    copy the file.
+    """
     path = tmp_path_factory.mktemp("tasks") / "tasks.db"
 
     async def make() -> None:
@@ -47,9 +51,15 @@ def ready_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def people(request: pytest.FixtureRequest, ready_file: Path, tmp_path: Path) -> AsyncIterator[People]:
+async def people(
+    request: pytest.FixtureRequest, ready_file: Path, tmp_path: Path
+) -> AsyncIterator[People]:
     on_postgres = getattr(request, "param", "sqlite") == "postgres"
-    url: str = request.getfixturevalue("postgres_url") if on_postgres else f"sqlite:///{shutil.copy(ready_file, tmp_path / 'tasks.db')}"
+    url: str = (
+        request.getfixturevalue("postgres_url")
+        if on_postgres
+        else f"sqlite:///{shutil.copy(ready_file, tmp_path / 'tasks.db')}"
+    )
     async with Database.open(url) as database:
         yield People(database)
 

@@ -1,4 +1,7 @@
-"""People who have tasks, over a database of their own: what the tests of tasks share. Entry: `People`, `Person`, `Noon`."""
+"""People who have tasks, over a database of their own: what the tests of tasks share. Entry:
+
+`People`, `Person`, `Noon`.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ class Person:
         return replace(self, run_id=run_id)
 
     async def call(self, tool: str, /, *, key: str | None = None, **arguments: Any) -> ToolResponse:
-        return await self.people.server.call(self.caller, tool, arguments, key=key, run_id=self.run_id)
+        return await self.people.server.call(
+            self.caller, tool, arguments, key=key, run_id=self.run_id
+        )
 
     async def add(self, *titles: str) -> list[str]:
         """Their ids. As the person's own act, which counts towards nothing."""
@@ -69,7 +74,9 @@ class Person:
         """With a `TaskStore`, as the person's own act."""
 
         def with_store(session: Session) -> Any:
-            return act(TaskStore(session, self.caller.scope, by_person=True, clock=self.people.clock))
+            return act(
+                TaskStore(session, self.caller.scope, by_person=True, clock=self.people.clock)
+            )
 
         return await self.people.server.database.run(self.caller.scope, with_store)
 
@@ -87,10 +94,15 @@ class Person:
         assert conversation_id is not None
         clock, scope = self.people.clock, self.caller.scope
         return await self.people.server.database.run(
-            scope, lambda session: confirmations.answered(session, scope, conversation_id, message, run_id, clock=clock)
+            scope,
+            lambda session: confirmations.answered(
+                session, scope, conversation_id, message, run_id, clock=clock
+            ),
         )
 
-    async def does(self, answered: AnsweredConfirmations | None, *, run_id: str = "run_2") -> list[ToolResponse]:
+    async def does(
+        self, answered: AnsweredConfirmations | None, *, run_id: str = "run_2"
+    ) -> list[ToolResponse]:
         """The calls that had been held back, under what was granted."""
         assert answered is not None
         granted = self.granted(answered.grant, run_id)

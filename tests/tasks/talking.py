@@ -1,4 +1,7 @@
-"""People who talk with the task assistant over real SQLite, and models that do as they are told. Entry: `Talking`, `call`."""
+"""People who talk with the task assistant over real SQLite, and models that do as they are told.
+
+Entry: `Talking`, `call`.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +44,30 @@ class Talking:
 
     def runner(self, *script: dict[str, Any], model: Model | None = None) -> AgentRunner:
         model = model or ScriptedModel(list(script))
-        return AgentRunner(self.people.server.database, self.people.server, model, runtime=self.runtime, clock=self.people.clock)
+        return AgentRunner(
+            self.people.server.database,
+            self.people.server,
+            model,
+            runtime=self.runtime,
+            clock=self.people.clock,
+        )
 
     @property
     def context(self) -> AgentContext:
         return AgentContext(self.user_id, self.conversation_id, self.history)
 
-    async def say(self, message: str, *script: dict[str, Any], model: Model | None = None) -> AgentResult:
+    async def say(
+        self, message: str, *script: dict[str, Any], model: Model | None = None
+    ) -> AgentResult:
         """What the model answers stands in `script`."""
         self.events.clear()
         async with self.runner(*script, model=model).stream(self.context, message) as reply:
             self.run_id = reply.run_id
             async for event in reply:
                 self.events.append(event)
-        said = MessageHistory("user", message, self.people.clock()), MessageHistory("assistant", reply.result.response, self.people.clock())
+        said = (
+            MessageHistory("user", message, self.people.clock()),
+            MessageHistory("assistant", reply.result.response, self.people.clock()),
+        )
         self.history = (*self.history, *said)
         return reply.result

@@ -1,4 +1,6 @@
-"""What is asked before something big or final, and that nothing but the person's own word is an answer."""
+"""What is asked before something big or final, and that nothing but the person's own word is an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ async def done(ada: Person, words: str) -> list[ToolResponse]:
 async def test_deleting_asks_in_these_words_and_the_persons_yes_does_it(ada: Person):
     await ada.add("Buy milk", "Call mum")
     response = await ada.call("delete_task", task="milk")
-    assert (code(response), message(response)) == ("confirm", "Do you really want to delete 'Buy milk'? Reply 'yes delete' to confirm.")
+    assert (code(response), message(response)) == (
+        "confirm",
+        "Do you really want to delete 'Buy milk'? Reply 'yes delete' to confirm.",
+    )
     assert response.error is not None
     assert response.error.confirm is None
     assert len(await ada.titles()) == 2
@@ -34,7 +39,10 @@ async def test_deleting_asks_in_these_words_and_the_persons_yes_does_it(ada: Per
     assert await ada.titles() == ["Call mum"]
 
 
-@pytest.mark.parametrize("words", ["  Yes Delete\n", "YES DELETE", "\uff59\uff45\uff53 \uff44\uff45\uff4c\uff45\uff54\uff45"])
+@pytest.mark.parametrize(
+    "words",
+    ["  Yes Delete\n", "YES DELETE", "\uff59\uff45\uff53 \uff44\uff45\uff4c\uff45\uff54\uff45"],
+)
 async def test_a_yes_is_a_yes_in_any_case_and_width(ada: Person, words: str):
     await ada.add("Buy milk")
     await ada.call("delete_task", task="milk")
@@ -43,7 +51,18 @@ async def test_a_yes_is_a_yes_in_any_case_and_width(ada: Person, words: str):
 
 @pytest.mark.parametrize(
     "words",
-    ["yes", "yes delete it", "ok, yes delete", "'yes delete'", "yes  delete", "yes delete all 1", "no", "yes delete\nyes delete", "y\u0435s delete", ""],
+    [
+        "yes",
+        "yes delete it",
+        "ok, yes delete",
+        "'yes delete'",
+        "yes  delete",
+        "yes delete all 1",
+        "no",
+        "yes delete\nyes delete",
+        "y\u0435s delete",
+        "",
+    ],
 )
 async def test_any_other_message_cancels(ada: Person, words: str):
     await ada.add("Buy milk")
@@ -72,11 +91,15 @@ async def test_several_deletions_of_one_run_are_one_question(ada: Person):
     assert await ada.titles() == ["Read"]
 
 
-async def test_a_question_says_which_other_wish_of_the_same_message_was_not_carried_out(ada: Person):
+async def test_a_question_says_which_other_wish_of_the_same_message_was_not_carried_out(
+    ada: Person,
+):
     await ada.add("Buy milk", "Call mum")
     await ada.call("delete_task", task="milk")
     asked = message(await ada.call("complete_all"))
-    assert asked.endswith("'yes complete all 2'. I can ask one thing at a time: I haven't deleted 'Buy milk', so please tell me that again afterwards.")
+    assert asked.endswith(
+        "'yes complete all 2'. I can ask one thing at a time: I haven't deleted 'Buy milk', so please tell me that again afterwards."
+    )
     assert message(await ada.in_run("run_7").call("complete_all")).endswith("'yes complete all 2'.")
 
 
@@ -88,8 +111,12 @@ async def test_a_question_of_another_run_takes_the_place_of_the_one_before(ada: 
     assert await ada.titles() == ["Buy milk"]
 
 
-@pytest.mark.parametrize(("tool", "verb", "left"), [("complete_all", "complete", 3), ("delete_completed", "delete", 2)])
-async def test_a_bulk_operation_asks_with_its_verb_and_count(ada: Person, tool: str, verb: str, left: int):
+@pytest.mark.parametrize(
+    ("tool", "verb", "left"), [("complete_all", "complete", 3), ("delete_completed", "delete", 2)]
+)
+async def test_a_bulk_operation_asks_with_its_verb_and_count(
+    ada: Person, tool: str, verb: str, left: int
+):
     await ada.add("Buy milk", "Call mum")
     await ada.call("add_task", title="Old")
     await ada.call("complete_task", task="Old")
@@ -135,7 +162,10 @@ async def test_a_yes_is_good_for_five_minutes(people: People, ada: Person):
     assert (answered.outcome, answered.grant) == ("expired", None)
     assert [code(response) for response in await ada.does(answered)] == ["confirm"]
     people.clock.pass_(minutes=4, seconds=59)
-    assert [response.success for response in await ada.does(await ada.says("yes delete", run_id="run_3"), run_id="run_3")] == [True]
+    assert [
+        response.success
+        for response in await ada.does(await ada.says("yes delete", run_id="run_3"), run_id="run_3")
+    ] == [True]
     assert await ada.titles() == []
 
 
@@ -148,7 +178,9 @@ async def test_a_yes_is_void_where_a_task_was_changed_meanwhile(people: People, 
     assert answered is not None
     assert (answered.outcome, answered.grant) == ("void", None)
     (again,) = await ada.does(answered)
-    assert message(again) == "Do you really want to delete 'Pay rent'? Reply 'yes delete' to confirm."
+    assert (
+        message(again) == "Do you really want to delete 'Pay rent'? Reply 'yes delete' to confirm."
+    )
 
 
 async def test_a_yes_to_all_is_void_where_there_are_more_now(ada: Person):
@@ -177,14 +209,24 @@ async def test_a_yes_in_one_conversation_says_nothing_in_another(people: People,
     assert await ada.titles() == ["Buy milk"]
 
 
-@pytest.mark.parametrize(("tool", "verb", "more"), [("complete_task", "complete", {}), ("update_task", "update", {"priority": "High"})])
-async def test_the_sixth_task_that_a_run_changes_is_asked_about(ada: Person, tool: str, verb: str, more: dict[str, str]):
+@pytest.mark.parametrize(
+    ("tool", "verb", "more"),
+    [("complete_task", "complete", {}), ("update_task", "update", {"priority": "High"})],
+)
+async def test_the_sixth_task_that_a_run_changes_is_asked_about(
+    ada: Person, tool: str, verb: str, more: dict[str, str]
+):
     ids = await ada.add(*"abcdefgh")
     responses = [await ada.call(tool, task=task_id, **more) for task_id in ids]
     assert [response.success for response in responses] == [True] * 5 + [False] * 3
-    assert [phrase(response) for response in responses[5:]] == [f"yes {verb} all {n}" for n in (1, 2, 3)]
+    assert [phrase(response) for response in responses[5:]] == [
+        f"yes {verb} all {n}" for n in (1, 2, 3)
+    ]
     assert all(response.success for response in await done(ada, f"yes {verb} all 3"))
-    assert all(task["completed"] if verb == "complete" else task["priority"] == "High" for task in (await ada.tasks()).values())
+    assert all(
+        task["completed"] if verb == "complete" else task["priority"] == "High"
+        for task in (await ada.tasks()).values()
+    )
 
 
 async def test_the_same_task_again_is_not_one_more(ada: Person):
@@ -194,7 +236,9 @@ async def test_the_same_task_again_is_not_one_more(ada: Person):
             assert (await ada.call("update_task", task=task_id, description=str(number))).success
 
 
-async def test_the_eleventh_in_ten_minutes_is_asked_about_in_whatever_run(people: People, ada: Person):
+async def test_the_eleventh_in_ten_minutes_is_asked_about_in_whatever_run(
+    people: People, ada: Person
+):
     ids = await ada.add(*"abcdefghijkl")
     for number, task_id in enumerate(ids[:10]):
         assert (await ada.in_run(f"run_{number}").call("complete_task", task=task_id)).success
@@ -240,12 +284,16 @@ async def test_only_the_hash_of_a_code_is_kept(client: Person):
     await client.add("Buy milk")
     asked = await client.call("delete_task", task="milk")
     assert asked.error is not None
-    rows = await client.work(lambda store: [row.model_dump() for row in store._session.exec(select(Confirmation))])
+    rows = await client.work(
+        lambda store: [row.model_dump() for row in store._session.exec(select(Confirmation))]
+    )
     assert re.fullmatch("[0-9a-f]{64}", rows[0]["code_hash"])
     assert asked.error.confirm not in rows[0].values()
 
 
-async def test_a_code_is_for_its_person_its_tool_and_its_tasks_as_they_were(people: People, client: Person):
+async def test_a_code_is_for_its_person_its_tool_and_its_tasks_as_they_were(
+    people: People, client: Person
+):
     async def a_code() -> str:
         asked = await client.call("delete_task", task="milk")
         assert asked.error is not None
@@ -274,12 +322,19 @@ async def test_a_code_of_a_plain_client_means_nothing_in_a_chat(client: Person, 
     await client.add("Buy milk")
     asked = await client.call("delete_task", task="milk")
     assert asked.error is not None
-    assert code(await ada.call("delete_task", task="milk", confirm=asked.error.confirm)) == "confirm"
+    assert (
+        code(await ada.call("delete_task", task="milk", confirm=asked.error.confirm)) == "confirm"
+    )
 
 
-async def test_what_is_asked_shows_a_title_shortened_and_without_what_turns_text(ada: Person, client: Person):
+async def test_what_is_asked_shows_a_title_shortened_and_without_what_turns_text(
+    ada: Person, client: Person
+):
     await ada.add("Buy \u202emilk" + " and more" * 20)
-    for response in (await ada.call("delete_task", task="buy"), await client.call("delete_task", task="buy")):
+    for response in (
+        await ada.call("delete_task", task="buy"),
+        await client.call("delete_task", task="buy"),
+    ):
         assert message(response).startswith("Do you really want to delete 'Buy milk and more")
         assert len(message(response)) < 160
 
@@ -295,7 +350,9 @@ async def test_of_two_answers_at_the_same_time_one_counts(tmp_path: Path):
         await ada.call("delete_task", task="milk")
         outcomes: list[AnsweredConfirmations | None] = []
 
-        async def answer(run_id: str, ada: Person = ada, outcomes: list[AnsweredConfirmations | None] = outcomes) -> None:
+        async def answer(
+            run_id: str, ada: Person = ada, outcomes: list[AnsweredConfirmations | None] = outcomes
+        ) -> None:
             outcomes.append(await ada.says("yes delete", run_id=run_id))
 
         async with anyio.create_task_group() as group:

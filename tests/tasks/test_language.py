@@ -1,4 +1,7 @@
-"""English task talk, purely: a text and what was said before, and the wishes in it. Whole conversations stand in utterances/dev.jsonl."""
+"""English task talk, purely: a text and what was said before, and the wishes in it.
+
+Whole conversations stand in utterances/dev.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.apps.assistant.language import understood
-from treadle.apps.assistant.language.acting import KnownTask, PlannedCall, TooManyTasks, calls_of, looks
+from treadle.apps.assistant.language.acting import (
+    KnownTask,
+    PlannedCall,
+    TooManyTasks,
+    calls_of,
+    looks,
+)
 from treadle.apps.assistant.language.conversation import Dialogue, Speech
 from treadle.apps.assistant.language.dates import day_at
 from treadle.apps.assistant.language.periods import period_at
@@ -142,7 +151,11 @@ def test_the_longest_phrase_counts_whatever_may_be_missing():
 )
 def test_titles_are_kept_as_they_were_written(text: str, titles: Sequence[str]):
     wishes = understood(text, TODAY).wishes
-    assert [wish.title for wish in wishes if isinstance(wish, AddTask)] == titles == [getattr(wish, "title", None) for wish in wishes]
+    assert (
+        [wish.title for wish in wishes if isinstance(wish, AddTask)]
+        == titles
+        == [getattr(wish, "title", None) for wish in wishes]
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,37 +189,64 @@ def test_nothing_is_taken_away_that_nobody_clearly_asked_for(text: str):
 def test_what_is_unclear_asks_back_with_the_words_of_the_specification_and_does_nothing_else():
     assert answer("delete") == "Could you provide more details about which task to delete?"
     assert answer("add milk by 30 feb") == "Could you provide more details about the date '30 feb'?"
-    assert answer("complete milk and then postpone the report") == "Could you provide more details about the new due date?"
+    assert (
+        answer("complete milk and then postpone the report")
+        == "Could you provide more details about the new due date?"
+    )
 
 
-LIST: Speech = ("assistant", "1. ☐ Buy milk\n2. ✓ Pay rent (High, due 2026-12-01)\n3. ☐ Call 'Bob' (the plumber)\n…and 4 more.")
+LIST: Speech = (
+    "assistant",
+    "1. ☐ Buy milk\n2. ✓ Pay rent (High, due 2026-12-01)\n3. ☐ Call 'Bob' (the plumber)\n…and 4 more.",
+)
 
 
 def test_numbers_mean_the_list_that_was_shown():
-    assert calls("complete the second one", LIST) == [PlannedCall("complete_task", {"task": "Pay rent"})]
-    assert calls("delete numbers 1 and 3", LIST) == [PlannedCall("delete_task", {"task": t}) for t in ("Buy milk", "Call 'Bob' (the plumber)")]
-    assert calls("mark the first two as done", LIST) == [PlannedCall("complete_task", {"task": t}) for t in ("Buy milk", "Pay rent")]
+    assert calls("complete the second one", LIST) == [
+        PlannedCall("complete_task", {"task": "Pay rent"})
+    ]
+    assert calls("delete numbers 1 and 3", LIST) == [
+        PlannedCall("delete_task", {"task": t}) for t in ("Buy milk", "Call 'Bob' (the plumber)")
+    ]
+    assert calls("mark the first two as done", LIST) == [
+        PlannedCall("complete_task", {"task": t}) for t in ("Buy milk", "Pay rent")
+    ]
     assert calls("delete number 9", LIST) == []
 
 
 def test_it_means_what_was_spoken_of_last():
     said: Speech = ("assistant", "Got it! Added 'Mum's \"new\" task' to your list. Anything else?")
-    assert calls("make it urgent", said) == [PlannedCall("update_task", {"task": 'Mum\'s "new" task', "priority": "High"})]
-    assert calls("add milk and set it to low priority") == [PlannedCall("add_task", {"title": "milk", "priority": "Low"})]
+    assert calls("make it urgent", said) == [
+        PlannedCall("update_task", {"task": 'Mum\'s "new" task', "priority": "High"})
+    ]
+    assert calls("add milk and set it to low priority") == [
+        PlannedCall("add_task", {"title": "milk", "priority": "Low"})
+    ]
 
 
 WHICH: tuple[Speech, ...] = (
     ("user", "move call to friday"),
-    ("assistant", "I found multiple tasks about 'call'. Which one: 'Call Ann', 'Call Bob' or 'Call Mum's boss'?"),
+    (
+        "assistant",
+        "I found multiple tasks about 'call'. Which one: 'Call Ann', 'Call Bob' or 'Call Mum's boss'?",
+    ),
 )
 
 
 @pytest.mark.parametrize(
     ("text", "titles"),
-    [("the first", ["Call Ann"]), ("3", ["Call Mum's boss"]), ("bob", ["Call Bob"]), ("the last one", ["Call Mum's boss"]), ("Call Ann", ["Call Ann"])],
+    [
+        ("the first", ["Call Ann"]),
+        ("3", ["Call Mum's boss"]),
+        ("bob", ["Call Bob"]),
+        ("the last one", ["Call Mum's boss"]),
+        ("Call Ann", ["Call Ann"]),
+    ],
 )
 def test_an_answer_to_which_one_does_what_was_asked_for(text: str, titles: Sequence[str]):
-    assert calls(text, *WHICH) == [PlannedCall("update_task", {"task": title, "due": "2026-11-27"}) for title in titles]
+    assert calls(text, *WHICH) == [
+        PlannedCall("update_task", {"task": title, "due": "2026-11-27"}) for title in titles
+    ]
 
 
 def test_another_wish_is_no_answer():
@@ -214,16 +254,29 @@ def test_another_wish_is_no_answer():
 
 
 def test_an_answer_fills_the_gap_that_was_asked_about():
-    asked: tuple[Speech, ...] = (("user", "postpone milk"), ("assistant", "Could you provide more details about the new due date?"))
-    assert calls("to next monday", *asked) == [PlannedCall("update_task", {"task": "milk", "due": "2026-11-23"})]
+    asked: tuple[Speech, ...] = (
+        ("user", "postpone milk"),
+        ("assistant", "Could you provide more details about the new due date?"),
+    )
+    assert calls("to next monday", *asked) == [
+        PlannedCall("update_task", {"task": "milk", "due": "2026-11-23"})
+    ]
 
 
 def test_several_names_are_one_title_or_several_as_the_list_says():
     wishes = understood("complete milk and eggs", TODAY)
     (look,) = looks(wishes)
-    one, two = [KnownTask("1", "Buy milk and eggs")], [KnownTask("1", "milk"), KnownTask("2", "eggs")]
-    assert calls_of(wishes, {look: one}) == [PlannedCall("complete_task", {"task": "milk and eggs"})]
-    assert calls_of(wishes, {look: two}) == [PlannedCall("complete_task", {"task": "milk"}), PlannedCall("complete_task", {"task": "eggs"})]
+    one, two = (
+        [KnownTask("1", "Buy milk and eggs")],
+        [KnownTask("1", "milk"), KnownTask("2", "eggs")],
+    )
+    assert calls_of(wishes, {look: one}) == [
+        PlannedCall("complete_task", {"task": "milk and eggs"})
+    ]
+    assert calls_of(wishes, {look: two}) == [
+        PlannedCall("complete_task", {"task": "milk"}),
+        PlannedCall("complete_task", {"task": "eggs"}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -231,13 +284,19 @@ def test_several_names_are_one_title_or_several_as_the_list_says():
     [
         ("I bought the milk", ["Drink milk", "Get milk"], ["Get milk"]),
         ("the dog has been walked", ["Feed the dog", "Walk the dog"], ["Walk the dog"]),
-        ("I paid the rent and called mum", ["Call mum", "Pay the rent"], ["Pay the rent", "Call mum"]),
+        (
+            "I paid the rent and called mum",
+            ["Call mum", "Pay the rent"],
+            ["Pay the rent", "Call mum"],
+        ),
         ("the rent was increased", ["Pay the rent"], []),
         ("I fed the dog", ["Walk the dog"], ["feed dog"]),  # which is not found
         ("I wish I had paid the rent", ["Pay the rent"], []),
     ],
 )
-def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(text: str, titles: Sequence[str], done: Sequence[str]):
+def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(
+    text: str, titles: Sequence[str], done: Sequence[str]
+):
     wishes, tasks = understood(text, TODAY), [KnownTask(title, title) for title in titles]
     calls = calls_of(wishes, {look: tasks for look in looks(wishes)})
     assert [call.arguments["task"] for call in calls if call.tool == "complete_task"] == done
@@ -246,14 +305,23 @@ def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(text: str, 
 def test_a_task_that_is_there_gets_the_day_instead_of_coming_twice():
     wishes = understood("call mum tomorrow", TODAY)
     (look,) = looks(wishes)
-    assert calls_of(wishes, {look: [KnownTask("1", "Call mum")]}) == [PlannedCall("update_task", {"task": "1", "due": "2026-11-21"})]
-    assert calls_of(wishes, {look: [KnownTask("1", "Call mum", True)]}) == [PlannedCall("add_task", {"title": "call mum", "due": "2026-11-21"})]
+    assert calls_of(wishes, {look: [KnownTask("1", "Call mum")]}) == [
+        PlannedCall("update_task", {"task": "1", "due": "2026-11-21"})
+    ]
+    assert calls_of(wishes, {look: [KnownTask("1", "Call mum", True)]}) == [
+        PlannedCall("add_task", {"title": "call mum", "due": "2026-11-21"})
+    ]
 
 
 def test_a_day_is_put_off_from_the_one_that_the_task_has():
     wishes = understood("push the essay back a week", TODAY)
     (look,) = looks(wishes)
-    assert calls_of(wishes, {look: [KnownTask("1", "Write essay", due="2026-11-24")]})[0].arguments["due"] == "2026-12-01"
+    assert (
+        calls_of(wishes, {look: [KnownTask("1", "Write essay", due="2026-11-24")]})[0].arguments[
+            "due"
+        ]
+        == "2026-12-01"
+    )
 
 
 def test_a_group_is_looked_up_and_never_done_by_half():
@@ -264,10 +332,23 @@ def test_a_group_is_looked_up_and_never_done_by_half():
         calls_of(wishes, {looks(wishes)[0]: [KnownTask(str(i), "x") for i in range(10)]})
 
 
-@given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join), st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join),
+    st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join),
+)
 def test_whatever_is_said_is_answered_within_ten_wishes(text: str, before: str):
-    said: tuple[Speech, ...] = (("user", before), ("assistant", f"I found multiple tasks about 'x'. Which one: '{before}', 'b'?\n1. ☐ {before}"))
-    longer: tuple[Speech, ...] = (*said, ("user", before), ("assistant", "Could you provide more details about it?"))
+    said: tuple[Speech, ...] = (
+        ("user", before),
+        (
+            "assistant",
+            f"I found multiple tasks about 'x'. Which one: '{before}', 'b'?\n1. ☐ {before}",
+        ),
+    )
+    longer: tuple[Speech, ...] = (
+        *said,
+        ("user", before),
+        ("assistant", "Could you provide more details about it?"),
+    )
     for history in ((), said, longer):
         assert 1 <= len(understood(text, TODAY, said=history).wishes) <= 10
 
@@ -279,5 +360,12 @@ def test_no_text_is_too_odd(text: str):
 
 
 def test_a_text_of_ten_thousand_characters_gives_ten_calls_at_most():
-    for text in ("add milk. " * 1000, "add " + "a, " * 3300, "add:\n" + "- x\n" * 2000, "delete " + "1, " * 3000, "\"'" * 5000, "“”" * 5000):
+    for text in (
+        "add milk. " * 1000,
+        "add " + "a, " * 3300,
+        "add:\n" + "- x\n" * 2000,
+        "delete " + "1, " * 3000,
+        "\"'" * 5000,
+        "“”" * 5000,
+    ):
         assert len(understood(text, TODAY).wishes) <= 10

@@ -1,4 +1,6 @@
-"""What a tool gives stays JSON for the loop, which cuts long lines: nothing that was done is told as a failure."""
+"""What a tool gives stays JSON for the loop, which cuts long lines: nothing that was done is told
+as a failure.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ LONGEST = '\\"é漢' * 500
 
 
 @pytest.mark.parametrize("tasks", [1, 150])
-async def test_tasks_with_long_descriptions_are_listed_and_changed(people: People, tasks: int) -> None:
+async def test_tasks_with_long_descriptions_are_listed_and_changed(
+    people: People, tasks: int
+) -> None:
     ada = people.person("ada")
     for number in range(tasks):
         people.clock.pass_(seconds=1)
-        await ada.work(lambda store, number=number: store.add(f"task number {number}", description=LONGEST).id)
+        await ada.work(
+            lambda store, number=number: store.add(f"task number {number}", description=LONGEST).id
+        )
     talking, model = Talking(people), EmbeddedModel()
     listed = await talking.say("list my tasks", model=model)
     assert listed.response.startswith("1. ☐ task number 0")

@@ -1,4 +1,6 @@
-"""The eight tools as one handler, in the loop and beside it: what every call gives, whatever it is given."""
+"""The eight tools as one handler, in the loop and beside it: what every call gives, whatever it is
+given.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,30 @@ CONTRACT = {
     "delete_completed": ({"confirm"}, set[str]()),
     "undo": (set[str](), set[str]()),
 }
-USERS = ["user_id", "userId", "USER_ID", "UserID", "user-id", "current_user", "owner", "owner_id", "account", "uid", "as_user", "on_behalf_of", "tenant_id"]
+USERS = [
+    "user_id",
+    "userId",
+    "USER_ID",
+    "UserID",
+    "user-id",
+    "current_user",
+    "owner",
+    "owner_id",
+    "account",
+    "uid",
+    "as_user",
+    "on_behalf_of",
+    "tenant_id",
+]
 
 
 async def test_the_tools_are_those_of_the_contract_and_closed(people: People):
-    schemas: dict[str, Any] = {tool.name: tool.definition.parameters for tool in people.server.tools}
-    assert {name: (set(s["properties"]), set(s["required"])) for name, s in schemas.items()} == CONTRACT
+    schemas: dict[str, Any] = {
+        tool.name: tool.definition.parameters for tool in people.server.tools
+    }
+    assert {
+        name: (set(s["properties"]), set(s["required"])) for name, s in schemas.items()
+    } == CONTRACT
     assert all(schema["additionalProperties"] is False for schema in schemas.values())
     assert "user" not in json.dumps(schemas).casefold()
     assert {tool.name for tool in people.server.tools if tool.effect == "pure"} == {"list_tasks"}
@@ -50,13 +70,20 @@ async def test_the_tools_are_those_of_the_contract_and_closed(people: People):
 
 
 @pytest.mark.parametrize("name", USERS)
-async def test_a_call_that_names_a_user_is_refused_and_logged_without_its_value(ada: Person, caplog: pytest.LogCaptureFixture, name: str):
-    given: list[dict[str, Any]] = [{name: "bob-the-second"}, {"search": {"where": [{name: "bob-the-second"}]}}]
+async def test_a_call_that_names_a_user_is_refused_and_logged_without_its_value(
+    ada: Person, caplog: pytest.LogCaptureFixture, name: str
+):
+    given: list[dict[str, Any]] = [
+        {name: "bob-the-second"},
+        {"search": {"where": [{name: "bob-the-second"}]}},
+    ]
     for arguments in given:
         response = await ada.call("list_tasks", **arguments)
         assert (code(response), response.data) == ("invalid", None)
         assert "takes no user" in message(response)
-    assert [(record.levelno, getattr(record, "security", "")) for record in caplog.records] == [(logging.WARNING, "user_named")] * 2
+    assert [(record.levelno, getattr(record, "security", "")) for record in caplog.records] == [
+        (logging.WARNING, "user_named")
+    ] * 2
     assert "bob-the-second" not in caplog.text
     assert "ada" not in caplog.text
 
@@ -79,14 +106,18 @@ async def test_a_call_that_names_a_user_is_refused_and_logged_without_its_value(
         ("delete_all_tasks", {"confirmed": True}, "no tool named"),
     ],
 )
-async def test_wrong_calls_are_told_what_would_be_right(ada: Person, tool: str, arguments: dict[str, Any], words: str):
+async def test_wrong_calls_are_told_what_would_be_right(
+    ada: Person, tool: str, arguments: dict[str, Any], words: str
+):
     response = await ada.call(tool, **arguments)
     assert (response.success, response.data, code(response)) == (False, None, "invalid")
     assert words in message(response)
 
 
 async def test_harmless_slips_are_forgiven(ada: Person):
-    assert (await ada.call("add_task", title="x", priority=" HIGH ", due=None, description=None)).success
+    assert (
+        await ada.call("add_task", title="x", priority=" HIGH ", due=None, description=None)
+    ).success
     assert (await ada.call("list_tasks", status="Open", priority=None, search=None)).success
 
 
@@ -94,11 +125,15 @@ async def test_harmless_slips_are_forgiven(ada: Person):
 @given(
     st.sampled_from(list(TOOLS)),
     st.dictionaries(
-        st.sampled_from(["task", "title", "due", "search", "confirm", "x"]), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=3
+        st.sampled_from(["task", "title", "due", "search", "confirm", "x"]),
+        st.none() | st.integers() | st.text() | st.lists(st.text()),
+        max_size=3,
     ),
 )
 def test_no_arguments_make_a_call_fail_in_any_other_way(tool: str, arguments: dict[str, Any]):
-    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    engine = create_engine(
+        "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
     METADATA.create_all(engine)
     eve = People(partial(Session, engine)).person("eve")
     response = anyio.run(partial(eve.call, tool, **arguments))
@@ -115,7 +150,9 @@ async def test_a_call_that_is_repeated_gives_what_it_gave_and_changes_nothing(ad
     first = await ada.call("add_task", key="run_1:call_1", title="Buy milk")
     assert await ada.call("add_task", key="run_1:call_1", title="Buy milk") == first
     done = await ada.call("complete_task", key="run_1:call_2", task="milk")
-    await ada.work(lambda store: store.update(store.find("milk").task, completed=False, title="Pay rent"))
+    await ada.work(
+        lambda store: store.update(store.find("milk").task, completed=False, title="Pay rent")
+    )
     assert await ada.call("complete_task", key="run_1:call_2", task="milk") == done
     assert (await ada.tasks())["Pay rent"]["completed"] is False
     undone = await ada.call("undo", key="run_1:call_3")
@@ -141,7 +178,9 @@ async def test_the_same_call_at_the_same_time_is_made_once(ada: Person):
     assert len(set(responses)) == 1
 
 
-async def test_a_database_that_fails_is_told_in_one_sentence_and_nothing_of_it(caplog: pytest.LogCaptureFixture, ada: Person):
+async def test_a_database_that_fails_is_told_in_one_sentence_and_nothing_of_it(
+    caplog: pytest.LogCaptureFixture, ada: Person
+):
     broken = MCPToolServer(lambda: Session(create_engine("sqlite://")))
     response = await broken.call(ada.caller, "add_task", {"title": "my secret title"})
     assert (code(response), message(response)) == ("failed", TROUBLE)
@@ -169,22 +208,48 @@ async def test_whose_tasks_were_changed_is_told_once_it_is_so(people: People, ad
 
 async def run(people: People, ada: Person, *script: dict[str, Any]) -> list[ToolResult]:
     """What the model read."""
-    agent = Agent[ToolUser, str](name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools)
+    agent = Agent[ToolUser, str](
+        name="tasks", model=ScriptedModel([*script, says("Done.")]), tools=people.server.tools
+    )
     async with Runtime.open() as runtime:
         result = await runtime.run(agent, "go", deps=ada.caller)
-    return [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
+    return [
+        part
+        for message in result.messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
 
 
-async def test_the_loop_reads_the_same_responses_and_only_invalid_and_failed_are_errors(people: People, ada: Person):
+async def test_the_loop_reads_the_same_responses_and_only_invalid_and_failed_are_errors(
+    people: People, ada: Person
+):
     await ada.add("Call Ann", "Call Bob")
     results = await run(
         people,
         ada,
-        asks(wish("add_task", title="Buy milk"), wish("add_task"), wish("complete_task", task="call"), wish("complete_task", task="zebra")),
-        asks(wish("delete_task", task="milk", confirm="yes delete"), wish("list_tasks", user_id="bob"), wish("list_tasks")),
+        asks(
+            wish("add_task", title="Buy milk"),
+            wish("add_task"),
+            wish("complete_task", task="call"),
+            wish("complete_task", task="zebra"),
+        ),
+        asks(
+            wish("delete_task", task="milk", confirm="yes delete"),
+            wish("list_tasks", user_id="bob"),
+            wish("list_tasks"),
+        ),
     )
     texts = [str(result.content) for result in results]
-    assert [result.is_error for result in results] == [False, True, False, False, False, True, False]
+    assert [result.is_error for result in results] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
     codes: list[str] = [code(msgspec.json.decode(text, type=ToolResponse)) for text in texts]
     assert codes == ["", "invalid", "ambiguous", "not_found", "confirm", "invalid", ""]
     assert "Buy milk" in texts[-1]

@@ -18,7 +18,13 @@ NOTHING = {"description": None, "completed": False, "priority": "Medium", "due":
 
 
 async def test_a_new_task_is_what_was_asked_for_and_else_ordinary(ada: Person):
-    response = await ada.call("add_task", title="  Buy milk ", priority="high", due="2026-12-01", description="oat\nif they have it")
+    response = await ada.call(
+        "add_task",
+        title="  Buy milk ",
+        priority="high",
+        due="2026-12-01",
+        description="oat\nif they have it",
+    )
     assert response.data is not None
     task = response.data["task"]
     assert {**task, "id": "", "created_at": "", "updated_at": ""} == {
@@ -38,13 +44,39 @@ async def test_a_new_task_is_what_was_asked_for_and_else_ordinary(ada: Person):
     assert plain.data["task"].items() >= NOTHING.items()
 
 
-@pytest.mark.parametrize("title", ["", "   ", "a" * 201, "two\nlines", "a\x00b", "a\x1b[31m", "a\u2028b", "a\u202e"[1:], "\u200b", "\ud83d"])
+@pytest.mark.parametrize(
+    "title",
+    [
+        "",
+        "   ",
+        "a" * 201,
+        "two\nlines",
+        "a\x00b",
+        "a\x1b[31m",
+        "a\u2028b",
+        "a\u202e"[1:],
+        "\u200b",
+        "\ud83d",
+    ],
+)
 def test_what_can_be_no_title_is_refused(title: str):
     with pytest.raises(AgentError):
         title_of(title)
 
 
-@pytest.mark.parametrize("title", ["a", "a" * 200, "🎂 for Zoë", "שלום עולם", "'; DROP TABLE task; --", "<script>alert(1)</script>", "牛乳を買う", "👩‍👩‍👧"])
+@pytest.mark.parametrize(
+    "title",
+    [
+        "a",
+        "a" * 200,
+        "🎂 for Zoë",
+        "שלום עולם",
+        "'; DROP TABLE task; --",
+        "<script>alert(1)</script>",
+        "牛乳を買う",
+        "👩‍👩‍👧",
+    ],
+)
 async def test_what_people_write_stays_as_it_is(ada: Person, title: str):
     await ada.call("add_task", title=title)
     assert await ada.titles() == [title]
@@ -58,7 +90,10 @@ async def test_what_people_write_stays_as_it_is(ada: Person, title: str):
         (description_of, "x" * 2001),
         (description_of, "a\x00"),
         (priority_of, "urgent"),
-        *((due_of, wrong) for wrong in ("2026-13-01", "20261201", "tomorrow", "2026-W01-1", "\u0662026-12-01")),
+        *(
+            (due_of, wrong)
+            for wrong in ("2026-13-01", "20261201", "tomorrow", "2026-W01-1", "\u0662026-12-01")
+        ),
     ],
 )
 def test_what_can_be_no_value_is_refused(reader: Any, value: str):
@@ -69,7 +104,11 @@ def test_what_can_be_no_value_is_refused(reader: Any, value: str):
 async def test_a_wrong_value_changes_nothing_and_says_what_would_be_right(ada: Person):
     await ada.add("Buy milk")
     before = await ada.tasks()
-    for wrong, words in (({"due": "soon"}, "YYYY-MM-DD"), ({"title": "a\nb"}, "one line"), ({"priority": "urgent"}, "Low")):
+    for wrong, words in (
+        ({"due": "soon"}, "YYYY-MM-DD"),
+        ({"title": "a\nb"}, "one line"),
+        ({"priority": "urgent"}, "Low"),
+    ):
         response = await ada.call("update_task", task="milk", **wrong)
         assert code(response) == "invalid"
         assert words in message(response)
@@ -78,7 +117,14 @@ async def test_a_wrong_value_changes_nothing_and_says_what_would_be_right(ada: P
 
 async def test_an_update_says_what_it_changed_and_null_clears(ada: Person):
     await ada.call("add_task", title="Buy milk", due="2026-12-01", description="oat")
-    response = await ada.call("update_task", task="milk", title="Buy oat milk", due=None, description=None, priority="Medium")
+    response = await ada.call(
+        "update_task",
+        task="milk",
+        title="Buy oat milk",
+        due=None,
+        description=None,
+        priority="Medium",
+    )
     assert response.data is not None
     assert response.data["changes"] == {
         "title": {"from": "Buy milk", "to": "Buy oat milk"},
@@ -90,7 +136,9 @@ async def test_an_update_says_what_it_changed_and_null_clears(ada: Person):
 
 
 async def test_lists_are_narrowed_by_status_priority_and_search(ada: Person):
-    await ada.call("add_task", title="Pay rent", due="2026-11-19", priority="High", description="by transfer")
+    await ada.call(
+        "add_task", title="Pay rent", due="2026-11-19", priority="High", description="by transfer"
+    )
     await ada.call("add_task", title="Buy milk", due="2026-11-25")
     await ada.call("add_task", title="Read")
     await ada.call("add_task", title="Old", due="2026-11-01")
@@ -135,7 +183,18 @@ async def test_a_task_is_found_by_what_people_remember_of_it(ada: Person, words:
     assert response.data["task"]["title"] == title
 
 
-@pytest.mark.parametrize("words", ["zebra", "mi1k2", "bu", "9", "?", "call mum's dentist", "00000000-0000-4000-8000-000000000000"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "zebra",
+        "mi1k2",
+        "bu",
+        "9",
+        "?",
+        "call mum's dentist",
+        "00000000-0000-4000-8000-000000000000",
+    ],
+)
 async def test_what_is_not_there_is_not_guessed(ada: Person, words: str):
     await ada.add("Call mum's doctor", "Pay 12 bills")
     response = await ada.call("complete_task", task=words)
@@ -165,7 +224,10 @@ async def test_titles_that_are_the_same_are_told_apart_in_the_options(ada: Perso
     await ada.call("add_task", title="Buy milk", priority="High")
     response = await ada.call("complete_task", task="milk")
     assert response.error is not None
-    assert set(response.error.options) == {"Buy milk (due 2026-12-01, Medium)", "Buy milk (no due date, High)"}
+    assert set(response.error.options) == {
+        "Buy milk (due 2026-12-01, Medium)",
+        "Buy milk (no due date, High)",
+    }
 
 
 async def test_those_that_nobody_could_tell_apart_need_no_question(ada: Person):
@@ -187,7 +249,9 @@ async def test_more_open_tasks_than_a_list_holds_are_refused(ada: Person):
 
 async def test_a_long_list_is_cut_and_says_how_many_there_are(ada: Person):
     def fill(store: Any) -> None:
-        store._session.add_all([Task(user_id="ada", title=f"t{i}", description="d" * 2000) for i in range(300)])
+        store._session.add_all(
+            [Task(user_id="ada", title=f"t{i}", description="d" * 2000) for i in range(300)]
+        )
 
     await ada.work(fill)
     response = await ada.call("list_tasks")
@@ -204,14 +268,16 @@ async def test_what_is_deleted_goes_for_good_after_thirty_days(people: People, a
 
     def left(store: Any) -> tuple[list[str], int]:
         session = store._session
-        return sorted(task.title for task in session.exec(select(Task))), len(session.exec(select(Change)).all()) + len(
-            session.exec(select(Confirmation)).all()
-        )
+        return sorted(task.title for task in session.exec(select(Task))), len(
+            session.exec(select(Change)).all()
+        ) + len(session.exec(select(Confirmation)).all())
 
     assert await ada.work(left) == (["Kept", "New"], 1)
 
 
-async def test_undo_goes_back_step_by_step_and_forgets_after_thirty_days(people: People, ada: Person):
+async def test_undo_goes_back_step_by_step_and_forgets_after_thirty_days(
+    people: People, ada: Person
+):
     await ada.call("add_task", title="Buy milk")
     await ada.call("update_task", task="milk", title="Buy oat milk")
     await ada.call("complete_task", task="milk")
@@ -249,7 +315,10 @@ async def test_one_that_differs_behind_many_that_are_alike_is_not_overlooked(ada
 
 async def test_a_list_has_an_end_completed_tasks_and_all(ada: Person):
     def fill(store: Any) -> None:
-        store._session.add_all(Task(user_id="ada", title=f"Old {number}", completed=True) for number in range(TASKS_MOST))
+        store._session.add_all(
+            Task(user_id="ada", title=f"Old {number}", completed=True)
+            for number in range(TASKS_MOST)
+        )
 
     await ada.work(fill)
     refused = await ada.call("add_task", title="One more")

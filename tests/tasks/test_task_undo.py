@@ -24,7 +24,16 @@ CHANGE = st.one_of(
     st.tuples(st.just("complete"), AT),
     st.tuples(st.just("delete"), AT),
     st.tuples(
-        st.just("update"), AT, st.fixed_dictionaries({}, optional={"title": TITLE, "due": st.sampled_from([None, "2027-01-01"]), "priority": st.just("High")})
+        st.just("update"),
+        AT,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "title": TITLE,
+                "due": st.sampled_from([None, "2027-01-01"]),
+                "priority": st.just("High"),
+            },
+        ),
     ),
     st.tuples(st.just("complete_all")),
     st.tuples(st.just("delete_completed")),
@@ -58,14 +67,22 @@ def change(store: TaskStore, what: tuple[Any, ...]) -> None:
 
 def seen(store: TaskStore) -> list[dict[str, Any]]:
     """All but when a task was changed last, which undoing is a change of too."""
-    return sorted(({**as_data(task), "updated_at": ""} for task in store.list()), key=lambda task: task["id"])
+    return sorted(
+        ({**as_data(task), "updated_at": ""} for task in store.list()), key=lambda task: task["id"]
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(CHANGE, max_size=12), st.booleans())
-def test_what_is_taken_back_in_turn_leaves_what_was_there_at_each_step(changes: list[tuple[Any, ...]], moves: bool):
+def test_what_is_taken_back_in_turn_leaves_what_was_there_at_each_step(
+    changes: list[tuple[Any, ...]], moves: bool
+):
     """Also where the clock stands still."""
-    engine, clock, scope = create_engine("sqlite://", poolclass=StaticPool), Noon(), Scope(Identity("ada", "caller"))
+    engine, clock, scope = (
+        create_engine("sqlite://", poolclass=StaticPool),
+        Noon(),
+        Scope(Identity("ada", "caller")),
+    )
     METADATA.create_all(engine)
     store_in = partial(TaskStore, scope=scope, clock=clock)
     steps: list[list[dict[str, Any]]] = []

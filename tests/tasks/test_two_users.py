@@ -1,4 +1,6 @@
-"""Berta against every tool with all that is Anna's: she reaches nothing, and cannot tell what is there from what is not."""
+"""Berta against every tool with all that is Anna's: she reaches nothing, and cannot tell what is
+there from what is not.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,22 @@ SECRET = "Canary of Anna"
 
 TRIES: dict[str, list[dict[str, Any]]] = {
     "add_task": [{"title": "ID"}, {"title": "TITLE", "description": "ID"}],
-    "list_tasks": [{}, {"search": "TITLE"}, {"search": "ID"}, {"search": "due:2026-12-01"}, {"search": "overdue"}, {"priority": "High"}, {"status": "open"}],
+    "list_tasks": [
+        {},
+        {"search": "TITLE"},
+        {"search": "ID"},
+        {"search": "due:2026-12-01"},
+        {"search": "overdue"},
+        {"priority": "High"},
+        {"status": "open"},
+    ],
     "complete_task": [{"task": "ID"}, {"task": "TITLE"}],
     "update_task": [{"task": "ID", "title": "Mine now"}, {"task": "TITLE", "due": None}],
-    "delete_task": [{"task": "ID"}, {"task": "TITLE", "confirm": "CODE"}, {"task": "ID", "confirm": "CODE"}],
+    "delete_task": [
+        {"task": "ID"},
+        {"task": "TITLE", "confirm": "CODE"},
+        {"task": "ID", "confirm": "CODE"},
+    ],
     "complete_all": [{}, {"confirm": "CODE"}],
     "delete_completed": [{}, {"confirm": "CODE"}],
     "undo": [{}],
@@ -36,19 +50,32 @@ def filled(arguments: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("conversation_id", ["chat", None])
-@pytest.mark.parametrize(("tool", "arguments"), [(tool, arguments) for tool, tries in TRIES.items() for arguments in tries])
-async def test_what_is_anothers_is_as_if_it_were_not_there(people: People, tool: str, arguments: dict[str, Any], conversation_id: str | None):
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [(tool, arguments) for tool, tries in TRIES.items() for arguments in tries],
+)
+async def test_what_is_anothers_is_as_if_it_were_not_there(
+    people: People, tool: str, arguments: dict[str, Any], conversation_id: str | None
+):
     anna, berta = people.person("anna", conversation_id), people.person("berta", conversation_id)
-    added = await anna.call("add_task", title=SECRET, priority="High", due="2026-12-01", description=SECRET)
+    added = await anna.call(
+        "add_task", title=SECRET, priority="High", due="2026-12-01", description=SECRET
+    )
     await anna.call("add_task", title="Old canary")
     await anna.call("complete_task", task="Old")
     asked = await anna.call("delete_task", task=SECRET)
     assert added.data is not None
     assert asked.error is not None
-    words = {"ID": added.data["task"]["id"], "TITLE": SECRET, "CODE": asked.error.confirm or "yes delete"}
+    words = {
+        "ID": added.data["task"]["id"],
+        "TITLE": SECRET,
+        "CODE": asked.error.confirm or "yes delete",
+    }
     before = await anna.tasks()
     response = await berta.call(tool, **filled(arguments, words))
-    nobodys = await people.person("carla", conversation_id).call(tool, **filled(arguments, {**words, "ID": "00000000-0000-4000-8000-000000000000"}))
+    nobodys = await people.person("carla", conversation_id).call(
+        tool, **filled(arguments, {**words, "ID": "00000000-0000-4000-8000-000000000000"})
+    )
     assert await anna.tasks() == before
     assert code(response) == code(nobodys)
     own_words = SECRET if "TITLE" in arguments.values() else "-"

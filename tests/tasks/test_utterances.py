@@ -1,6 +1,8 @@
-"""What people say, through the runner, the embedded model and real SQLite. README.md beside the cases says what they are.
+"""What people say, through the runner, the embedded model and real SQLite. README.md beside the
+cases says what they are.
 
-Of held.jsonl, which no rule may be built from, only a share is required, and only ids are told. dev.jsonl is test_utterances_dev.py's.
+Of held.jsonl, which no rule may be built from, only a share is required, and only ids are told.
+dev.jsonl is test_utterances_dev.py's.
 """
 
 from __future__ import annotations
@@ -29,13 +31,19 @@ _KINDS = (
     ("ambiguous", r"I found multiple tasks about '"),
     ("created", r"Got it! Added '.*' to your list\."),
     ("updated", r"Updated! '.*' now has |' is like that already\."),
-    ("bulk_done", r"I've marked \d+ tasks? as complete\.|I've removed \d+ completed tasks? |There is nothing left to complete|There are no completed tasks"),
+    (
+        "bulk_done",
+        r"I've marked \d+ tasks? as complete\.|I've removed \d+ completed tasks? |There is nothing left to complete|There are no completed tasks",
+    ),
     ("completed", r"Great! I've marked '.*' as complete\."),
     ("deleted", r"I've removed '.*' from your tasks\."),
     ("undone", r"I've undone that|There is nothing to undo"),
     ("not_found", r"I couldn't find (?:a task about '|that task)|There's no such task"),
     ("unclear", r"Could you provide more details about "),
-    ("listed", r"(?m)^\d+\. [☐✓] |^Your list is empty|^Nothing is |^There are no tasks |^There is nothing left to do"),
+    (
+        "listed",
+        r"(?m)^\d+\. [☐✓] |^Your list is empty|^Nothing is |^There are no tasks |^There is nothing left to do",
+    ),
     ("help", r"(?i)you can say"),
 )
 _ALIKE = ({"talk", "cancelled"},)
@@ -44,7 +52,9 @@ _ALIKE = ({"talk", "cancelled"},)
 
 def cases(file: str) -> list[dict[str, Any]]:
     path = HERE / file
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 def kinds_of(reply: str) -> set[str]:
@@ -60,19 +70,38 @@ def fields_of(task: Mapping[str, Any]) -> tuple[object, ...]:
     return title, bool(task.get("completed")), task.get("priority") or "Medium", task.get("due")
 
 
-def wrong(case: Mapping[str, Any], result: AgentResult, after: Sequence[Mapping[str, Any]]) -> list[str]:
+def wrong(
+    case: Mapping[str, Any], result: AgentResult, after: Sequence[Mapping[str, Any]]
+) -> list[str]:
     """What is not as the case says."""
     reply = result.response.casefold()
     found = [] if result.success else ["the run failed"]
-    wanted, there = sorted(map(fields_of, case["after"]), key=repr), sorted(map(fields_of, after), key=repr)
+    wanted, there = (
+        sorted(map(fields_of, case["after"]), key=repr),
+        sorted(map(fields_of, after), key=repr),
+    )
     if wanted != there:
         found.append(f"tasks are {there} and should be {wanted}")
-    described = {fields_of(task): task["description"] for task in case["after"] if task.get("description")}
-    found += [f"the description should be {text!r}" for task in after if (text := described.get(fields_of(task), task["description"])) != task["description"]]
+    described = {
+        fields_of(task): task["description"] for task in case["after"] if task.get("description")
+    }
+    found += [
+        f"the description should be {text!r}"
+        for task in after
+        if (text := described.get(fields_of(task), task["description"])) != task["description"]
+    ]
     if case["reply"] != "any" and case["reply"] not in kinds_of(result.response):
         found.append(f"the reply is no {case['reply']}: {result.response!r}")
-    found += [f"the reply does not mention {text!r}: {result.response!r}" for text in case.get("mentions", ()) if text.casefold() not in reply]
-    found += [f"the reply mentions {text!r}: {result.response!r}" for text in case.get("omits", ()) if text.casefold() in reply]
+    found += [
+        f"the reply does not mention {text!r}: {result.response!r}"
+        for text in case.get("mentions", ())
+        if text.casefold() not in reply
+    ]
+    found += [
+        f"the reply mentions {text!r}: {result.response!r}"
+        for text in case.get("omits", ())
+        if text.casefold() in reply
+    ]
     return found
 
 
@@ -91,7 +120,11 @@ async def judged(people: People, case: Mapping[str, Any], runner: AgentRunner) -
         talking.history = said
         result = await runner.run(talking.context, message)
         at = people.clock()
-        said = (*said, MessageHistory("user", message, at), MessageHistory("assistant", result.response, at))
+        said = (
+            *said,
+            MessageHistory("user", message, at),
+            MessageHistory("assistant", result.response, at),
+        )
     return wrong(case, result, [*(await person.tasks()).values()])
 
 
@@ -100,10 +133,14 @@ def embedded(people: People) -> AgentRunner:
 
 
 @pytest.mark.timeout(300)
-async def test_of_the_held_cases_enough_are_understood(people: People, capsys: pytest.CaptureFixture[str]):
+async def test_of_the_held_cases_enough_are_understood(
+    people: People, capsys: pytest.CaptureFixture[str]
+):
     held, runner = cases("held.jsonl"), embedded(people)
     failed = [case["id"] for case in held if await judged(people, case, runner)]
     share = 1 - len(failed) / len(held)
     with capsys.disabled():
-        print(f"\n{len(held) - len(failed)} of {len(held)} held cases ({share:.1%}); not: {' '.join(failed)}")
+        print(
+            f"\n{len(held) - len(failed)} of {len(held)} held cases ({share:.1%}); not: {' '.join(failed)}"
+        )
     assert share >= HELD_LEAST

@@ -1,4 +1,6 @@
-"""What the rules were built from: all of it is understood, through the same loop and tools as with any other model."""
+"""What the rules were built from: all of it is understood, through the same loop and tools as with
+any other model.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ import pytest
 from tests.tasks.people import People
 from tests.tasks.utterance_cases import cases, shortcomings
 
-DEV = [case for name in ("dev.jsonl", "dev2.jsonl") for case in cases(Path(__file__).parent / "utterances" / name)]
+DEV = [
+    case
+    for name in ("dev.jsonl", "dev2.jsonl")
+    for case in cases(Path(__file__).parent / "utterances" / name)
+]
 
 
 @pytest.mark.parametrize("case", DEV, ids=[case["id"] for case in DEV])

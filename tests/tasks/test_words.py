@@ -153,7 +153,10 @@ def test_ordinary_words_stay_as_they_are(truth: str):
     ("text", "said"),
     [
         ("Hi 😀! You have **two** tasks 🎉", "Hi! You have two tasks."),
-        ("See [your list](http://x.example/?t=1). ![a cat. here](http://evil.example/p.png) Bye.", "See your list. a cat. here Bye."),
+        (
+            "See [your list](http://x.example/?t=1). ![a cat. here](http://evil.example/p.png) Bye.",
+            "See your list. a cat. here Bye.",
+        ),
         ('<b>Hello</b> <img src="http://evil.example/a. b">there.', "Hello there."),
         ("Go to https://evil.example/x now.", "Go to now."),
         ("# Title\n\nText `here`.\n\n- one\n- two", "Title\n\nText here.\n\n- one\n- two"),
@@ -188,11 +191,44 @@ def test_titles_of_the_person_are_exempt_and_shortened():
 
 
 def test_lists_are_left_out_where_the_list_stands_beside_the_words():
-    assert cleaned("Here they are:\n1. ☐ milk\n2. bread\n- more\n\nAnything else?", without_lists=True) == "Here they are:\nAnything else?"
+    assert (
+        cleaned("Here they are:\n1. ☐ milk\n2. bread\n- more\n\nAnything else?", without_lists=True)
+        == "Here they are:\nAnything else?"
+    )
 
 
-_MARKS = (" ", "\n", ".", "! ", "? ", "**", "`", "```", "[a](", ")", "<b>", "<img src='", "1. ", "- ", "…", '"', "'", "é", "😀")
-_SAID = ("Hello", "I've deleted it. ", "Great!", "http://x.y", "e.g.", "API", "title one", "and so on ", ID)
+_MARKS = (
+    " ",
+    "\n",
+    ".",
+    "! ",
+    "? ",
+    "**",
+    "`",
+    "```",
+    "[a](",
+    ")",
+    "<b>",
+    "<img src='",
+    "1. ",
+    "- ",
+    "…",
+    '"',
+    "'",
+    "é",
+    "😀",
+)
+_SAID = (
+    "Hello",
+    "I've deleted it. ",
+    "Great!",
+    "http://x.y",
+    "e.g.",
+    "API",
+    "title one",
+    "and so on ",
+    ID,
+)
 _PIECES = st.sampled_from([*_MARKS, *_SAID])
 
 

@@ -1,4 +1,6 @@
-"""Utterances with what is to come of them, and the conversation that shows it: one line of a .jsonl file each. Entry: `cases`, `shortcomings`."""
+"""Utterances with what is to come of them, and the conversation that shows it: one line of a .jsonl
+file each. Entry: `cases`, `shortcomings`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _SOUND = {
 
 
 def cases(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 async def shortcomings(people: People, case: dict[str, Any]) -> list[str]:
@@ -61,18 +65,44 @@ def _give(store: TaskStore, task: dict[str, Any]) -> None:
 def _unlike(wanted: list[dict[str, Any]], rows: Any) -> list[str]:
     described = any("description" in task for task in wanted)
     should = sorted(
-        _key(t["title"], t.get("priority", "Medium"), t.get("due"), t.get("completed", False), t.get("description", "") if described else "") for t in wanted
+        _key(
+            t["title"],
+            t.get("priority", "Medium"),
+            t.get("due"),
+            t.get("completed", False),
+            t.get("description", "") if described else "",
+        )
+        for t in wanted
     )
-    found = sorted(_key(r.title, r.priority, r.due, r.completed, (r.description or "") if described else "") for r in rows)
+    found = sorted(
+        _key(r.title, r.priority, r.due, r.completed, (r.description or "") if described else "")
+        for r in rows
+    )
     return [] if should == found else [f"tasks are {found}, not {should}"]
 
 
 def _key(title: str, priority: Any, due: Any, completed: bool, description: str) -> tuple[str, ...]:
-    return title.strip().rstrip(".!?").casefold(), str(priority), str(due or ""), str(completed), description
+    return (
+        title.strip().rstrip(".!?").casefold(),
+        str(priority),
+        str(due or ""),
+        str(completed),
+        description,
+    )
 
 
 def _unsaid(case: dict[str, Any], reply: str) -> list[str]:
     heard = reply.casefold()
-    problems = [] if re.search(_SOUND[case["reply"]], reply, re.DOTALL) else [f"no {case['reply']}: {reply!r}"]
-    problems += [f"not said: {text!r} in {reply!r}" for text in case.get("mentions", ()) if text.casefold() not in heard]
-    return problems + [f"said: {text!r} in {reply!r}" for text in case.get("omits", ()) if text.casefold() in heard]
+    problems = (
+        []
+        if re.search(_SOUND[case["reply"]], reply, re.DOTALL)
+        else [f"no {case['reply']}: {reply!r}"]
+    )
+    problems += [
+        f"not said: {text!r} in {reply!r}"
+        for text in case.get("mentions", ())
+        if text.casefold() not in heard
+    ]
+    return problems + [
+        f"said: {text!r} in {reply!r}" for text in case.get("omits", ()) if text.casefold() in heard
+    ]

@@ -1,4 +1,7 @@
-"""An MCP server whose own spans go to a file, a line of JSON each: `python a_traced_server.py FILE`. Entry: it is a program."""
+"""An MCP server whose own spans go to a file, a line of JSON each:
+
+`python a_traced_server.py FILE`. Entry: it is a program.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,10 @@ def look(at: str) -> str:
 if __name__ == "__main__":
     provider = TracerProvider()
     file = Path(sys.argv[1]).open("w", encoding="utf-8")  # noqa: SIM115  until the process ends
-    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=file, formatter=lambda span: span.to_json(indent=None) + "\n")))
+    provider.add_span_processor(
+        SimpleSpanProcessor(
+            ConsoleSpanExporter(out=file, formatter=lambda span: span.to_json(indent=None) + "\n")
+        )
+    )
     trace.set_tracer_provider(provider)
     mcp.run("stdio")

@@ -1,4 +1,6 @@
-"""What the configuration asks for: off by default and unimported, on by the user's own file only, and a missing extra is told."""
+"""What the configuration asks for: off by default and unimported, on by the user's own file only,
+and a missing extra is told.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,34 @@ sys.meta_path.insert(0, Gone())
 """
 
 
-def python(code: str, home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "TREADLE_", "ANTHROPIC_"))}
+def python(
+    code: str, home: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OTEL_", "TREADLE_", "ANTHROPIC_"))
+    }
     env = {**kept, "HOME": str(home), "TREADLE_HOME": str(home), **environment}
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, env=env, cwd=home, timeout=50)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        cwd=home,
+        timeout=50,
+    )
 
 
-def treadle(home: Path, *arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def treadle(
+    home: Path, *arguments: str, before: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     (home / "script.json").write_text(SCRIPT)
     code = f"{before}\nimport sys\nfrom treadle.cli import main\nsys.argv[0] = 'treadle'\nmain()"
-    return python(code, home, *arguments, TREADLE_MODEL=f"script:{home / 'script.json'}", **environment)
+    return python(
+        code, home, *arguments, TREADLE_MODEL=f"script:{home / 'script.json'}", **environment
+    )
 
 
 def configure(home: Path, **telemetry: Any) -> None:
@@ -77,7 +97,9 @@ def test_it_is_the_users_own_file_that_asks(tmp_path: Path) -> None:
     home.mkdir()
     (project / ".git").mkdir(parents=True)
     configure(home, otel=True, content=True, logs="json", log_file="/var/log/treadle.log")
-    assert load({"TREADLE_HOME": str(home)}, cwd=project).telemetry == Telemetry(otel=True, content=True, logs="json", log_file="/var/log/treadle.log")
+    assert load({"TREADLE_HOME": str(home)}, cwd=project).telemetry == Telemetry(
+        otel=True, content=True, logs="json", log_file="/var/log/treadle.log"
+    )
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -90,7 +112,10 @@ def test_a_workspace_may_never_ask(trusted: bool, tmp_path: Path) -> None:
     (project / ".treadle" / "config.yaml").write_text(json.dumps(said))
     config = load({"TREADLE_HOME": str(home)}, cwd=project, trusted=trusted)
     assert config.telemetry == Telemetry()
-    assert sum("telemetry." in warning and "may not set it" in warning for warning in config.warnings) == 4
+    assert (
+        sum("telemetry." in warning and "may not set it" in warning for warning in config.warnings)
+        == 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +123,10 @@ def test_a_workspace_may_never_ask(trusted: bool, tmp_path: Path) -> None:
     [
         ({"otel": "yes"}, "telemetry.otel must be true or false"),
         ({"logs": "xml"}, "telemetry.logs must be one of off, text, json"),
-        ({"log_file": "events.log"}, "telemetry.log_file must be a file's path that begins with / or ~/"),
+        (
+            {"log_file": "events.log"},
+            "telemetry.log_file must be a file's path that begins with / or ~/",
+        ),
         ({"loggs": "json"}, "did you mean 'logs'?"),
     ],
 )
@@ -122,11 +150,27 @@ async def test_a_runtime_logs_as_it_is_told(tmp_path: Path) -> None:
     await rt.aclose()
 
 
-def test_a_run_of_the_command_line_sends_spans_and_sums_where_the_environment_says(tmp_path: Path) -> None:
+def test_a_run_of_the_command_line_sends_spans_and_sums_where_the_environment_says(
+    tmp_path: Path,
+) -> None:
     configure(tmp_path, otel=True, logs="json", log_file=str(tmp_path / "events.log"))
-    done = treadle(tmp_path, "run", "-q", "--ephemeral", "go", OTEL_TRACES_EXPORTER="console", OTEL_METRICS_EXPORTER="console")
+    done = treadle(
+        tmp_path,
+        "run",
+        "-q",
+        "--ephemeral",
+        "go",
+        OTEL_TRACES_EXPORTER="console",
+        OTEL_METRICS_EXPORTER="console",
+    )
     assert done.returncode == 0, done.stderr
-    for name in ('"name": "invoke_agent', '"name": "chat ', '"name": "execute_tool ls"', "gen_ai.client.token.usage", '"service.name": "treadle"'):
+    for name in (
+        '"name": "invoke_agent',
+        '"name": "chat ',
+        '"name": "execute_tool ls"',
+        "gen_ai.client.token.usage",
+        '"service.name": "treadle"',
+    ):
         assert name in done.stdout, name
     first = json.loads((tmp_path / "events.log").read_text().splitlines()[0])
     assert (first["event"], len(first["trace_id"])) == ("run_start", 32)
@@ -142,7 +186,10 @@ def test_logs_for_people_go_to_standard_error(tmp_path: Path) -> None:
 def test_without_the_extra_it_is_told_how_to_install_it(tmp_path: Path) -> None:
     configure(tmp_path, otel=True)
     done = treadle(tmp_path, "run", "-q", "--ephemeral", "go", before=WITHOUT)
-    assert (done.returncode, done.stderr) == (2, "treadle: this needs OpenTelemetry: pip install 'treadle[otel]'\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "treadle: this needs OpenTelemetry: pip install 'treadle[otel]'\n",
+    )
 
 
 def test_an_exporter_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Each event is one line, without secrets and without what was said; whoever reads them slowly misses some, and is told."""
+"""Each event is one line, without secrets and without what was said; whoever reads them slowly
+misses some, and is told.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ from treadle.events.telemetry.logs import EventLog, structured
 from treadle.messages.events import Warned
 from treadle.types import now
 
-SCRIPT = [fails("rate_limit"), asks(call("look", "k1", at="the door"), reasoning="I should look."), says("A cat.")]
+SCRIPT = [
+    fails("rate_limit"),
+    asks(call("look", "k1", at="the door"), reasoning="I should look."),
+    says("A cat."),
+]
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -54,7 +60,12 @@ async def test_each_event_is_a_line_with_the_run_and_its_session() -> None:
     assert [line["level"] for line in told[:4]] == ["info", "info", "warning", "info"]
     assert all(line["at"].endswith("Z") for line in told)
     ended = next(line for line in told if line["event"] == "tool_call_end")
-    assert (ended["call_id"], ended["name"], ended["is_error"], ended["result_chars"]) == ("k1", "look", False, 3)
+    assert (ended["call_id"], ended["name"], ended["is_error"], ended["result_chars"]) == (
+        "k1",
+        "look",
+        False,
+        3,
+    )
 
 
 async def test_what_was_said_is_only_measured_by_default() -> None:
@@ -62,18 +73,30 @@ async def test_what_was_said_is_only_measured_by_default() -> None:
     text = json.dumps(told)
     assert not any(words in text for words in ("the door", "fur", "A cat.", "I should look."))
     assert told[-1]["text_chars"] == 6
-    assert next(line["message_id"] for line in told if line["event"] == "message").startswith("msg_")
+    assert next(line["message_id"] for line in told if line["event"] == "message").startswith(
+        "msg_"
+    )
 
 
 async def test_what_was_said_stands_there_where_it_is_wanted() -> None:
     told = await logged(content=True)
     assert told[-1]["text"] == "A cat."
-    assert next(line["arguments"] for line in told if line["event"] == "tool_call") == {"at": "the door"}
-    assert next(line["message"]["role"] for line in told if line["event"] == "message") == "assistant"
+    assert next(line["arguments"] for line in told if line["event"] == "tool_call") == {
+        "at": "the door"
+    }
+    assert (
+        next(line["message"]["role"] for line in told if line["event"] == "message") == "assistant"
+    )
 
 
 async def test_the_pieces_of_responses_are_left_out_unless_they_are_wanted() -> None:
-    pieces = {"text_delta", "reasoning_start", "reasoning_delta", "reasoning_end", "tool_call_delta"}
+    pieces = {
+        "text_delta",
+        "reasoning_start",
+        "reasoning_delta",
+        "reasoning_end",
+        "tool_call_delta",
+    }
     assert not pieces & {line["event"] for line in await logged()}
     told = await logged(deltas=True)
     assert pieces <= {line["event"] for line in told}
@@ -84,7 +107,13 @@ async def test_no_secret_stands_in_a_line() -> None:
     known, unknown = "a-very-secret-value", "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
     rt, out = open_runtime(config=load({"ANTHROPIC_API_KEY": known}, files=False)), io.StringIO()
     with log_events(rt.hub, file=out, content=True):
-        await rt.run(agent([asks(call("look", "k1", key=known)), says(f"{known} {unknown}")], gives("look", unknown)), known)
+        await rt.run(
+            agent(
+                [asks(call("look", "k1", key=known)), says(f"{known} {unknown}")],
+                gives("look", unknown),
+            ),
+            known,
+        )
     assert known not in out.getvalue()
     assert unknown not in out.getvalue()
     assert "[redacted]" in out.getvalue()
@@ -130,7 +159,12 @@ async def test_lines_for_people_write_control_characters_out() -> None:
 
 async def test_an_application_may_give_a_logger_of_its_own() -> None:
     rt, mine = open_runtime(), CapturingLogger()
-    with log_events(rt.hub, writer=structlog.wrap_logger(mine, processors=[structlog.processors.KeyValueRenderer(key_order=["event", "seq"])])):
+    with log_events(
+        rt.hub,
+        writer=structlog.wrap_logger(
+            mine, processors=[structlog.processors.KeyValueRenderer(key_order=["event", "seq"])]
+        ),
+    ):
         await rt.run(agent([says("hi")]), "go")
     assert [call.method_name for call in mine.calls] == ["info"] * len(mine.calls)
     assert mine.calls[0].args[0].startswith("event='run_start' seq=1")
@@ -157,7 +191,9 @@ def drained(reader: int) -> str:
     return b"".join(pieces).decode()
 
 
-async def test_a_sink_that_takes_nothing_holds_up_no_run_and_is_told_what_it_missed(pipe: tuple[LogFile, int]) -> None:
+async def test_a_sink_that_takes_nothing_holds_up_no_run_and_is_told_what_it_missed(
+    pipe: tuple[LogFile, int],
+) -> None:
     sink, reader = pipe
     rt = open_runtime()
     log = EventLog(rt.hub, structured("json", sink), waiting_max=5, content=True)
@@ -177,7 +213,9 @@ async def test_a_sink_that_takes_nothing_holds_up_no_run_and_is_told_what_it_mis
     events = [line for line in told if line["event"] != "missed"]
     seen = await watch(script, gives("look"))
     assert missed > 0
-    assert len(events) + missed == len([e for e in seen.events if "delta" not in str(e.__struct_config__.tag)])
+    assert len(events) + missed == len(
+        [e for e in seen.events if "delta" not in str(e.__struct_config__.tag)]
+    )
 
 
 class Failing:
@@ -210,10 +248,15 @@ def test_a_sink_that_fails_is_told_later_what_it_missed() -> None:
         sink.full = False
         hub.publish(warned("3"))
     told = lines("".join(sink.written))
-    assert [(line["event"], line.get("count"), line.get("text")) for line in told] == [("missed", 3, None), ("warning", None, "3")]
+    assert [(line["event"], line.get("count"), line.get("text")) for line in told] == [
+        ("missed", 3, None),
+        ("warning", None, "3"),
+    ]
 
 
-async def test_a_sink_that_never_takes_anything_is_left_behind(pipe: tuple[LogFile, int], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_sink_that_never_takes_anything_is_left_behind(
+    pipe: tuple[LogFile, int], caplog: pytest.LogCaptureFixture
+) -> None:
     sink, reader = pipe
     hub = Hub()
     log = log_events(hub, file=sink)

@@ -21,11 +21,17 @@ def constants(module: str) -> set[str]:
 
 
 def of_the_conventions() -> set[str]:
-    return constants(f"{INCUBATING}.attributes.gen_ai_attributes") | constants("opentelemetry.semconv.attributes.error_attributes")
+    return constants(f"{INCUBATING}.attributes.gen_ai_attributes") | constants(
+        "opentelemetry.semconv.attributes.error_attributes"
+    )
 
 
 def test_every_attribute_is_one_of_the_conventions_or_listed_as_ours() -> None:
-    attributes = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and "." in value}
+    attributes = {
+        value
+        for name, value in vars(names).items()
+        if name.isupper() and isinstance(value, str) and "." in value
+    }
     attributes |= {*names.RATE_LIMITS.values()}
     metrics = {names.OPERATION_DURATION, names.TOKEN_USAGE, names.TIME_TO_FIRST_CHUNK}
     assert attributes - metrics - {names.RETRY} - of_the_conventions() == names.OURS
@@ -35,14 +41,18 @@ def test_every_attribute_is_one_of_the_conventions_or_listed_as_ours() -> None:
 
 def test_operations_are_those_of_the_conventions() -> None:
     gen_ai: Any = importlib.import_module(f"{INCUBATING}.attributes.gen_ai_attributes")
-    assert {names.INVOKE_AGENT, names.CHAT, names.EXECUTE_TOOL} <= {one.value for one in gen_ai.GenAiOperationNameValues}
+    assert {names.INVOKE_AGENT, names.CHAT, names.EXECUTE_TOOL} <= {
+        one.value for one in gen_ai.GenAiOperationNameValues
+    }
 
 
 async def test_a_whole_run_says_nothing_under_another_name() -> None:
     watched = Watched(content=True)
     script = [fails("rate_limit"), asks(call("look"), call("none")), says("hi")]
     await watch(script, gives("look"), runtime=open_runtime(tracer=watched.tracer), session="ada")
-    said = {key for span in watched.spans for key in told(span)} | {key for span in watched.spans for event in span.events for key in event.attributes or {}}
+    said = {key for span in watched.spans for key in told(span)} | {
+        key for span in watched.spans for event in span.events for key in event.attributes or {}
+    }
     assert said <= of_the_conventions() | names.OURS
     assert names.INPUT_MESSAGES in said
 

@@ -1,4 +1,6 @@
-"""What tests of tracing share: a tracer whose spans and sums stay in memory, and how a trace is read as a tree."""
+"""What tests of tracing share: a tracer whose spans and sums stay in memory, and how a trace is
+read as a tree.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Watched:
         for processor in (*self.processors, SimpleSpanProcessor(self.exporter)):
             self.traces.add_span_processor(processor)
         meters = MeterProvider([self.reader], shutdown_on_exit=False)
-        self.tracer = otel_tracer(content=self.content, tracer_provider=self.traces, meter_provider=meters)
+        self.tracer = otel_tracer(
+            content=self.content, tracer_provider=self.traces, meter_provider=meters
+        )
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -45,7 +49,12 @@ class Watched:
 
     def points(self, metric: str) -> list[HistogramDataPoint]:
         data: Any = self.reader.get_metrics_data()
-        metrics = [one for resource in data.resource_metrics for scope in resource.scope_metrics for one in scope.metrics]
+        metrics = [
+            one
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for one in scope.metrics
+        ]
         return [point for one in metrics if one.name == metric for point in one.data.data_points]
 
     def tree(self) -> list[str]:
@@ -59,7 +68,11 @@ def tree(spans: Sequence[ReadableSpan]) -> list[str]:
     def under(parent: int | None, depth: int) -> list[str]:
         lines: list[str] = []
         for span in spans:
-            above = span.parent.span_id if span.parent is not None and span.parent.span_id in ids else None
+            above = (
+                span.parent.span_id
+                if span.parent is not None and span.parent.span_id in ids
+                else None
+            )
             if above == parent:
                 assert span.context is not None
                 lines += ["  " * depth + span.name, *under(span.context.span_id, depth + 1)]

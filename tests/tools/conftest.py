@@ -27,7 +27,9 @@ def spill() -> Iterator[Spill]:
 
 @pytest.fixture
 def make_context(spill: Spill) -> MakeContext:
-    """`make_context(cwd, **fields)`: a call's context; all contexts of one test are of one session and share what was seen."""
+    """`make_context(cwd, **fields)`: a call's context; all contexts of one test are of one session
+    and share what was seen.
+    """
     seen: dict[str, str] = {}
 
     def make(cwd: Path, **fields: Any) -> ToolContext[Any]:
@@ -53,7 +55,10 @@ def make_context(spill: Spill) -> MakeContext:
 
 @pytest.fixture
 def use(make_context: MakeContext, tmp_path: Path) -> Use:
-    """A function that parses and executes one call in `tmp_path`. All calls of one test are of one session."""
+    """A function that parses and executes one call in `tmp_path`.
+
+    All calls of one test are of one session.
+    """
 
     async def use(tool: Any, **arguments: Any) -> Any:
         return await tool.execute(make_context(tmp_path), tool.parse(json.dumps(arguments)))

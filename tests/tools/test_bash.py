@@ -25,7 +25,10 @@ from treadle.tools.truncate import Capture
 
 BASH = Bash()
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes that left their group are found through /proc only")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(),
+    reason="processes that left their group are found through /proc only",
+)
 
 
 def is_running(pid: int) -> bool:
@@ -41,7 +44,9 @@ def is_running(pid: int) -> bool:
 async def pids_in(directory: Path, count: int) -> list[int]:
     """The process ids that the command writes as names of files, once all are there."""
     with anyio.fail_after(10):
-        while len(found := [int(p.name) for p in directory.iterdir() if p.name.isdecimal()]) < count:
+        while (
+            len(found := [int(p.name) for p in directory.iterdir() if p.name.isdecimal()]) < count
+        ):
             await anyio.sleep(0.01)
     return found
 
@@ -68,18 +73,31 @@ async def test_a_command_without_output_says_so(use: Use) -> None:
         ("exit 255", "(no output)\n[exit code 255]"),
     ],
 )
-async def test_an_exit_code_other_than_zero_is_a_normal_result(use: Use, command: str, said: str) -> None:
+async def test_an_exit_code_other_than_zero_is_a_normal_result(
+    use: Use, command: str, said: str
+) -> None:
     assert (await use(BASH, command=command)).endswith(said)
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("true", 0), ("exit 3", 3), ("no-such-program", 127), ("/dev/null", 126), ("(kill -9 $BASHPID); exit $?", 137), ("kill -TERM $$", 143)],
+    [
+        ("true", 0),
+        ("exit 3", 3),
+        ("no-such-program", 127),
+        ("/dev/null", 126),
+        ("(kill -9 $BASHPID); exit $?", 137),
+        ("kill -TERM $$", 143),
+    ],
 )
-async def test_a_call_gives_its_exit_code_beside_its_text(make_context: MakeContext, tmp_path: Path, command: str, code: int) -> None:
+async def test_a_call_gives_its_exit_code_beside_its_text(
+    make_context: MakeContext, tmp_path: Path, command: str, code: int
+) -> None:
     codes = list[int]()
     with suppress(ToolFailed):
-        await BASH.execute(make_context(tmp_path, on_exit=codes.append), BashArguments(command=command))
+        await BASH.execute(
+            make_context(tmp_path, on_exit=codes.append), BashArguments(command=command)
+        )
     assert codes == [code]
 
 
@@ -90,7 +108,10 @@ async def test_a_shell_that_dies_of_a_signal_is_an_error_that_did_happen(use: Us
 
 
 async def test_it_runs_in_the_working_directory_in_bash(use: Use, tmp_path: Path) -> None:
-    assert await use(BASH, command="pwd -P; [[ a == a ]] && echo $0") == f"{tmp_path.resolve()}\n/bin/bash"
+    assert (
+        await use(BASH, command="pwd -P; [[ a == a ]] && echo $0")
+        == f"{tmp_path.resolve()}\n/bin/bash"
+    )
 
 
 async def test_nothing_lasts_from_one_call_to_the_next(use: Use, tmp_path: Path) -> None:
@@ -100,27 +121,53 @@ async def test_nothing_lasts_from_one_call_to_the_next(use: Use, tmp_path: Path)
 
 async def test_there_is_no_input_and_no_terminal(use: Use) -> None:
     with anyio.fail_after(5):
-        assert await use(BASH, command="cat; read x || echo none; test -t 0 || test -t 1 || echo no terminal") == "none\nno terminal"
+        assert (
+            await use(
+                BASH, command="cat; read x || echo none; test -t 0 || test -t 1 || echo no terminal"
+            )
+            == "none\nno terminal"
+        )
 
 
 async def test_the_environment_is_the_one_given_and_says_that_nobody_is_there(
     make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    context = make_context(tmp_path, environment={"PATH": os.environ["PATH"], "MINE": "yes", "TERM": "xterm"})
+    context = make_context(
+        tmp_path, environment={"PATH": os.environ["PATH"], "MINE": "yes", "TERM": "xterm"}
+    )
     shown = await BASH.execute(context, BashArguments(command="env"))
     lines = set(shown.split("\n"))
-    assert {"MINE=yes", "TERM=dumb", "CI=true", "PAGER=cat", "GIT_PAGER=cat", "AI_AGENT=treadle", "NONINTERACTIVE=1"} <= lines
+    assert {
+        "MINE=yes",
+        "TERM=dumb",
+        "CI=true",
+        "PAGER=cat",
+        "GIT_PAGER=cat",
+        "AI_AGENT=treadle",
+        "NONINTERACTIVE=1",
+    } <= lines
     assert "sk-secret" not in shown
 
 
-@pytest.mark.parametrize("command", ["-n", "--help >/dev/null; echo ran", "echo 'a b' \"c\"", "# nothing\necho two\n\n", "cat <<'E'\n$x\nE\n"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "-n",
+        "--help >/dev/null; echo ran",
+        "echo 'a b' \"c\"",
+        "# nothing\necho two\n\n",
+        "cat <<'E'\n$x\nE\n",
+    ],
+)
 async def test_a_command_is_never_an_option_of_the_shell(use: Use, command: str) -> None:
     assert await use(BASH, command=command)
 
 
 async def test_output_that_is_not_text_becomes_text(use: Use) -> None:
-    shown = await use(BASH, command=r"printf '\xff\x00\x01a\x1b[31mred\x1b[0m\r\n10%%\r20%%\rdone\xc5\xbc'")
+    shown = await use(
+        BASH, command=r"printf '\xff\x00\x01a\x1b[31mred\x1b[0m\r\n10%%\r20%%\rdone\xc5\xbc'"
+    )
     assert shown == "\ufffdared\ndoneż"
 
 
@@ -134,7 +181,9 @@ async def test_a_random_stream_is_told_as_text(use: Use) -> None:
 async def test_two_hundred_megabytes_of_output_leave_memory_flat(use: Use) -> None:
     await use(BASH, command="seq 100000")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    shown = await use(BASH, command="yes 'a line of output that goes on and on' | head -c 200000000; echo the end")
+    shown = await use(
+        BASH, command="yes 'a line of output that goes on and on' | head -c 200000000; echo the end"
+    )
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * (1 if sys.platform == "darwin" else 1024) < 20_000_000
     assert len(shown) <= BASH.max_output
@@ -162,7 +211,9 @@ async def test_progress_tells_the_newest_line(make_context: MakeContext, tmp_pat
 # ---------------------------------------------------------------- what is left running
 
 
-async def test_a_background_child_does_not_keep_the_call_waiting_and_is_ended(use: Use, tmp_path: Path) -> None:
+async def test_a_background_child_does_not_keep_the_call_waiting_and_is_ended(
+    use: Use, tmp_path: Path
+) -> None:
     with anyio.fail_after(5):
         shown = await use(BASH, command="sleep 100 & touch $!; echo done")
     assert shown == "done\n[what the command had left running in the background was ended]"
@@ -175,13 +226,20 @@ async def test_a_background_child_that_holds_no_pipe_is_ended_too(use: Use, tmp_
 
 
 @needs_proc
-async def test_a_background_child_in_a_session_of_its_own_is_ended_with_its_pipe(use: Use, tmp_path: Path) -> None:
-    shown = await use(BASH, command="setsid bash -c 'touch $$; exec sleep 100' & while [ -z \"$(ls)\" ]; do sleep 0.01; done; echo done")
+async def test_a_background_child_in_a_session_of_its_own_is_ended_with_its_pipe(
+    use: Use, tmp_path: Path
+) -> None:
+    shown = await use(
+        BASH,
+        command="setsid bash -c 'touch $$; exec sleep 100' & while [ -z \"$(ls)\" ]; do sleep 0.01; done; echo done",
+    )
     assert shown.startswith("done")
     assert not is_running(*await pids_in(tmp_path, 1))
 
 
-async def test_output_that_comes_just_after_the_shell_is_kept(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_that_comes_just_after_the_shell_is_kept(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bash, "_LAST_WORDS_S", 5.0)
     assert (await use(BASH, command="(sleep 0.05; echo late) & echo early")) == "early\nlate"
 
@@ -189,10 +247,16 @@ async def test_output_that_comes_just_after_the_shell_is_kept(use: Use, monkeypa
 # ---------------------------------------------------------------- timeouts
 
 
-async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(use: Use, tmp_path: Path) -> None:
+async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(
+    use: Use, tmp_path: Path
+) -> None:
     with anyio.fail_after(10), pytest.raises(ToolFailed) as raised:
-        await use(BASH, command="trap '' TERM; echo begun; sleep 100 & touch $!; wait", timeout_s=0.5)
-    assert raised.value.message.startswith("begun\n[the command was still running after 0.5 s and was killed")
+        await use(
+            BASH, command="trap '' TERM; echo begun; sleep 100 & touch $!; wait", timeout_s=0.5
+        )
+    assert raised.value.message.startswith(
+        "begun\n[the command was still running after 0.5 s and was killed"
+    )
     assert raised.value.happened is None
     assert not is_running(*await pids_in(tmp_path, 1))
 
@@ -208,9 +272,13 @@ async def test_a_timeout_finds_those_who_left_the_group(use: Use, tmp_path: Path
 
 
 @needs_proc
-async def test_a_descendant_with_another_environment_is_found_by_its_parents(use: Use, tmp_path: Path) -> None:
+async def test_a_descendant_with_another_environment_is_found_by_its_parents(
+    use: Use, tmp_path: Path
+) -> None:
     with pytest.raises(ToolFailed):
-        await use(BASH, command="env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :", timeout_s=2)
+        await use(
+            BASH, command="env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :", timeout_s=2
+        )
     assert not is_running(*await pids_in(tmp_path, 1))
 
 
@@ -219,10 +287,16 @@ async def test_a_program_that_never_stops_writing_is_stopped_by_its_timeout(use:
         await use(BASH, command="yes", timeout_s=0.5)
 
 
-async def test_a_pipe_that_is_never_empty_does_not_keep_everybody_else_waiting(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_pipe_that_is_never_empty_does_not_keep_everybody_else_waiting(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     endless = os.open("/dev/zero", os.O_RDONLY)
     try:
-        with anyio.fail_after(5), anyio.move_on_after(0.1) as limit, Capture(lambda text: tmp_path) as capture:
+        with (
+            anyio.fail_after(5),
+            anyio.move_on_after(0.1) as limit,
+            Capture(lambda text: tmp_path) as capture,
+        ):
             await bash._Output(endless, capture, make_context(tmp_path), anyio.Event()).follow()  # pyright: ignore[reportPrivateUsage]
     finally:
         os.close(endless)
@@ -230,10 +304,15 @@ async def test_a_pipe_that_is_never_empty_does_not_keep_everybody_else_waiting(m
 
 
 async def test_a_longer_timeout_than_possible_is_cut_and_said(use: Use) -> None:
-    assert await use(BASH, command="echo x", timeout_s=1_000) == "x\n[timeout_s was 1000; 600 is the most]"
+    assert (
+        await use(BASH, command="echo x", timeout_s=1_000)
+        == "x\n[timeout_s was 1000; 600 is the most]"
+    )
 
 
-async def test_how_long_it_took_is_told_only_where_it_was_long(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_how_long_it_took_is_told_only_where_it_was_long(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bash, "_LONG_S", 0.0)
     assert await use(BASH, command="true") == "(no output)\n[took 0 s]"
 
@@ -258,25 +337,40 @@ async def test_cancelling_ends_the_grandchildren(make_context: MakeContext, tmp_
         assert not is_running(pid)
 
 
-async def test_a_cancelled_command_is_asked_first(make_context: MakeContext, tmp_path: Path) -> None:
-    await cancelled(make_context(tmp_path), "trap 'echo bye > bye; exit' TERM; touch $$; while :; do sleep 0.01; done", tmp_path, 1)
+async def test_a_cancelled_command_is_asked_first(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
+    await cancelled(
+        make_context(tmp_path),
+        "trap 'echo bye > bye; exit' TERM; touch $$; while :; do sleep 0.01; done",
+        tmp_path,
+        1,
+    )
     assert (tmp_path / "bye").read_text() == "bye\n"
 
 
-async def test_one_that_ignores_sigterm_is_killed_after_its_grace(make_context: MakeContext, tmp_path: Path) -> None:
-    (pid,) = await cancelled(make_context(tmp_path), "trap '' TERM; touch $$; while :; do sleep 0.01; done", tmp_path, 1)
+async def test_one_that_ignores_sigterm_is_killed_after_its_grace(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
+    (pid,) = await cancelled(
+        make_context(tmp_path), "trap '' TERM; touch $$; while :; do sleep 0.01; done", tmp_path, 1
+    )
     assert not is_running(pid)
 
 
 @needs_proc
-async def test_cancelling_finds_those_who_left_the_group(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_cancelling_finds_those_who_left_the_group(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     command = "setsid bash -c 'trap \"\" TERM HUP; touch $$; while :; do sleep 0.01; done' >/dev/null 2>&1 & touch $$; wait"
     for pid in await cancelled(make_context(tmp_path), command, tmp_path, 2):
         assert not is_running(pid)
 
 
 @needs_proc
-async def test_cancelling_leaves_no_descriptor_open(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_cancelling_leaves_no_descriptor_open(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     await cancelled(make_context(tmp_path), "touch $$; sleep 100", tmp_path, 1)
     before = len(os.listdir("/proc/self/fd"))
     (tmp_path / "again").mkdir()
@@ -294,12 +388,18 @@ async def test_other_processes_are_left_alone(make_context: MakeContext, tmp_pat
 # ---------------------------------------------------------------- what cannot be started
 
 
-async def test_what_cannot_be_started_is_told_and_did_not_happen(make_context: MakeContext, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_started_is_told_and_did_not_happen(
+    make_context: MakeContext, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures: list[ToolFailed] = []
-    with pytest.raises(ToolFailed, match=r"characters long, more than can be started: write it to a file") as raised:
+    with pytest.raises(
+        ToolFailed, match=r"characters long, more than can be started: write it to a file"
+    ) as raised:
         await use(BASH, command="true " + "x" * 3_000_000)
     failures.append(raised.value)
-    with pytest.raises(ToolFailed, match=r"The working directory '.*gone' does not exist") as raised:
+    with pytest.raises(
+        ToolFailed, match=r"The working directory '.*gone' does not exist"
+    ) as raised:
         await BASH.execute(make_context(tmp_path / "gone"), BashArguments(command="true"))
     failures.append(raised.value)
     monkeypatch.setattr(commands, "find_shell", lambda path: str(tmp_path / "no-shell"))
@@ -315,13 +415,17 @@ async def test_windows_is_told_to_use_wsl(use: Use, monkeypatch: pytest.MonkeyPa
         await use(BASH, command="true")
 
 
-def test_without_bash_a_command_that_would_run_unasked_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_bash_a_command_that_would_run_unasked_is_held(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def verdict() -> str:
         return decide_command("ask", "ls", tmp_path, permissions_of()).verdict
 
     assert (find_shell(os.environ["PATH"]), verdict()) == ("/bin/bash", "allow")
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: os.path.basename(path) != "bash" and access(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: os.path.basename(path) != "bash" and access(path, mode)
+    )
     assert (find_shell(os.environ["PATH"]), verdict()) == ("/bin/sh", "contained")
 
 

@@ -1,4 +1,6 @@
-"""`edit` replaces text by text: exactly, all or nothing, and everything else in the file stays as it was."""
+"""`edit` replaces text by text: exactly, all or nothing, and everything else in the file stays as
+it was.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from treadle.tools.builtin.edit import Edit, EditArguments, Replacement
 from treadle.tools.builtin.read import Read
 from treadle.tools.builtin.text import TextDocument
 from treadle.tools.builtin.write import Write
-from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
+from treadle.tools.tool import (
+    DidNotHappen,
+    Happened,
+    InvalidArguments,
+    ProbeAnswer,
+    ToolContext,
+    ToolFailed,
+    Touched,
+)
 
 READ, EDIT, WRITE = Read(), Edit(), Write()
 
@@ -53,17 +63,32 @@ def one(old: str, new: str, **rest: Any) -> list[dict[str, Any]]:
 async def test_text_is_replaced_and_the_difference_shown(use: Use, source: Path) -> None:
     shown = await use(EDIT, path="a.py", edits=one("return 1\n", "return 10\n"))
     assert source.read_text() == SOURCE.replace("return 1\n", "return 10\n")
-    assert shown == "Edited a.py: 1 replacement.\n@@ -1,6 +1,6 @@\n def first(a):\n     if a:\n-        return 1\n+        return 10\n     return 2\n \n "
+    assert (
+        shown
+        == "Edited a.py: 1 replacement.\n@@ -1,6 +1,6 @@\n def first(a):\n     if a:\n-        return 1\n+        return 10\n     return 2\n \n "
+    )
 
 
-async def test_edits_apply_in_order_each_to_the_result_of_the_one_before(use: Use, source: Path) -> None:
-    await use(EDIT, path="a.py", edits=[{"old": "first(a)", "new": "second(a)"}, {"old": "second(a)", "new": "third(a)"}])
+async def test_edits_apply_in_order_each_to_the_result_of_the_one_before(
+    use: Use, source: Path
+) -> None:
+    await use(
+        EDIT,
+        path="a.py",
+        edits=[{"old": "first(a)", "new": "second(a)"}, {"old": "second(a)", "new": "third(a)"}],
+    )
     assert source.read_text().startswith("def third(a):")
 
 
 async def test_if_one_edit_fails_none_is_made(use: Use, source: Path) -> None:
-    with pytest.raises(ToolFailed, match=r"^Edit 2 of 2: old was not found.* Nothing was changed\.$"):
-        await use(EDIT, path="a.py", edits=[{"old": "first(a)", "new": "x"}, {"old": "@@@@@@", "new": "y"}])
+    with pytest.raises(
+        ToolFailed, match=r"^Edit 2 of 2: old was not found.* Nothing was changed\.$"
+    ):
+        await use(
+            EDIT,
+            path="a.py",
+            edits=[{"old": "first(a)", "new": "x"}, {"old": "@@@@@@", "new": "y"}],
+        )
     assert source.read_text() == SOURCE
 
 
@@ -81,7 +106,9 @@ async def test_places_that_overlap_are_more_than_one(use: Use, source: Path) -> 
         await use(EDIT, path="a.py", edits=[{"old": "}\n}\n", "new": ""}])
 
 
-async def test_an_edit_needs_a_file_that_was_read_and_has_not_changed(use: Use, tmp_path: Path) -> None:
+async def test_an_edit_needs_a_file_that_was_read_and_has_not_changed(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("one")
     with pytest.raises(ToolFailed, match="You have not read 'a'"):
         await use(EDIT, path="a", edits=one("one", "two"))
@@ -97,14 +124,20 @@ async def test_edits_after_one_another_need_no_reading_between(use: Use, source:
     assert "return 4" in source.read_text()
 
 
-async def test_edits_of_one_file_at_the_same_time_all_arrive(make_context: MakeContext, use: Use, tmp_path: Path) -> None:
+async def test_edits_of_one_file_at_the_same_time_all_arrive(
+    make_context: MakeContext, use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("".join(f"<{i}>\n" for i in range(20)))
     await use(READ, path="a")
     context = make_context(tmp_path)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as edits:
             for i in range(20):
-                edits.start_soon(EDIT.execute, context, EditArguments(path="a", edits=(Replacement(old=f"<{i}>", new=f"[{i}]"),)))
+                edits.start_soon(
+                    EDIT.execute,
+                    context,
+                    EditArguments(path="a", edits=(Replacement(old=f"<{i}>", new=f"[{i}]"),)),
+                )
     assert (tmp_path / "a").read_text() == "".join(f"[{i}]\n" for i in range(20))
 
 
@@ -145,7 +178,9 @@ async def test_wide_encodings_stay(use: Use, tmp_path: Path, codec: str) -> None
     assert (tmp_path / "a").read_bytes() == "\ufeffsłoń 😀\n".encode(codec)
 
 
-async def test_bytes_of_an_unknown_encoding_stay_and_nothing_foreign_is_put_among_them(use: Use, tmp_path: Path) -> None:
+async def test_bytes_of_an_unknown_encoding_stay_and_nothing_foreign_is_put_among_them(
+    use: Use, tmp_path: Path
+) -> None:
     data = bytes(range(0x80, 0x100)) + b"\nname\n"
     (tmp_path / "a").write_bytes(data)
     await use(READ, path="a")
@@ -155,7 +190,9 @@ async def test_bytes_of_an_unknown_encoding_stay_and_nothing_foreign_is_put_amon
         await use(EDIT, path="a", edits=one("other", "młot"))
 
 
-async def test_text_that_only_begins_as_utf16_is_refused(use: Use, make_context: MakeContext, tmp_path: Path) -> None:
+async def test_text_that_only_begins_as_utf16_is_refused(
+    use: Use, make_context: MakeContext, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(b"\xff\xfea\x00b")
     await use(READ, path="a")
     with pytest.raises(ToolFailed, match="begins as UTF-16"):
@@ -174,16 +211,30 @@ async def test_a_symbolic_link_stays(use: Use, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- but for white space
 
 
-async def test_whole_lines_alike_but_for_white_space_are_taken_and_new_is_indented(use: Use, source: Path) -> None:
-    shown = await use(EDIT, path="a.py", edits=one("if a:\n  return 1", "if a:\n  b = 1\n  if b:\n    return 1"))
-    assert "Note: old did not match exactly; lines 2-3, alike but for white space, were replaced" in shown
-    assert source.read_text() == SOURCE.replace("    if a:\n        return 1", "    if a:\n        b = 1\n        if b:\n            return 1")
+async def test_whole_lines_alike_but_for_white_space_are_taken_and_new_is_indented(
+    use: Use, source: Path
+) -> None:
+    shown = await use(
+        EDIT, path="a.py", edits=one("if a:\n  return 1", "if a:\n  b = 1\n  if b:\n    return 1")
+    )
+    assert (
+        "Note: old did not match exactly; lines 2-3, alike but for white space, were replaced"
+        in shown
+    )
+    assert source.read_text() == SOURCE.replace(
+        "    if a:\n        return 1",
+        "    if a:\n        b = 1\n        if b:\n            return 1",
+    )
 
 
 async def test_new_is_indented_with_tabs_where_the_file_is(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("f:\n\tif a:\n\t\treturn\n")
     await use(READ, path="a")
-    await use(EDIT, path="a", edits=one("    if a:\n        return\n", "    if a:\n        if b:\n            return\n"))
+    await use(
+        EDIT,
+        path="a",
+        edits=one("    if a:\n        return\n", "    if a:\n        if b:\n            return\n"),
+    )
     assert (tmp_path / "a").read_text() == "f:\n\tif a:\n\t\tif b:\n\t\t\treturn\n"
 
 
@@ -205,9 +256,17 @@ async def test_parts_of_lines_are_never_matched_loosely(use: Use, source: Path) 
 
 async def test_the_closest_text_is_shown_with_its_first_difference(use: Use, source: Path) -> None:
     with pytest.raises(ToolFailed) as raised:
-        await use(EDIT, path="a.py", edits=one("class Second:\n    def fourth(self):\n        pass", "x"))
-    assert "The closest text is:\n     7\tclass Second:\n     8\t    def third(self):\n     9\t        return first(1)\n" in raised.value.message
-    assert "The first difference is in line 8: the file has '    def third(self):', old has '    def fourth(self):'" in raised.value.message
+        await use(
+            EDIT, path="a.py", edits=one("class Second:\n    def fourth(self):\n        pass", "x")
+        )
+    assert (
+        "The closest text is:\n     7\tclass Second:\n     8\t    def third(self):\n     9\t        return first(1)\n"
+        in raised.value.message
+    )
+    assert (
+        "The first difference is in line 8: the file has '    def third(self):', old has '    def fourth(self):'"
+        in raised.value.message
+    )
     assert source.read_text() == SOURCE
 
 
@@ -218,19 +277,27 @@ async def test_nothing_like_it_is_said(use: Use, source: Path) -> None:
     assert source.read_text() == SOURCE
 
 
-async def test_trailing_white_space_in_old_is_forgiven_and_new_taken_as_it_is(use: Use, source: Path) -> None:
-    assert "alike but for white space" in await use(EDIT, path="a.py", edits=one("    return 2  ", "    return 3"))
+async def test_trailing_white_space_in_old_is_forgiven_and_new_taken_as_it_is(
+    use: Use, source: Path
+) -> None:
+    assert "alike but for white space" in await use(
+        EDIT, path="a.py", edits=one("    return 2  ", "    return 3")
+    )
     assert source.read_text() == SOURCE.replace("return 2", "return 3")
 
 
 async def test_line_numbers_copied_from_read_are_recognised(use: Use, source: Path) -> None:
-    with pytest.raises(ToolFailed, match="begins its lines with numbers as the read tool shows them"):
+    with pytest.raises(
+        ToolFailed, match="begins its lines with numbers as the read tool shows them"
+    ):
         await use(EDIT, path="a.py", edits=one("     1\tdef first(a):\n     2\t    if a:", "x"))
     assert source.exists()
 
 
 async def test_looking_for_the_closest_text_in_a_large_file_ends(use: Use, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("".join(f"some line with words number {i}\n" for i in range(100_000)) + "x" * 1_000_000)
+    (tmp_path / "a").write_text(
+        "".join(f"some line with words number {i}\n" for i in range(100_000)) + "x" * 1_000_000
+    )
     await use(READ, path="a", limit=1)
     with anyio.fail_after(30), pytest.raises(ToolFailed, match="old was not found"):
         await use(EDIT, path="a", edits=one("some lime with wards number 7 and more", "x"))
@@ -240,14 +307,25 @@ async def test_a_missing_a_large_and_a_binary_file_are_refused(use: Use, tmp_pat
     (tmp_path / "large").write_bytes(b"x\n" * (files.MAX_WHOLE_BYTES // 2 + 1))
     (tmp_path / "binary").write_bytes(b"\0")
     (tmp_path / "a.py").touch()
-    refused = {"large": "larger than 16 MiB", "binary": "You have not read", "a.pi": "Did you mean 'a.py'"}
+    refused = {
+        "large": "larger than 16 MiB",
+        "binary": "You have not read",
+        "a.pi": "Did you mean 'a.py'",
+    }
     for path, said in refused.items():
         with pytest.raises(ToolFailed, match=said):
             await use(EDIT, path=path, edits=one("x", "y"))
 
 
 async def test_what_would_change_nothing_is_said(use: Use, source: Path) -> None:
-    shown = await use(EDIT, path="a.py", edits=[{"old": "return 1\n", "new": "return 9\n"}, {"old": "return 9\n", "new": "return 1\n"}])
+    shown = await use(
+        EDIT,
+        path="a.py",
+        edits=[
+            {"old": "return 1\n", "new": "return 9\n"},
+            {"old": "return 9\n", "new": "return 1\n"},
+        ],
+    )
     assert shown == "a.py already reads like that: nothing was changed."
     assert source.read_text() == SOURCE
 
@@ -255,13 +333,22 @@ async def test_what_would_change_nothing_is_said(use: Use, source: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ('{"path": "a", "edits": [{"old": "", "new": "x"}]}', r"edits\[0\].old is empty. To insert"),
+        (
+            '{"path": "a", "edits": [{"old": "", "new": "x"}]}',
+            r"edits\[0\].old is empty. To insert",
+        ),
         ('{"path": "a", "edits": [{"old": "x", "new": "x"}]}', "old and new are identical"),
         ('{"path": "a", "edits": []}', "edits is empty"),
         ('{"path": "a"}', "'edits' is missing"),
-        ('{"path": "a", "edits": [{"old": "x", "new": "y", "replace_all": true}]}', r"there is no 'replace_all' in edits\[0\] \(did you mean 'all'\?\)"),
+        (
+            '{"path": "a", "edits": [{"old": "x", "new": "y", "replace_all": true}]}',
+            r"there is no 'replace_all' in edits\[0\] \(did you mean 'all'\?\)",
+        ),
         ('{"path": "a", "edits": [{"old": "x"}]}', r"'new' is missing in edits\[0\]"),
-        ('{"path": "a", "edits": [{"old": "x", "new": 5}]}', r"edits\[0\].new must be a string, not 5"),
+        (
+            '{"path": "a", "edits": [{"old": "x", "new": 5}]}',
+            r"edits\[0\].new must be a string, not 5",
+        ),
         ('{"path": "a", "edits": "change it"}', r"edits must be an array, not \"change it\""),
     ],
 )
@@ -279,11 +366,16 @@ def test_a_wrong_call_is_told_how_to_be_right(arguments: str, said: str) -> None
     ],
 )
 def test_harmless_slips_are_mended(arguments: str) -> None:
-    assert EDIT.parse(arguments) == EditArguments(path="a", edits=(Replacement(old="x", new="y", all=True),))
+    assert EDIT.parse(arguments) == EditArguments(
+        path="a", edits=(Replacement(old="x", new="y", all=True),)
+    )
 
 
 def test_a_null_for_what_may_be_left_out_is_none_given() -> None:
-    assert EDIT.parse('{"path": "a", "edits": [{"old": "x", "new": "y", "all": null}]}').edits[0].all is False
+    assert (
+        EDIT.parse('{"path": "a", "edits": [{"old": "x", "new": "y", "all": null}]}').edits[0].all
+        is False
+    )
 
 
 # ---------------------------------------------------------------- the probe
@@ -297,12 +389,30 @@ async def probed(content: str, *edits: Replacement) -> ProbeAnswer:
 
 
 def bare_context(cwd: Path, seen: dict[str, str] | None = None) -> ToolContext[None]:
-    known: dict[str, Any] = {"run_id": "r", "session_id": None, "call_id": "c", "user_id": None, "seen_files": seen or {}}
-    return ToolContext[None](deps=None, cwd=cwd, deadline=None, attempt=2, idempotency_key="k", spill=lambda text: cwd, **known)
+    known: dict[str, Any] = {
+        "run_id": "r",
+        "session_id": None,
+        "call_id": "c",
+        "user_id": None,
+        "seen_files": seen or {},
+    }
+    return ToolContext[None](
+        deps=None,
+        cwd=cwd,
+        deadline=None,
+        attempt=2,
+        idempotency_key="k",
+        spill=lambda text: cwd,
+        **known,
+    )
 
 
-async def test_after_a_crash_the_probe_knows_both_states_by_the_file_alone(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
-    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}, {"old": "first(a)", "new": "first(b)"}]}')
+async def test_after_a_crash_the_probe_knows_both_states_by_the_file_alone(
+    make_context: MakeContext, source: Path, tmp_path: Path
+) -> None:
+    arguments = EDIT.parse(
+        '{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}, {"old": "first(a)", "new": "first(b)"}]}'
+    )
     assert await EDIT.probe(bare_context(tmp_path), arguments) == DidNotHappen()
     await EDIT.execute(make_context(tmp_path), arguments)
     answer = await EDIT.probe(bare_context(tmp_path), arguments)
@@ -311,8 +421,12 @@ async def test_after_a_crash_the_probe_knows_both_states_by_the_file_alone(make_
     assert "-    return 2\n+    return 3" in answer.result
 
 
-async def test_that_the_file_was_read_again_since_does_not_mislead_the_probe(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
-    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "    return 2\\n", "new": "    return 3\\n"}]}')
+async def test_that_the_file_was_read_again_since_does_not_mislead_the_probe(
+    make_context: MakeContext, source: Path, tmp_path: Path
+) -> None:
+    arguments = EDIT.parse(
+        '{"path": "a.py", "edits": [{"old": "    return 2\\n", "new": "    return 3\\n"}]}'
+    )
     context = make_context(tmp_path)
     await EDIT.execute(context, arguments)
     assert context.seen_files[str(source.resolve())] == files.digest_of(source.read_bytes())
@@ -349,24 +463,36 @@ def swap(a: str, b: str) -> tuple[Replacement, ...]:
         ("one\r\nNEW\r\n", [Replacement(old="one\nOLD\n", new="one\nNEW\n")], Happened),
     ],
 )
-async def test_the_probe_says_only_what_the_texts_prove(content: str, edits: Sequence[Replacement], answer: type[object] | None) -> None:
+async def test_the_probe_says_only_what_the_texts_prove(
+    content: str, edits: Sequence[Replacement], answer: type[object] | None
+) -> None:
     found = await probed(content, *edits)
     assert found is None if answer is None else isinstance(found, answer)
 
 
 PIECES = st.text("ab \n", min_size=1, max_size=4)
-REPLACEMENTS = st.builds(Replacement, old=PIECES, new=st.text("ab \n", max_size=5), all=st.booleans()).filter(lambda r: r.old != r.new)
+REPLACEMENTS = st.builds(
+    Replacement, old=PIECES, new=st.text("ab \n", max_size=5), all=st.booleans()
+).filter(lambda r: r.old != r.new)
 
 
-@given(before=st.text("ab \n", min_size=1, max_size=10), edits=st.lists(REPLACEMENTS, min_size=1, max_size=3))
+@given(
+    before=st.text("ab \n", min_size=1, max_size=10),
+    edits=st.lists(REPLACEMENTS, min_size=1, max_size=3),
+)
 @settings(max_examples=300, deadline=None)
-async def test_the_probe_never_denies_an_edit_that_was_made_nor_claims_one_that_can_still_be(before: str, edits: list[Replacement]) -> None:
+async def test_the_probe_never_denies_an_edit_that_was_made_nor_claims_one_that_can_still_be(
+    before: str, edits: list[Replacement]
+) -> None:
     with TemporaryDirectory() as folder:
         place, arguments = Path(folder).resolve() / "a", EditArguments(path="a", edits=tuple(edits))
         place.write_bytes(before.encode())
         earlier = await EDIT.probe(bare_context(place.parent), arguments)
         try:
-            await EDIT.execute(bare_context(place.parent, {str(place): files.digest_of(before.encode())}), arguments)
+            await EDIT.execute(
+                bare_context(place.parent, {str(place): files.digest_of(before.encode())}),
+                arguments,
+            )
         except ToolFailed:
             return
         assert not isinstance(earlier, Happened)
@@ -374,28 +500,39 @@ async def test_the_probe_never_denies_an_edit_that_was_made_nor_claims_one_that_
             assert await EDIT.probe(bare_context(place.parent), arguments) != DidNotHappen()
 
 
-async def test_the_probe_of_a_file_that_is_gone_does_not_know(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_the_probe_of_a_file_that_is_gone_does_not_know(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     arguments = EditArguments(path="gone", edits=(Replacement(old="a", new="b"),))
     assert await EDIT.probe(make_context(tmp_path), arguments) is None
     os.mkfifo(tmp_path / "gone")
     assert await EDIT.probe(make_context(tmp_path), arguments) is None
 
 
-async def test_a_cancelled_edit_is_finished_first(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
+async def test_a_cancelled_edit_is_finished_first(
+    make_context: MakeContext, source: Path, tmp_path: Path
+) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await EDIT.execute(make_context(tmp_path), EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}]}'))
+        await EDIT.execute(
+            make_context(tmp_path),
+            EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}]}'),
+        )
     assert "return 3" in source.read_text()
 
 
 def test_what_it_changes_is_known_beforehand(tmp_path: Path) -> None:
-    assert EDIT.touches(EditArguments(path="x/../a", edits=()), tmp_path) == Touched(writes=("x/../a",))
+    assert EDIT.touches(EditArguments(path="x/../a", edits=()), tmp_path) == Touched(
+        writes=("x/../a",)
+    )
     assert (EDIT.effect, EDIT.parallel) == ("once", True)
 
 
 # ---------------------------------------------------------------- properties
 
-TEXTS = st.lists(st.sampled_from(["a", "b", " ", "\n", "\r\n", "\r", "ż"]), max_size=30).map("".join)
+TEXTS = st.lists(st.sampled_from(["a", "b", " ", "\n", "\r\n", "\r", "ż"]), max_size=30).map(
+    "".join
+)
 
 
 @given(TEXTS)
@@ -404,7 +541,9 @@ def test_a_document_renders_what_it_was_made_of(text: str) -> None:
 
 
 @given(before=TEXTS, old=TEXTS, after=TEXTS, new=st.sampled_from(["", "x", "x\ny", "\n"]))
-def test_a_replacement_leaves_everything_around_it_byte_for_byte(before: str, old: str, after: str, new: str) -> None:
+def test_a_replacement_leaves_everything_around_it_byte_for_byte(
+    before: str, old: str, after: str, new: str
+) -> None:
     if before.endswith("\r") or old.endswith("\r"):
         return  # the cut would be inside a line end
     document = TextDocument(before + old + after)
@@ -422,8 +561,13 @@ def test_exact_matches_are_those_of_str_count(text: str, old: str) -> None:
     assert all(text[a:b] == old for a, b in spans)
 
 
-@given(before=st.lists(st.sampled_from("abc"), max_size=80), after=st.lists(st.sampled_from("abc"), max_size=80))
-def test_a_difference_is_short_and_empty_only_where_nothing_changed(before: list[str], after: list[str]) -> None:
+@given(
+    before=st.lists(st.sampled_from("abc"), max_size=80),
+    after=st.lists(st.sampled_from("abc"), max_size=80),
+)
+def test_a_difference_is_short_and_empty_only_where_nothing_changed(
+    before: list[str], after: list[str]
+) -> None:
     shown = short_difference("\n".join(before), "\n".join(after))
     assert shown.count("\n") < 40
     assert (shown == "") == ("\n".join(before) == "\n".join(after))
@@ -431,7 +575,11 @@ def test_a_difference_is_short_and_empty_only_where_nothing_changed(before: list
 
 def test_a_long_difference_says_how_much_is_missing() -> None:
     shown = short_difference("\n".join("a" * 60), "\n".join("b" * 60)).split("\n")
-    assert (shown[0], len(shown), shown[-1]) == ("@@ -1,60 +1,60 @@", 40, "(… 82 more lines of difference)")
+    assert (shown[0], len(shown), shown[-1]) == (
+        "@@ -1,60 +1,60 @@",
+        40,
+        "(… 82 more lines of difference)",
+    )
 
 
 def test_a_difference_too_large_to_show_says_so() -> None:

@@ -26,7 +26,9 @@ Answering = Callable[[server.Request], Awaitable[server.StreamResponse]]
 
 
 class Net:
-    """Names and addresses of a small internet of one server on the loopback, with what was asked of it."""
+    """Names and addresses of a small internet of one server on the loopback, with what was asked of
+    it.
+    """
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -81,7 +83,9 @@ def redirect(to: str, status: int = 302) -> Callable[[], server.Response]:
     return lambda: server.Response(status=status, headers={"Location": to})
 
 
-def page(text: str = "<p>hello</p>", media_type: str = "text/html") -> Callable[[], server.Response]:
+def page(
+    text: str = "<p>hello</p>", media_type: str = "text/html"
+) -> Callable[[], server.Response]:
     return lambda: server.Response(text=text, content_type=media_type)
 
 
@@ -113,7 +117,17 @@ def test_addresses_that_are_no_public_place_are_known(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [PUBLIC, "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2a00:1450::1"]
+    "address",
+    [
+        PUBLIC,
+        "8.8.8.8",
+        "172.32.0.1",
+        "100.128.0.1",
+        "2606:2800:220:1::1",
+        "::ffff:8.8.8.8",
+        "64:ff9b::808:808",
+        "2a00:1450::1",
+    ],
 )
 def test_addresses_of_public_places_are_known(address: str) -> None:
     assert why_private(address) is None
@@ -147,20 +161,31 @@ def test_what_is_no_plain_url_is_told(url: str, said: str) -> None:
 
 async def test_no_known_attack_reaches_anything(use: Use, shared: Path) -> None:
     async with serving(pages(index=page("S3CRET"))) as net:
-        net.names = {"redirect.test": [[PUBLIC]], "rebind.test": [["127.0.0.1"]], "evil-good.example": [["10.0.0.1"]]}
+        net.names = {
+            "redirect.test": [[PUBLIC]],
+            "rebind.test": [["127.0.0.1"]],
+            "evil-good.example": [["10.0.0.1"]],
+        }
         for line in (shared / "attacks" / "http.jsonl").read_text().splitlines():
             case = json.loads(line)
             if case["class"] != "ssrf" or "redirect" in case["input"]["url"]:
                 continue
             named = any(word in case["input"]["url"] for word in ("test", "example"))
             with pytest.raises(ToolFailed):
-                await use(Fetch(resolve=net.resolve if named else web.resolve), case["input"]["url"])
+                await use(
+                    Fetch(resolve=net.resolve if named else web.resolve), case["input"]["url"]
+                )
         assert net.requests == []
 
 
-@pytest.mark.parametrize("host", ["0xa9fea9fe", "0251.0376.0251.0376", "2130706433", "127.1", "①②⑦.0.0.1", "[::1]", "localhost"])
+@pytest.mark.parametrize(
+    "host",
+    ["0xa9fea9fe", "0251.0376.0251.0376", "2130706433", "127.1", "①②⑦.0.0.1", "[::1]", "localhost"],
+)
 async def test_however_an_address_is_written_it_is_known(use: Use, host: str) -> None:
-    with pytest.raises(ToolFailed, match=r"only public addresses are asked|did not give|could not be found"):
+    with pytest.raises(
+        ToolFailed, match=r"only public addresses are asked|did not give|could not be found"
+    ):
         await use(Fetch(), f"http://{host}/")
 
 
@@ -171,7 +196,9 @@ async def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to(use:
         assert net.asked == ["rebind.test"]
 
 
-@pytest.mark.parametrize("addresses", [["127.0.0.1"], [PUBLIC, "127.0.0.1"], ["10.0.0.1", PUBLIC], ["::1"], []])
+@pytest.mark.parametrize(
+    "addresses", [["127.0.0.1"], [PUBLIC, "127.0.0.1"], ["10.0.0.1", PUBLIC], ["::1"], []]
+)
 async def test_a_name_with_any_other_address_is_refused(use: Use, addresses: list[str]) -> None:
     async with serving(pages(index=page())) as net:
         net.names = {"mixed.test": [addresses]}
@@ -181,7 +208,9 @@ async def test_a_name_with_any_other_address_is_refused(use: Use, addresses: lis
 
 
 def test_the_policy_is_told_the_host(tmp_path: Path) -> None:
-    touched = Fetch().touches(Fetch().parse('{"url": "https://Docs.Example.org:443/a#b"}'), tmp_path)
+    touched = Fetch().touches(
+        Fetch().parse('{"url": "https://Docs.Example.org:443/a#b"}'), tmp_path
+    )
     assert touched.hosts == ("docs.example.org",)
 
 
@@ -189,7 +218,13 @@ def test_the_policy_is_told_the_host(tmp_path: Path) -> None:
 
 
 async def test_redirects_on_the_host_are_followed_and_checked_again(use: Use) -> None:
-    async with serving(pages(index=redirect("/next", 301), next=redirect("http://www.good.example/there", 307), there=page())) as net:
+    async with serving(
+        pages(
+            index=redirect("/next", 301),
+            next=redirect("http://www.good.example/there", 307),
+            there=page(),
+        )
+    ) as net:
         assert "hello" in await use(net.fetch, "http://good.example/")
         assert net.asked == ["good.example", "good.example", "www.good.example"]
         net.names = {"good.example": [[PUBLIC], ["169.254.169.254"]]}
@@ -197,7 +232,16 @@ async def test_redirects_on_the_host_are_followed_and_checked_again(use: Use) ->
             await use(net.fetch, "http://good.example/")
 
 
-@pytest.mark.parametrize("target", ["http://evil.test/", "http://127.0.0.1/", "//evil.test/x", "http://good.example.evil.test/", "http://evil-good.example/"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://evil.test/",
+        "http://127.0.0.1/",
+        "//evil.test/x",
+        "http://good.example.evil.test/",
+        "http://evil-good.example/",
+    ],
+)
 async def test_a_redirect_to_another_host_is_told_and_not_followed(use: Use, target: str) -> None:
     async with serving(pages(index=redirect(target))) as net:
         shown = await use(net.fetch, "http://good.example/")
@@ -206,7 +250,10 @@ async def test_a_redirect_to_another_host_is_told_and_not_followed(use: Use, tar
         assert len(net.requests) == 1
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "http://good.example:22/", "http://user@good.example/", "", "http://["])
+@pytest.mark.parametrize(
+    "target",
+    ["file:///etc/passwd", "http://good.example:22/", "http://user@good.example/", "", "http://["],
+)
 async def test_a_redirect_to_what_is_no_page_is_told(use: Use, target: str) -> None:
     async with serving(pages(index=redirect(target))) as net:
         with pytest.raises(ToolFailed, match="which is not followed"):
@@ -223,7 +270,9 @@ async def test_redirects_without_end_end(use: Use) -> None:
 # ---------------------------------------------------------------- what goes out
 
 
-async def test_nothing_private_goes_along(use: Use, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_nothing_private_goes_along(
+    use: Use, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / ".netrc").write_text("machine good.example login me password canary\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -236,10 +285,15 @@ async def test_nothing_private_goes_along(use: Use, monkeypatch: pytest.MonkeyPa
     async with serving(pages(index=answer, again=page())) as net:
         await use(net.fetch, "http://good.example/")
         assert [request.headers["Host"] for request in net.requests] == ["good.example"] * 2
-        assert not any("canary" in f"{request.headers}" or "Authorization" in request.headers for request in net.requests)
+        assert not any(
+            "canary" in f"{request.headers}" or "Authorization" in request.headers
+            for request in net.requests
+        )
 
 
-async def test_a_proxy_of_the_environment_is_not_used(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_not_used(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(pages(index=page("proxy"))) as proxy, serving(pages(index=page())) as net:
         for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -248,13 +302,19 @@ async def test_a_proxy_of_the_environment_is_not_used(use: Use, monkeypatch: pyt
 
 
 async def test_a_certificate_is_of_the_host_that_was_named(use: Use) -> None:
-    authority, theirs, ours = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    authority, theirs, ours = (
+        trustme.CA(),
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+        ssl.create_default_context(),
+    )
     authority.issue_cert("good.example").configure_cert(theirs)
     authority.configure_trust(ours)
     async with serving(pages(index=page()), tls=theirs) as net:
         net.tls = lambda: ours
         assert "hello" in await use(net.fetch, "https://good.example/")
-        with pytest.raises(ToolFailed, match=r"The certificate of 'other.example' could not be trusted"):
+        with pytest.raises(
+            ToolFailed, match=r"The certificate of 'other.example' could not be trusted"
+        ):
             await use(net.fetch, "https://other.example/")
         net.tls = None
         with pytest.raises(ToolFailed, match="could not be trusted"):
@@ -267,13 +327,21 @@ async def test_a_certificate_is_of_the_host_that_was_named(use: Use) -> None:
 async def test_a_page_is_shown_as_text(use: Use) -> None:
     html = "<html><head><title>Looms</title></head><body><h1>Looms</h1><p>See <a href='a.html'>them</a>.</p><script>x()</script></body></html>"
     async with serving(pages(index=page(html))) as net:
-        assert await use(net.fetch, "http://good.example/") == "Looms\nhttp://good.example/\n\n# Looms\n\nSee [them](http://good.example/a.html)."
+        assert (
+            await use(net.fetch, "http://good.example/")
+            == "Looms\nhttp://good.example/\n\n# Looms\n\nSee [them](http://good.example/a.html)."
+        )
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "text/plain", "text/markdown", "application/problem+json"])
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "text/plain", "text/markdown", "application/problem+json"]
+)
 async def test_other_text_comes_as_it_is(use: Use, media_type: str) -> None:
     async with serving(pages(index=page('{"a": 1}\n', media_type))) as net:
-        assert await use(net.fetch, "http://good.example/") == f'http://good.example/ ({media_type})\n\n{{"a": 1}}'
+        assert (
+            await use(net.fetch, "http://good.example/")
+            == f'http://good.example/ ({media_type})\n\n{{"a": 1}}'
+        )
 
 
 @pytest.mark.parametrize(
@@ -288,8 +356,12 @@ async def test_other_text_comes_as_it_is(use: Use, media_type: str) -> None:
         ("in\u200bvis\u202eible\U000e0041".encode(), "text/plain", "invisible"),
     ],
 )
-async def test_what_bytes_say_is_found_out(use: Use, body: bytes, content_type: str, shown: str) -> None:
-    async with serving(pages(index=lambda: server.Response(body=body, headers={"Content-Type": content_type}))) as net:
+async def test_what_bytes_say_is_found_out(
+    use: Use, body: bytes, content_type: str, shown: str
+) -> None:
+    async with serving(
+        pages(index=lambda: server.Response(body=body, headers={"Content-Type": content_type}))
+    ) as net:
         assert (await use(net.fetch, "http://good.example/")).endswith(f"\n\n{shown}")
 
 
@@ -302,22 +374,32 @@ async def test_what_bytes_say_is_found_out(use: Use, body: bytes, content_type: 
     ],
 )
 async def test_what_is_no_text_is_told(use: Use, body: bytes, content_type: str, said: str) -> None:
-    async with serving(pages(index=lambda: server.Response(body=body, headers={"Content-Type": content_type}))) as net:
+    async with serving(
+        pages(index=lambda: server.Response(body=body, headers={"Content-Type": content_type}))
+    ) as net:
         with pytest.raises(ToolFailed, match=said):
             await use(net.fetch, "http://good.example/")
 
 
 async def test_a_status_of_failure_is_told_with_what_the_server_said(use: Use) -> None:
-    async with serving(pages(index=lambda: server.Response(status=404, text="no such loom"))) as net:
-        with pytest.raises(ToolFailed, match=r"(?s)http://good.example/ answered with status 404\..*no such loom"):
+    async with serving(
+        pages(index=lambda: server.Response(status=404, text="no such loom"))
+    ) as net:
+        with pytest.raises(
+            ToolFailed, match=r"(?s)http://good.example/ answered with status 404\..*no such loom"
+        ):
             await use(net.fetch, "http://good.example/")
 
 
-async def test_only_so_much_of_a_body_is_read_however_it_is_packed(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_much_of_a_body_is_read_however_it_is_packed(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web, "MAX_BYTES", 1024 * 1024)
     packed = gzip.compress(b"words " * 20_000_000)
     answers = pages(
-        index=lambda: server.Response(body=packed, headers={"Content-Type": "text/plain", "Content-Encoding": "gzip"}),
+        index=lambda: server.Response(
+            body=packed, headers={"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+        ),
         plain=page("words " * 400_000, "text/plain"),
     )
     async with serving(answers) as net:
@@ -327,7 +409,9 @@ async def test_only_so_much_of_a_body_is_read_however_it_is_packed(use: Use, mon
             assert 1024 * 1024 < len(shown) < 1024 * 1024 + 200
 
 
-async def test_a_body_without_an_end_is_left_after_the_bound(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_without_an_end_is_left_after_the_bound(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web, "MAX_BYTES", 1024 * 1024)
     monkeypatch.setattr(fetch_module, "MAX_SECONDS", 5)
 
@@ -340,10 +424,14 @@ async def test_a_body_without_an_end_is_left_after_the_bound(use: Use, monkeypat
         raise AssertionError
 
     async with serving(endless) as net:
-        assert (await use(net.fetch, "http://good.example/")).endswith("(only the first 1 MiB were read)")
+        assert (await use(net.fetch, "http://good.example/")).endswith(
+            "(only the first 1 MiB were read)"
+        )
 
 
-async def test_a_server_that_does_not_answer_is_given_up(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_is_given_up(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch_module, "MAX_SECONDS", 0.2)
 
     async def never(request: server.Request) -> server.StreamResponse:
@@ -357,7 +445,9 @@ async def test_a_server_that_does_not_answer_is_given_up(use: Use, monkeypatch: 
 
 async def test_a_body_that_breaks_off_is_told(use: Use) -> None:
     async def broken(request: server.Request) -> server.StreamResponse:
-        response = server.StreamResponse(headers={"Content-Type": "text/plain", "Content-Length": "100"})
+        response = server.StreamResponse(
+            headers={"Content-Type": "text/plain", "Content-Length": "100"}
+        )
         await response.prepare(request)
         await response.write(b"half")
         assert request.transport is not None
@@ -373,5 +463,7 @@ async def test_a_host_that_is_not_there_is_told(use: Use) -> None:
     async def nowhere(host: str, port: int) -> list[str]:
         raise OSError(-2, "Name or service not known")
 
-    with pytest.raises(ToolFailed, match=r"'gone.example' could not be found: Name or service not known"):
+    with pytest.raises(
+        ToolFailed, match=r"'gone.example' could not be found: Name or service not known"
+    ):
         await use(Fetch(resolve=nowhere), "https://gone.example/")

@@ -1,4 +1,6 @@
-"""Files are opened without following links that were swapped in, and what bytes say as text is known."""
+"""Files are opened without following links that were swapped in, and what bytes say as text is
+known.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def test_no_component_of_a_path_may_be_a_link(tmp_path: Path) -> None:
             OpenFolder.at(str(tmp_path / path))
         with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
             OpenFolder.at(str(tmp_path / path), create=True)
-    with OpenFolder.at(str(tmp_path / "real")) as here, pytest.raises(NotARegularFile, match="a symbolic link"):
+    with (
+        OpenFolder.at(str(tmp_path / "real")) as here,
+        pytest.raises(NotARegularFile, match="a symbolic link"),
+    ):
         here.open_file("link")
 
 
@@ -82,7 +87,9 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_flips_to_a_link_leads_nowhere_else(tmp_path: Path) -> None:
-    """The path is resolved, and then somebody swaps a directory of it for a link to a secret place: 2,000 times."""
+    """The path is resolved, and then somebody swaps a directory of it for a link to a secret place:
+    2,000 times.
+    """
     inside, outside = tmp_path / "work", tmp_path / "outside"
     (inside / "sub").mkdir(parents=True)
     outside.mkdir()
@@ -148,7 +155,9 @@ def test_paths_are_shown_relative_inside_the_working_directory_and_printable() -
         (b"\xc5", "latin-1", "Å"),
     ],
 )
-def test_an_encoding_is_found_and_gives_the_same_bytes_back(data: bytes, codec: str, text: str) -> None:
+def test_an_encoding_is_found_and_gives_the_same_bytes_back(
+    data: bytes, codec: str, text: str
+) -> None:
     encoding = Encoding.of(data)
     assert (encoding.codec, encoding.decode(data)) == (codec, text)
     assert encoding.encode(text) == data
@@ -158,7 +167,17 @@ def test_a_character_that_is_cut_is_no_fault_in_the_beginning_of_a_file() -> Non
     assert Encoding.of("ż".encode()[:1], whole=False).codec == "utf-8"
 
 
-@pytest.mark.parametrize("data", [b"", b"text\x1b[31m\n", b"\x0c\n", "żółw".encode(), b"a" * 70 + b"\x01" * 30, b"\xff\xfea\x00"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"text\x1b[31m\n",
+        b"\x0c\n",
+        "żółw".encode(),
+        b"a" * 70 + b"\x01" * 30,
+        b"\xff\xfea\x00",
+    ],
+)
 def test_text_is_not_taken_for_binary(data: bytes) -> None:
     assert binary_kind(data) is None
 
@@ -184,7 +203,9 @@ EFFECTS = {
 
 def test_the_tools_come_in_their_order_and_keep_the_contract() -> None:
     tools = default_tools()
-    assert [tool.name for tool in tools] == [name for name in EFFECTS if name in {tool.name for tool in tools}]
+    assert [tool.name for tool in tools] == [
+        name for name in EFFECTS if name in {tool.name for tool in tools}
+    ]
     assert all(tool.effect == EFFECTS[tool.name] for tool in tools)
     assert all(isinstance(tool, Tool) for tool in tools)
 
@@ -200,9 +221,13 @@ def test_every_tool_describes_itself_and_its_example_is_right(tool: Builtin[obje
     tool.parse(tool.example)
 
 
-@pytest.mark.parametrize("arguments", ["null", "5", '"x"', '{"nope": 1}', "{", "{}x", '{"path": ["x"]}'])
+@pytest.mark.parametrize(
+    "arguments", ["null", "5", '"x"', '{"nope": 1}', "{", "{}x", '{"path": ["x"]}']
+)
 @pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
-def test_no_wrong_call_raises_anything_but_invalid_arguments(tool: Builtin[object], arguments: str) -> None:
+def test_no_wrong_call_raises_anything_but_invalid_arguments(
+    tool: Builtin[object], arguments: str
+) -> None:
     with pytest.raises(InvalidArguments, match=f"{tool.name}.*A right call"):
         tool.parse(arguments)
 
@@ -211,9 +236,17 @@ def test_no_wrong_call_raises_anything_but_invalid_arguments(tool: Builtin[objec
 
 
 def prepare_attack(case: dict[str, Any], root: Path) -> str:
-    """Makes the workspace of one case below `root` and gives its path. What races is still here: see the flipping directory above."""
+    """Makes the workspace of one case below `root` and gives its path.
+
+    What races is still here: see the flipping directory above.
+    """
     places = {"${WS}": root / "proj", "${OUT}": root / "outside", "${HOME}": root / "home"}
-    for place in (*places.values(), root / "proj-evil", root / "proj" / "src", root / "proj" / "dir"):
+    for place in (
+        *places.values(),
+        root / "proj-evil",
+        root / "proj" / "src",
+        root / "proj" / "dir",
+    ):
         place.mkdir(parents=True)
     for file in ("proj/a.txt", "proj/src/m.py", "outside/secret.txt", "proj-evil/secret.txt"):
         (root / file).write_text("S3CRET\n" if "secret" in file else "text\n")
@@ -240,7 +273,9 @@ def prepare_attack(case: dict[str, Any], root: Path) -> str:
     return filled(case["input"]["path"])
 
 
-async def test_every_known_attack_by_path_ends_in_a_result_or_in_words(make_context: MakeContext, shared: Path, tmp_path: Path) -> None:
+async def test_every_known_attack_by_path_ends_in_a_result_or_in_words(
+    make_context: MakeContext, shared: Path, tmp_path: Path
+) -> None:
     tools = {tool.name: tool for tool in default_tools()}
     for number, line in enumerate((shared / "attacks" / "paths.jsonl").read_text().splitlines()):
         case, root = json.loads(line), tmp_path / str(number)
@@ -251,7 +286,9 @@ async def test_every_known_attack_by_path_ends_in_a_result_or_in_words(make_cont
             continue
         with anyio.fail_after(10):
             try:
-                arguments = tool.parse(json.dumps(pattern | ({"content": "x"} if tool.name == "write" else {})))
+                arguments = tool.parse(
+                    json.dumps(pattern | ({"content": "x"} if tool.name == "write" else {}))
+                )
                 shown = await tool.execute(context, arguments)
             except ToolFailed as e:
                 shown = e.message

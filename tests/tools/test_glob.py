@@ -35,7 +35,9 @@ async def test_the_newest_file_comes_first(use: Use, tmp_path: Path) -> None:
     assert await use(GLOB, pattern="**/*.py") == "new.py\nb/older.py\na/oldest.py"
 
 
-async def test_a_pattern_is_relative_to_path_and_paths_to_the_working_directory(use: Use, tmp_path: Path) -> None:
+async def test_a_pattern_is_relative_to_path_and_paths_to_the_working_directory(
+    use: Use, tmp_path: Path
+) -> None:
     tree(tmp_path, "src/a.py", "src/b/c.py", "d.py")
     assert await use(GLOB, pattern="*.py", path="src") == "src/a.py"
     assert await use(GLOB, pattern="./src/*/*.py") == "src/b/c.py"
@@ -47,7 +49,16 @@ async def test_hidden_files_are_found_and_version_control_is_not(use: Use, tmp_p
 
 
 async def test_what_gitignore_excludes_is_left_out(use: Use, tmp_path: Path) -> None:
-    tree(tmp_path, "a.log", "keep.log", "sub/b.log", "sub/c.log", "build/x.py", "sub/build/x.py", "x.py")
+    tree(
+        tmp_path,
+        "a.log",
+        "keep.log",
+        "sub/b.log",
+        "sub/c.log",
+        "build/x.py",
+        "sub/build/x.py",
+        "x.py",
+    )
     (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/build/\n!\n")
     (tmp_path / "sub" / ".gitignore").write_bytes(b"!b.log\r\n\xff\n")
     assert (await use(GLOB, pattern="**/*.log")).split("\n") == ["keep.log", "sub/b.log"]
@@ -55,12 +66,26 @@ async def test_what_gitignore_excludes_is_left_out(use: Use, tmp_path: Path) -> 
     assert await use(GLOB, pattern="*.py", path="build") == "build/x.py"
 
 
-async def test_a_gitignore_above_holds_up_to_the_root_of_the_repository(use: Use, tmp_path: Path) -> None:
-    tree(tmp_path, "repo/.git/HEAD", "repo/a/b/x.log", "repo/a/b/y.txt", "repo/ignored/z.log", "repo/ignored/z.txt", "repo/inner/.git/HEAD", "repo/inner/x.log")
+async def test_a_gitignore_above_holds_up_to_the_root_of_the_repository(
+    use: Use, tmp_path: Path
+) -> None:
+    tree(
+        tmp_path,
+        "repo/.git/HEAD",
+        "repo/a/b/x.log",
+        "repo/a/b/y.txt",
+        "repo/ignored/z.log",
+        "repo/ignored/z.txt",
+        "repo/inner/.git/HEAD",
+        "repo/inner/x.log",
+    )
     (tmp_path / ".gitignore").write_text("*.txt\n")
     (tmp_path / "repo" / ".gitignore").write_text("*.log\nignored/\n")
     assert await use(GLOB, pattern="**/*", path="repo/a/b") == "repo/a/b/y.txt"
-    assert (await use(GLOB, pattern="*", path="repo/ignored")).split("\n") == ["repo/ignored/z.log", "repo/ignored/z.txt"]
+    assert (await use(GLOB, pattern="*", path="repo/ignored")).split("\n") == [
+        "repo/ignored/z.log",
+        "repo/ignored/z.txt",
+    ]
     assert await use(GLOB, pattern="*.log", path="repo/inner") == "repo/inner/x.log"
 
 
@@ -78,10 +103,14 @@ async def test_a_hundred_files_are_shown_and_the_rest_counted(use: Use, tmp_path
     tree(tmp_path, *(f"{i:03}.txt" for i in range(103)))
     lines = (await use(GLOB, pattern="*")).split("\n")
     assert lines[:2] == ["000.txt", "001.txt"]
-    assert lines[100:] == ["(100 of 103 files, the newest; 3 are left out: take a narrower pattern or path)"]
+    assert lines[100:] == [
+        "(100 of 103 files, the newest; 3 are left out: take a narrower pattern or path)"
+    ]
 
 
-async def test_paths_too_long_for_the_result_are_left_out_and_counted(use: Use, tmp_path: Path) -> None:
+async def test_paths_too_long_for_the_result_are_left_out_and_counted(
+    use: Use, tmp_path: Path
+) -> None:
     deep = "/".join(["d" * 200] * 3)
     tree(tmp_path, *(f"{deep}/{i:03}.txt" for i in range(60)))
     shown = await use(GLOB, pattern="**/*.txt")
@@ -92,7 +121,10 @@ async def test_paths_too_long_for_the_result_are_left_out_and_counted(use: Use, 
 async def test_nothing_found_says_what_is_near(use: Use, tmp_path: Path) -> None:
     tree(tmp_path, "a/setup.py", "out/gen.txt")
     (tmp_path / ".gitignore").write_text("out/\n")
-    assert await use(GLOB, pattern="setup.py") == "No file matches 'setup.py' in '.'. In other directories, or excluded by .gitignore, there is a/setup.py."
+    assert (
+        await use(GLOB, pattern="setup.py")
+        == "No file matches 'setup.py' in '.'. In other directories, or excluded by .gitignore, there is a/setup.py."
+    )
     assert "excluded by .gitignore, there is out/gen.txt" in await use(GLOB, pattern="**/gen.txt")
     assert await use(GLOB, pattern="nothing.like.it") == "No file matches 'nothing.like.it' in '.'."
 
@@ -139,7 +171,9 @@ async def test_a_deep_tree_and_names_that_are_no_utf8_are_walked(use: Use, tmp_p
     assert r"\udcff.txt" in shown
 
 
-async def test_a_walk_that_is_cancelled_stops(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_that_is_cancelled_stops(
+    make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in range(600):
         (tmp_path / str(i)).touch()
     matched: list[str] = []
@@ -157,10 +191,15 @@ async def test_a_walk_that_is_cancelled_stops(make_context: MakeContext, tmp_pat
     assert len(matched) < 600
 
 
-async def test_a_walk_that_takes_too_long_gives_what_it_has(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_that_takes_too_long_gives_what_it_has(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree(tmp_path, *(f"{i:03}" for i in range(300)))
     monkeypatch.setattr(glob, "MAX_SECONDS", -1.0)
-    assert await use(GLOB, pattern="0*") == "No file matches '0*' in '.'.\n(stopped after -1 s; there may be more: take a narrower path)"
+    assert (
+        await use(GLOB, pattern="0*")
+        == "No file matches '0*' in '.'.\n(stopped after -1 s; there may be more: take a narrower path)"
+    )
 
 
 async def test_a_directory_that_cannot_be_opened_is_passed_over(use: Use, tmp_path: Path) -> None:
@@ -200,7 +239,9 @@ def test_what_patterns_mean(pattern: str, path: str, matches: bool) -> None:
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "ab", "a.b"]), min_size=1, max_size=5).map("/".join)
-PARTS = st.lists(st.sampled_from(["a", "*", "**", "a*", "{a,b}", "?"]), min_size=1, max_size=5).map("/".join)
+PARTS = st.lists(st.sampled_from(["a", "*", "**", "a*", "{a,b}", "?"]), min_size=1, max_size=5).map(
+    "/".join
+)
 
 
 @given(pattern=PARTS, path=NAMES)
@@ -208,12 +249,21 @@ def test_a_directory_that_holds_a_match_is_never_passed_over(pattern: str, path:
     glob = GlobPattern(pattern)
     if glob.matches(path):
         directories = path.split("/")[:-1]
-        assert all(glob.may_contain("/".join(directories[: i + 1])) for i in range(len(directories)))
+        assert all(
+            glob.may_contain("/".join(directories[: i + 1])) for i in range(len(directories))
+        )
 
 
 def test_the_walk_is_in_the_order_of_names_and_leaves_nothing_open(tmp_path: Path) -> None:
     tree(tmp_path, "b", "a/z", "a/b/c", "a.d/x", "a.txt", "Z")
-    assert [found.path for found in walk(str(tmp_path.resolve()))] == ["Z", "a/b/c", "a/z", "a.d/x", "a.txt", "b"]
+    assert [found.path for found in walk(str(tmp_path.resolve()))] == [
+        "Z",
+        "a/b/c",
+        "a/z",
+        "a.d/x",
+        "a.txt",
+        "b",
+    ]
     if not Path("/proc/self/fd").exists():
         pytest.skip("open descriptors are counted in /proc")
     before = len(os.listdir("/proc/self/fd"))

@@ -14,14 +14,19 @@ from treadle.tools.tool import ToolFailed
 LS = Ls()
 
 
-async def test_directories_come_first_then_files_with_sizes_and_links_with_targets(use: Use, tmp_path: Path) -> None:
+async def test_directories_come_first_then_files_with_sizes_and_links_with_targets(
+    use: Use, tmp_path: Path
+) -> None:
     for name in ("b-dir", ".hidden-dir"):
         (tmp_path / name).mkdir()
     (tmp_path / "a.txt").write_text("x" * 1_234)
     (tmp_path / ".env").touch()
     (tmp_path / "link").symlink_to("b-dir")
     os.mkfifo(tmp_path / "pipe")
-    assert await use(LS) == ".hidden-dir/\nb-dir/\n.env  0\na.txt  1,234\nlink -> b-dir\npipe (a named pipe)"
+    assert (
+        await use(LS)
+        == ".hidden-dir/\nb-dir/\n.env  0\na.txt  1,234\nlink -> b-dir\npipe (a named pipe)"
+    )
 
 
 async def test_an_empty_directory_is_said_to_be(use: Use, tmp_path: Path) -> None:
@@ -38,7 +43,9 @@ async def test_a_thousand_entries_are_shown_and_the_rest_counted(use: Use, tmp_p
     assert lines[-1] == "(5 more of 1,005 entries are left out: use glob with a pattern)"
 
 
-async def test_a_list_of_long_names_stays_within_what_a_result_may_hold(use: Use, tmp_path: Path) -> None:
+async def test_a_list_of_long_names_stays_within_what_a_result_may_hold(
+    use: Use, tmp_path: Path
+) -> None:
     for i in range(300):
         (tmp_path / f"{i:04}{'x' * 200}").touch()
     shown = await use(LS)
@@ -77,7 +84,10 @@ async def test_no_permission_is_told(use: Use, tmp_path: Path) -> None:
 async def test_what_is_no_directory_is_told_with_what_it_is(use: Use, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("")
-    for name, said in (("pipe", "'pipe' is a named pipe, not a directory."), ("file", "'file' is a file, not a directory: use read to see what is in it.")):
+    for name, said in (
+        ("pipe", "'pipe' is a named pipe, not a directory."),
+        ("file", "'file' is a file, not a directory: use read to see what is in it."),
+    ):
         with pytest.raises(ToolFailed) as e:
             await use(LS, path=name)
         assert e.value.message == said

@@ -74,12 +74,17 @@ def test_long_lines_are_cut_even_where_everything_else_fits() -> None:
     assert os.devnull in note
 
 
-@given(text=st.text(alphabet=st.sampled_from("ab\nż😀"), max_size=400).map(lambda t: t * 40), max_chars=st.integers(1, 4_000))
+@given(
+    text=st.text(alphabet=st.sampled_from("ab\nż😀"), max_size=400).map(lambda t: t * 40),
+    max_chars=st.integers(1, 4_000),
+)
 def test_a_capped_text_never_exceeds_its_cap(text: str, max_chars: int) -> None:
     shown = cap_output(text, max_chars=max_chars, spill=nowhere)
     assert len(shown) <= max_chars
     assert len(lines_of(shown)) <= MAX_OUTPUT_LINES
-    assert max(map(len, lines_of(shown))) <= max(MAX_LINE_CHARS, max_chars if len(text) <= max_chars else 0)
+    assert max(map(len, lines_of(shown))) <= max(
+        MAX_LINE_CHARS, max_chars if len(text) <= max_chars else 0
+    )
     if len(text) > max_chars >= 600:
         assert shown[:20] == text[:20]
         assert shown[-20:] == text[-20:]
@@ -105,7 +110,9 @@ def test_a_text_that_cannot_be_kept_is_shown_all_the_same() -> None:
 # ---------------------------------------------------------------- the file
 
 
-def test_a_spilled_file_is_bounded_and_says_where_it_stops(spill: Spill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spilled_file_is_bounded_and_says_where_it_stops(
+    spill: Spill, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output, "MAX_SPILL_BYTES", 100_000)
     with Capture(spill.write) as capture:
         for _ in range(100):
@@ -120,7 +127,9 @@ def test_a_spilled_file_is_bounded_and_says_where_it_stops(spill: Spill, monkeyp
 # ---------------------------------------------------------------- capture
 
 
-def captured(data: bytes, cuts: list[int], spill: Callable[[str], Path] = nowhere, **limits: int) -> str:
+def captured(
+    data: bytes, cuts: list[int], spill: Callable[[str], Path] = nowhere, **limits: int
+) -> str:
     with Capture(spill, **limits) as capture:
         for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True):
             capture.feed(data[a:b])
@@ -151,11 +160,15 @@ PIECES = st.sampled_from(
 
 
 @given(pieces=st.lists(PIECES, max_size=60), data=st.data())
-def test_any_cut_of_the_bytes_gives_what_capping_the_whole_gives(pieces: list[bytes], data: st.DataObject) -> None:
+def test_any_cut_of_the_bytes_gives_what_capping_the_whole_gives(
+    pieces: list[bytes], data: st.DataObject
+) -> None:
     whole = b"".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     with_spill = captured(whole, cuts, max_chars=4_000)
-    assert with_spill == cap_output(plain_text(whole.decode("utf-8", "replace")), max_chars=4_000, spill=nowhere)
+    assert with_spill == cap_output(
+        plain_text(whole.decode("utf-8", "replace")), max_chars=4_000, spill=nowhere
+    )
 
 
 def test_a_capture_spills_the_whole_of_what_it_was_fed(spill: Spill) -> None:

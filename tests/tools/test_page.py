@@ -15,10 +15,16 @@ URL = "https://x.org/base/"
 @pytest.mark.parametrize(
     ("html", "text"),
     [
-        ("<h2>Head <em>line</em></h2><p>Some <b>bold</b>\n text.", "## Head line\n\nSome bold text."),
+        (
+            "<h2>Head <em>line</em></h2><p>Some <b>bold</b>\n text.",
+            "## Head line\n\nSome bold text.",
+        ),
         ("<ul><li>one<li>two<ul><li>deep</ul><li>three</ul>", "- one\n- two\n  - deep\n- three"),
         ("<ol><li>a</li><li>b</li></ol>", "1. a\n2. b"),
-        ("<pre><code>def f():\n    return  1\n</code></pre>", "```\ndef f():\n    return  1\n\n```"),
+        (
+            "<pre><code>def f():\n    return  1\n</code></pre>",
+            "```\ndef f():\n    return  1\n\n```",
+        ),
         ("<table><tr><th>A<th>B</tr><tr><td>1<td>2</table>", "A | B\n1 | 2"),
         ("<p>Use <code>x  y</code>, &lt;ok&gt;&nbsp;&eacute;", "Use `x y`, <ok> é"),
         ("a<br>b<hr>c", "a\nb\nc"),
@@ -56,11 +62,19 @@ def test_what_is_not_seen_is_left_out(html: str) -> None:
 
 
 def test_the_title_is_the_first_one() -> None:
-    assert readable("<head><title>A\n page</title></head><body><svg><title>icon</title></svg>", URL).title == "A page"
+    assert (
+        readable(
+            "<head><title>A\n page</title></head><body><svg><title>icon</title></svg>", URL
+        ).title
+        == "A page"
+    )
 
 
 def test_long_lines_are_wrapped() -> None:
-    assert max(map(len, readable(f"<p>{'word ' * 10_000}", URL).text.split("\n"))) <= page.MAX_LINE_CHARS
+    assert (
+        max(map(len, readable(f"<p>{'word ' * 10_000}", URL).text.split("\n")))
+        <= page.MAX_LINE_CHARS
+    )
 
 
 HOSTILE = ["<", "<!--", "<a ", "<![CDATA[", "&", "<b>x</b>", "<div hidden>", "</", "<a href='"]

@@ -1,4 +1,6 @@
-"""Files as all tools use them: bounds to the byte, what is kept and told before a change, and the words for each way to fail."""
+"""Files as all tools use them: bounds to the byte, what is kept and told before a change, and the
+words for each way to fail.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def root(tmp_path: Path) -> Path:
 
 def test_what_can_be_no_path_is_told_at_once() -> None:
     files.check_path("a" * 4096)
-    for path, says in {"": "The path is empty", "a\0b": "holds a NUL character", "a" * 4097: "is 4,097 characters long; at most 4,096 are possible"}.items():
+    for path, says in {
+        "": "The path is empty",
+        "a\0b": "holds a NUL character",
+        "a" * 4097: "is 4,097 characters long; at most 4,096 are possible",
+    }.items():
         with pytest.raises(InvalidArguments, match=says):
             files.check_path(path)
 
@@ -62,7 +68,9 @@ def test_the_working_directory_is_known_by_where_it_leads(root: Path) -> None:
 @needs_proc
 def test_of_proc_only_environments_are_refused(root: Path) -> None:
     for path in ("/proc/self/environ", f"/proc/{os.getpid()}/task/{os.getpid()}/environ"):
-        with pytest.raises(ToolFailed, match="holds the environment of a process, and keys with it: it is not read"):
+        with pytest.raises(
+            ToolFailed, match="holds the environment of a process, and keys with it: it is not read"
+        ):
             files.open_file(Path(path))
     os.close(files.open_file(Path(f"/proc/{os.getpid()}/status")))
     for path in ("environ", "proc/environ"):
@@ -71,21 +79,32 @@ def test_of_proc_only_environments_are_refused(root: Path) -> None:
         os.close(files.open_file(root / path))
 
 
-def test_what_is_no_file_is_not_opened_and_called_by_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_is_not_opened_and_called_by_its_name(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "folder").mkdir()
     (root / "link").symlink_to("folder")
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         monkeypatch.chdir(root)  # the path of a socket must be short
         listening.bind("socket")
-        kinds = {"folder": "a directory", "link": "a symbolic link", "pipe": "a named pipe", "socket": "a socket"}
+        kinds = {
+            "folder": "a directory",
+            "link": "a symbolic link",
+            "pipe": "a named pipe",
+            "socket": "a socket",
+        }
         for name, kind in kinds.items():
             with pytest.raises(NotARegularFile, match=f"^it is {kind}$"):
                 files.open_file(root / name)
     for place, kind in {"/": "a directory", "/dev/null": "a device"}.items():
         with pytest.raises(NotARegularFile, match=kind):
             files.open_file(Path(place))
-    assert [kind_of(mode) for mode in (stat.S_IFBLK, stat.S_IFCHR, stat.S_IFREG)] == ["a device", "a device", "a file"]
+    assert [kind_of(mode) for mode in (stat.S_IFBLK, stat.S_IFCHR, stat.S_IFREG)] == [
+        "a device",
+        "a device",
+        "a file",
+    ]
 
 
 def test_a_descriptor_goes_to_no_child_process(root: Path) -> None:
@@ -104,7 +123,9 @@ def test_a_folder_knows_where_its_links_lead_and_removes_empty_folders(root: Pat
     for name, target in {"to-folder": "sub", "to-file": "file", "to-nothing": "gone"}.items():
         (root / name).symlink_to(target)
     with OpenFolder.at(str(root)) as folder:
-        assert [folder.leads_to_directory(name) for name in ("to-folder", "to-file", "to-nothing")] == [True, False, False]
+        assert [
+            folder.leads_to_directory(name) for name in ("to-folder", "to-file", "to-nothing")
+        ] == [True, False, False]
         assert folder.link_target("to-nothing") == "gone"
         assert stat.S_ISLNK(folder.stat("to-folder").st_mode)
         with pytest.raises(OSError, match="not empty"):
@@ -133,7 +154,9 @@ def test_only_missing_directories_are_made_and_only_where_that_is_wanted(root: P
         OpenFolder.at(str(root / "file/b"), create=True)
 
 
-def test_where_there_are_no_descriptors_a_path_stands_for_the_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_no_descriptors_a_path_stands_for_the_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folders, "_BY_DESCRIPTOR", False)
     with pytest.raises(FileNotFoundError):
         OpenFolder.at(str(root / "a/b"))
@@ -141,7 +164,12 @@ def test_where_there_are_no_descriptors_a_path_stands_for_the_folder(root: Path,
         OpenFolder.at(str(root / "a/b"), create=True).sync()
     (root / "a/link").symlink_to("b")
     with OpenFolder.at(str(root)) as top, top.folder("a") as below:
-        assert (below.path, below.descriptor(), below.link_target("link"), below.leads_to_directory("link")) == (str(root / "a"), None, "b", True)
+        assert (
+            below.path,
+            below.descriptor(),
+            below.link_target("link"),
+            below.leads_to_directory("link"),
+        ) == (str(root / "a"), None, "b", True)
         below.remove_folder("b")
         with below.entries() as entries:
             assert [entry.name for entry in entries] == ["link"]
@@ -158,7 +186,9 @@ class Swapped(OpenFolder):
 
 
 @pytest.mark.parametrize("other", ["a link", "a pipe", "a folder"])
-def test_what_is_swapped_between_the_look_and_the_opening_is_not_opened(root: Path, other: str) -> None:
+def test_what_is_swapped_between_the_look_and_the_opening_is_not_opened(
+    root: Path, other: str
+) -> None:
     (root / "a").touch()
     (root / "secret").write_text("secret")
     match other:
@@ -171,7 +201,9 @@ def test_what_is_swapped_between_the_look_and_the_opening_is_not_opened(root: Pa
     descriptors = Path("/proc/self/fd")
     with Swapped(str(root), os.open(root, os.O_RDONLY)) as folder:
         before = len(os.listdir(descriptors)) if descriptors.exists() else 0
-        with pytest.raises(OSError, match="symbolic links" if other == "a link" else "no file any more"):
+        with pytest.raises(
+            OSError, match="symbolic links" if other == "a link" else "no file any more"
+        ):
             folder.open_file("a")
         assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) == before
 
@@ -198,11 +230,19 @@ def test_up_to_sixteen_mebibytes_a_file_is_read_whole(root: Path) -> None:
     os.truncate(place, 16 * 1024 * 1024)
     whole = files.load(place)
     assert whole is not None
-    assert (whole.is_whole, len(whole.data), whole.digest) == (True, 16 * 1024 * 1024, files.digest_of(bytes(16 * 1024 * 1024)))
+    assert (whole.is_whole, len(whole.data), whole.digest) == (
+        True,
+        16 * 1024 * 1024,
+        files.digest_of(bytes(16 * 1024 * 1024)),
+    )
     os.truncate(place, 16 * 1024 * 1024 + 1)
     part = files.load(place)
     assert part is not None
-    assert (part.is_whole, len(part.data), part.digest) == (False, 64 * 1024, files.digest_of_large(place.stat()))
+    assert (part.is_whole, len(part.data), part.digest) == (
+        False,
+        64 * 1024,
+        files.digest_of_large(place.stat()),
+    )
     assert files.load(root / "gone/deep/x") is None
     assert not (root / "gone").exists()
 
@@ -220,7 +260,9 @@ def test_a_large_file_is_another_by_size_by_time_and_by_inode(root: Path) -> Non
     assert len({first, second, files.digest_of_large((root / "a").stat())}) == 3
 
 
-def test_only_what_was_read_as_it_is_now_may_be_changed(make_context: MakeContext, root: Path) -> None:
+def test_only_what_was_read_as_it_is_now_may_be_changed(
+    make_context: MakeContext, root: Path
+) -> None:
     context = make_context(root, seen_files={str(root / "a"): "digest"})
     files.must_be_seen(context, root / "a", "digest")
     with pytest.raises(ToolFailed, match=r"^'a' has changed since you last read it"):
@@ -241,10 +283,22 @@ def test_what_a_file_was_is_kept_before_anything_is_made(root: Path) -> None:
 
     place = root / "new/deep/a"
     assert files.save(place, b"one", None, keep) == files.digest_of(b"one")
-    assert files.save(place, b"two", files.load(place), lambda before: kept.append(before)) == files.digest_of(b"two")
+    assert files.save(
+        place, b"two", files.load(place), lambda before: kept.append(before)
+    ) == files.digest_of(b"two")
     first, second = kept
-    assert (first.path, first.content, first.after, first.made) == (str(place), None, content_hash(b"one"), (str(root / "new"), str(root / "new/deep")))
-    assert (second.path, second.content, second.after, second.made) == (str(place), b"one", content_hash(b"two"), ())
+    assert (first.path, first.content, first.after, first.made) == (
+        str(place),
+        None,
+        content_hash(b"one"),
+        (str(root / "new"), str(root / "new/deep")),
+    )
+    assert (second.path, second.content, second.after, second.made) == (
+        str(place),
+        b"one",
+        content_hash(b"two"),
+        (),
+    )
     assert first.temporary != second.temporary
     assert all(re.fullmatch(r"\.treadle-[0-9a-f]{16}\.tmp", before.temporary) for before in kept)
     assert [path.name for path in place.parent.iterdir()] == ["a"]
@@ -282,7 +336,9 @@ def test_a_file_that_somebody_else_changes_is_not_replaced(root: Path, now: byte
     assert (place.read_bytes() if place.exists() else None) == now
     assert [path.name for path in root.iterdir() if path.name != "a"] == []
     place.write_bytes(b"theirs")
-    with pytest.raises(ToolFailed, match="was changed by somebody else just now, and nothing was written"):
+    with pytest.raises(
+        ToolFailed, match="was changed by somebody else just now, and nothing was written"
+    ):
         files.save(place, b"mine", None)
     assert [path.name for path in root.iterdir()] == ["a"]
 
@@ -292,7 +348,9 @@ def test_a_read_only_file_is_not_replaced(root: Path, mode: int) -> None:
     place = root / "a"
     place.write_bytes(b"old")
     place.chmod(mode)
-    with pytest.raises(ToolFailed, match=rf"is read-only \(mode {mode:04o}\), and nothing was written"):
+    with pytest.raises(
+        ToolFailed, match=rf"is read-only \(mode {mode:04o}\), and nothing was written"
+    ):
         files.save(place, b"new", files.load(place))
     assert place.read_bytes() == b"old"
 
@@ -302,9 +360,13 @@ def test_other_names_of_a_replaced_file_are_told(root: Path) -> None:
     place.write_bytes(b"old")
     assert files.link_notes(None) == files.link_notes(files.load(place)) == []
     os.link(place, root / "b")
-    assert files.link_notes(files.load(place)) == ["It had 1 other hard link, which keeps the old content."]
+    assert files.link_notes(files.load(place)) == [
+        "It had 1 other hard link, which keeps the old content."
+    ]
     os.link(place, root / "c")
-    assert files.link_notes(files.load(place)) == ["It had 2 other hard links, which keep the old content."]
+    assert files.link_notes(files.load(place)) == [
+        "It had 2 other hard links, which keep the old content."
+    ]
 
 
 # ---------------------------------------------------------------- what the model is told
@@ -313,20 +375,49 @@ def test_other_names_of_a_replaced_file_are_told(root: Path) -> None:
 @pytest.mark.parametrize(
     ("doing", "error", "words"),
     [
-        ("read", NotARegularFile("a directory"), "'x' is a directory. Use ls to list it, or glob and grep to look inside."),
-        ("write", NotARegularFile("a directory"), "'x' is a directory: give the path of a file inside it. Nothing was written."),
-        ("read", NotARegularFile("a symbolic link"), "'x' is a symbolic link that leads back to itself."),
+        (
+            "read",
+            NotARegularFile("a directory"),
+            "'x' is a directory. Use ls to list it, or glob and grep to look inside.",
+        ),
+        (
+            "write",
+            NotARegularFile("a directory"),
+            "'x' is a directory: give the path of a file inside it. Nothing was written.",
+        ),
+        (
+            "read",
+            NotARegularFile("a symbolic link"),
+            "'x' is a symbolic link that leads back to itself.",
+        ),
         ("write", NotARegularFile("a device"), "'x' is a device, not a file: it was not opened."),
-        ("read", NotADirectoryError(), "'x' cannot be: something on the way to it is no directory."),
+        (
+            "read",
+            NotADirectoryError(),
+            "'x' cannot be: something on the way to it is no directory.",
+        ),
         ("list", PermissionError(), "No permission to list 'x'. Nothing was changed."),
-        ("read", OSError(errno.ELOOP, "loop"), "'x' is a loop of symbolic links, or its directories were changed while it was opened."),
-        ("write", OSError(errno.ENOSPC, "No space left on device"), "Could not write 'x': No space left on device."),
+        (
+            "read",
+            OSError(errno.ELOOP, "loop"),
+            "'x' is a loop of symbolic links, or its directories were changed while it was opened.",
+        ),
+        (
+            "write",
+            OSError(errno.ENOSPC, "No space left on device"),
+            "Could not write 'x': No space left on device.",
+        ),
         ("read", OSError("odd"), "Could not read 'x': odd."),
         ("read", FileNotFoundError(), "'x' does not exist. Use glob or ls to find it."),
     ],
 )
-def test_each_failure_is_told_in_its_own_words(root: Path, doing: str, error: OSError, words: str) -> None:
-    with pytest.raises(ToolFailed, match=f"^{re.escape(words)}$") as told, files.telling(doing, "x", root):
+def test_each_failure_is_told_in_its_own_words(
+    root: Path, doing: str, error: OSError, words: str
+) -> None:
+    with (
+        pytest.raises(ToolFailed, match=f"^{re.escape(words)}$") as told,
+        files.telling(doing, "x", root),
+    ):
         raise error
     assert told.value.__cause__ is error
 
@@ -339,17 +430,43 @@ def missing(root: Path, path: str) -> str:
 
 def test_a_link_that_leads_nowhere_and_a_tilde_are_told_of(root: Path) -> None:
     (root / "link").symlink_to("zzz")
-    assert missing(root, "link") == "'link' does not exist (it is a symbolic link to 'zzz'). Use glob or ls to find it."
-    assert missing(root, "~/q") == "'~/q' does not exist. '~' is not expanded: give the whole path. Use glob or ls to find it."
+    assert (
+        missing(root, "link")
+        == "'link' does not exist (it is a symbolic link to 'zzz'). Use glob or ls to find it."
+    )
+    assert (
+        missing(root, "~/q")
+        == "'~/q' does not exist. '~' is not expanded: give the whole path. Use glob or ls to find it."
+    )
 
 
 def test_what_is_like_a_missing_file_is_named_at_most_three_times(root: Path) -> None:
-    for name in ("README.MD", "app.test.ts", "app.ts", "App.tsx", "my-app.ts", "sub/deep/only.py", "sub/x"):
+    for name in (
+        "README.MD",
+        "app.test.ts",
+        "app.ts",
+        "App.tsx",
+        "my-app.ts",
+        "sub/deep/only.py",
+        "sub/x",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     assert missing(root, "readme.md") == "'readme.md' does not exist. Did you mean 'README.MD'?"
-    assert missing(root, "APP.TS") == "'APP.TS' does not exist. Did you mean 'App.tsx' or 'app.ts' or 'my-app.ts'?"
-    assert missing(root, "else/where/sub/x") == "'else/where/sub/x' does not exist. Did you mean 'sub/x'?"
+    assert (
+        missing(root, "APP.TS")
+        == "'APP.TS' does not exist. Did you mean 'App.tsx' or 'app.ts' or 'my-app.ts'?"
+    )
+    assert (
+        missing(root, "else/where/sub/x")
+        == "'else/where/sub/x' does not exist. Did you mean 'sub/x'?"
+    )
     assert missing(root, "only.py") == "'only.py' does not exist. Did you mean 'sub/deep/only.py'?"
-    assert missing(root, "sub/only.py") == "'sub/only.py' does not exist. Did you mean 'sub/deep/only.py'?"
-    assert missing(root / "sub", "../only.py") == "'../only.py' does not exist. Use glob or ls to find it."
+    assert (
+        missing(root, "sub/only.py")
+        == "'sub/only.py' does not exist. Did you mean 'sub/deep/only.py'?"
+    )
+    assert (
+        missing(root / "sub", "../only.py")
+        == "'../only.py' does not exist. Use glob or ls to find it."
+    )

@@ -1,4 +1,6 @@
-"""Another process swaps a directory for a link to a secret place, again and again: what was judged is what is opened, or nothing is."""
+"""Another process swaps a directory for a link to a secret place, again and again: what was judged
+is what is opened, or nothing is.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def work(tmp_path: Path) -> Path:
 
 @contextmanager
 def flipping(work: Path, program: str = FLIPPER) -> Iterator[None]:
-    with subprocess.Popen([sys.executable, "-I", "-c", program, str(work)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", program, str(work)], stdout=subprocess.PIPE
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"flipping\n"
@@ -96,7 +100,9 @@ class Seen:
 
     async def call(self, tool: Any, **arguments: Any) -> None:
         try:
-            self.results.add(str(await tool.execute(self.context, tool.parse(json.dumps(arguments)))))
+            self.results.add(
+                str(await tool.execute(self.context, tool.parse(json.dumps(arguments))))
+            )
         except ToolFailed as e:
             self.failures += 1
             self.words.add(e.message)
@@ -107,7 +113,9 @@ class Seen:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
-async def test_five_thousand_reads_show_nothing_of_another_place(make_context: MakeContext, work: Path, program: str) -> None:
+async def test_five_thousand_reads_show_nothing_of_another_place(
+    make_context: MakeContext, work: Path, program: str
+) -> None:
     seen, read = Seen(make_context, work, "sub/f"), Read()
     with flipping(work, program):
         for _ in range(READS):
@@ -117,7 +125,9 @@ async def test_five_thousand_reads_show_nothing_of_another_place(make_context: M
     assert not seen.told_of("secret", "hidden")
 
 
-async def test_a_directory_is_listed_where_it_was_judged(make_context: MakeContext, work: Path) -> None:
+async def test_a_directory_is_listed_where_it_was_judged(
+    make_context: MakeContext, work: Path
+) -> None:
     seen, ls, glob = Seen(make_context, work, "sub"), Ls(), Glob()
     with flipping(work):
         for _ in range(300):
@@ -130,8 +140,12 @@ async def test_a_directory_is_listed_where_it_was_judged(make_context: MakeConte
 
 @pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
 @pytest.mark.parametrize("path", [".", "sub", "sub/f"])
-@pytest.mark.skipif(ripgrep.find_ripgrep(os.environ, Path("/nowhere")) is None, reason="there is no ripgrep here")
-async def test_a_search_by_another_program_shows_nothing_of_another_place(make_context: MakeContext, work: Path, program: str, path: str) -> None:
+@pytest.mark.skipif(
+    ripgrep.find_ripgrep(os.environ, Path("/nowhere")) is None, reason="there is no ripgrep here"
+)
+async def test_a_search_by_another_program_shows_nothing_of_another_place(
+    make_context: MakeContext, work: Path, program: str, path: str
+) -> None:
     seen, grep = Seen(make_context, work, path), Grep()
     with flipping(work, program):
         for _ in range(100):
@@ -140,7 +154,12 @@ async def test_a_search_by_another_program_shows_nothing_of_another_place(make_c
 
 
 async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, work: Path) -> None:
-    seen, write, edit, outside = Seen(make_context, work, "sub/new"), Write(), Edit(), work.parent / "outside"
+    seen, write, edit, outside = (
+        Seen(make_context, work, "sub/new"),
+        Write(),
+        Edit(),
+        work.parent / "outside",
+    )
     before = {path.name: path.read_text() for path in outside.iterdir()}
     with flipping(work):
         for i in range(400):
@@ -151,7 +170,9 @@ async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, w
     assert len(seen.results) > 1
 
 
-async def test_a_link_that_appears_between_the_decision_and_the_call_leads_nowhere(work: Path) -> None:
+async def test_a_link_that_appears_between_the_decision_and_the_call_leads_nowhere(
+    work: Path,
+) -> None:
     """Both calls of the turn are judged; the first then does what the attacker would."""
 
     async def swap(ctx: ToolContext[Any], arguments: Any) -> str:
@@ -159,8 +180,15 @@ async def test_a_link_that_appears_between_the_decision_and_the_call_leads_nowhe
         (work / "link").rename(work / "sub")
         return "swapped"
 
-    script = [asks(call("swap"), call("read", path="sub/f"), call("grep", path="sub", pattern="secret")), says("ok")]
-    agent = Agent(name="a", model=ScriptedModel(script), tools=[PlainTool(name="swap", does=swap, parallel=False), Read(), Grep()])
+    script = [
+        asks(call("swap"), call("read", path="sub/f"), call("grep", path="sub", pattern="secret")),
+        says("ok"),
+    ]
+    agent = Agent(
+        name="a",
+        model=ScriptedModel(script),
+        tools=[PlainTool(name="swap", does=swap, parallel=False), Read(), Grep()],
+    )
     result = await treadle.run(agent, "go", cwd=work)
     swapped, *others = [part for message in result.new_messages for part in message.tool_results]
     assert swapped.text == "swapped"
@@ -168,9 +196,14 @@ async def test_a_link_that_appears_between_the_decision_and_the_call_leads_nowhe
     assert not any("secret" in part.text for part in others)
 
 
-async def test_without_a_judgement_a_path_leads_where_it_leads(make_context: MakeContext, work: Path) -> None:
+async def test_without_a_judgement_a_path_leads_where_it_leads(
+    make_context: MakeContext, work: Path
+) -> None:
     read = Read()
     shown = await read.execute(make_context(work), read.parse('{"path": "link/f"}'))
     assert shown == "     1\tsecret"
     with pytest.raises(ToolFailed):
-        await read.execute(make_context(work, places={"link/f": str(work / "link" / "f")}), read.parse('{"path": "link/f"}'))
+        await read.execute(
+            make_context(work, places={"link/f": str(work / "link" / "f")}),
+            read.parse('{"path": "link/f"}'),
+        )

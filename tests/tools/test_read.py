@@ -28,8 +28,14 @@ async def test_lines_are_numbered_from_one(use: Use, tmp_path: Path) -> None:
 
 async def test_a_page_says_where_it_stands_and_how_to_read_on(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"l{i}\n" for i in range(1, 11)))
-    assert await use(READ, path="a.txt", offset=3, limit=2) == "     3\tl3\n     4\tl4\n\n(lines 3-4 of 10; use offset=5 to read on)"
-    assert await use(READ, path="a.txt", offset=9) == "     9\tl9\n    10\tl10\n\n(lines 9-10: the end of the file)"
+    assert (
+        await use(READ, path="a.txt", offset=3, limit=2)
+        == "     3\tl3\n     4\tl4\n\n(lines 3-4 of 10; use offset=5 to read on)"
+    )
+    assert (
+        await use(READ, path="a.txt", offset=9)
+        == "     9\tl9\n    10\tl10\n\n(lines 9-10: the end of the file)"
+    )
 
 
 async def test_a_negative_offset_counts_from_the_end(use: Use, tmp_path: Path) -> None:
@@ -38,7 +44,9 @@ async def test_a_negative_offset_counts_from_the_end(use: Use, tmp_path: Path) -
     assert (await use(READ, path="a.txt", offset=-99)).startswith("     1\ta")
 
 
-async def test_an_empty_file_and_an_offset_past_the_end_are_told_apart(use: Use, tmp_path: Path) -> None:
+async def test_an_empty_file_and_an_offset_past_the_end_are_told_apart(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "bom").write_bytes(b"\xef\xbb\xbf")
     (tmp_path / "short").write_text("x\n")
@@ -48,7 +56,9 @@ async def test_an_empty_file_and_an_offset_past_the_end_are_told_apart(use: Use,
         await use(READ, path="short", offset=2)
 
 
-async def test_two_thousand_lines_come_whole_and_more_come_in_pages(use: Use, tmp_path: Path) -> None:
+async def test_two_thousand_lines_come_whole_and_more_come_in_pages(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("x\n" * 2_000)
     (tmp_path / "b").write_text("x\n" * 2_001)
     assert (await use(READ, path="a")).count("\n") == 1_999
@@ -84,21 +94,30 @@ async def test_a_huge_file_is_streamed(make_context: MakeContext, tmp_path: Path
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert page == f"300000\tline {299_999:>60}\n\n(lines 300,000-300,000 of a very large file; use offset=300001 to read on)"
+    assert (
+        page
+        == f"300000\tline {299_999:>60}\n\n(lines 300,000-300,000 of a very large file; use offset=300001 to read on)"
+    )
     assert f"line {399_999:>60}" in str(end)
     assert peak < 5_000_000
     with pytest.raises(ToolFailed, match="which has 400,000 lines"):
         await READ.execute(context, ReadArguments(path="huge", offset=400_001))
 
 
-async def test_a_page_of_two_gigabytes_is_read_without_the_rest(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_page_of_two_gigabytes_is_read_without_the_rest(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     with open(tmp_path / "huge", "wb") as file:
         for i in range(1, 5_001):
             file.write(b"line %d\n" % i)
         file.truncate(2 * 1024**3)
     tracemalloc.start()
     try:
-        page = str(await READ.execute(make_context(tmp_path), ReadArguments(path="huge", offset=1_001, limit=200)))
+        page = str(
+            await READ.execute(
+                make_context(tmp_path), ReadArguments(path="huge", offset=1_001, limit=200)
+            )
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -132,7 +151,10 @@ async def test_a_read_that_is_cancelled_stops(make_context: MakeContext, tmp_pat
 
 async def test_utf8_with_a_byte_order_mark_is_shown_without_it(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfz\xc5\x82oto\n")
-    assert await use(READ, path="a") == "     1\tzłoto\n\n(this file is UTF-8 with a byte order mark; write and edit keep that)"
+    assert (
+        await use(READ, path="a")
+        == "     1\tzłoto\n\n(this file is UTF-8 with a byte order mark; write and edit keep that)"
+    )
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
@@ -143,7 +165,9 @@ async def test_wide_encodings_are_known_by_their_mark(use: Use, tmp_path: Path, 
     assert f"{codec[:6].upper()} with a byte order mark" in shown
 
 
-async def test_bytes_that_are_no_utf8_are_shown_as_latin1_and_said_to_be(use: Use, tmp_path: Path) -> None:
+async def test_bytes_that_are_no_utf8_are_shown_as_latin1_and_said_to_be(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_bytes(b"plain\n" * 100_000 + "Grüße\n".encode("latin-1"))
     shown = await use(READ, path="a", offset=-1)
     assert "Grüße" in shown
@@ -155,7 +179,9 @@ async def test_carriage_returns_at_line_ends_are_not_shown(use: Use, tmp_path: P
     assert await use(READ, path="a") == "     1\tone\n     2\ttwo"
 
 
-async def test_a_utf8_character_cut_by_the_end_of_a_chunk_is_whole(use: Use, tmp_path: Path) -> None:
+async def test_a_utf8_character_cut_by_the_end_of_a_chunk_is_whole(
+    use: Use, tmp_path: Path
+) -> None:
     line = "ż" * 999
     (tmp_path / "a").write_text(f"{line}\n" * 500)
     assert f"   262\t{line}" in await use(READ, path="a", offset=262, limit=3)
@@ -176,7 +202,9 @@ async def test_a_utf8_character_cut_by_the_end_of_a_chunk_is_whole(use: Use, tmp
         (bytes(range(1, 9)) * 10, "binary data"),
     ],
 )
-async def test_binary_files_are_refused_with_what_they_are(use: Use, tmp_path: Path, data: bytes, kind: str) -> None:
+async def test_binary_files_are_refused_with_what_they_are(
+    use: Use, tmp_path: Path, data: bytes, kind: str
+) -> None:
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(ToolFailed, match=f"'a' is {kind}"):
         await use(READ, path="a")
@@ -184,14 +212,21 @@ async def test_binary_files_are_refused_with_what_they_are(use: Use, tmp_path: P
 
 @pytest.mark.parametrize(
     ("magic", "media_type"),
-    [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff\xe0", "image/jpeg"), (b"GIF89a", "image/gif"), (b"RIFF\x00\x00\x00\x00WEBP", "image/webp")],
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
+    ],
 )
 async def test_images_are_media(use: Use, tmp_path: Path, magic: bytes, media_type: str) -> None:
     data = magic + b"\x00" * 20
     (tmp_path / "picture.bin").write_bytes(data)
     text, media = await use(READ, path="picture.bin")
     assert text == TextPart(text=f"picture.bin: {media_type}, {len(data)} bytes")
-    assert media == MediaPart(media_type=media_type, data=base64.b64encode(data).decode(), name="picture.bin")
+    assert media == MediaPart(
+        media_type=media_type, data=base64.b64encode(data).decode(), name="picture.bin"
+    )
 
 
 async def test_an_image_that_is_too_large_is_refused(use: Use, tmp_path: Path) -> None:
@@ -213,7 +248,12 @@ async def test_what_would_block_is_never_opened(use: Use, tmp_path: Path) -> Non
         server.bind(str(tmp_path / "socket"))
     (tmp_path / "to-device").symlink_to("/dev/zero")
     with anyio.fail_after(5):
-        for path, kind in (("pipe", "a named pipe"), ("socket", "a socket"), ("/dev/null", "a device"), ("to-device", "a device")):
+        for path, kind in (
+            ("pipe", "a named pipe"),
+            ("socket", "a socket"),
+            ("/dev/null", "a device"),
+            ("to-device", "a device"),
+        ):
             with pytest.raises(ToolFailed, match=f"{path}' is {kind}, not a file"):
                 await use(READ, path=path)
 
@@ -232,7 +272,10 @@ async def test_the_environment_of_a_process_is_not_read(use: Use) -> None:
 async def test_a_missing_file_names_what_is_like_it(use: Use, tmp_path: Path) -> None:
     for name in ("config.yaml", "config.yml", "conf", "other"):
         (tmp_path / name).touch()
-    with pytest.raises(ToolFailed, match=r"^'config.yam' does not exist. Did you mean 'conf' or 'config.yaml' or 'config.yml'\?$"):
+    with pytest.raises(
+        ToolFailed,
+        match=r"^'config.yam' does not exist. Did you mean 'conf' or 'config.yaml' or 'config.yml'\?$",
+    ):
         await use(READ, path="config.yam")
     with pytest.raises(ToolFailed, match=r"^'zzz' does not exist. Use glob or ls to find it.$"):
         await use(READ, path="zzz")
@@ -241,9 +284,13 @@ async def test_a_missing_file_names_what_is_like_it(use: Use, tmp_path: Path) ->
 async def test_a_file_that_lies_deeper_is_named(use: Use, tmp_path: Path) -> None:
     (tmp_path / "src" / "deep").mkdir(parents=True)
     (tmp_path / "src" / "deep" / "app.py").write_text("x")
-    with pytest.raises(ToolFailed, match=r"^'app\.py' does not exist\. Did you mean 'src/deep/app\.py'\?$"):
+    with pytest.raises(
+        ToolFailed, match=r"^'app\.py' does not exist\. Did you mean 'src/deep/app\.py'\?$"
+    ):
         await use(READ, path="app.py")
-    with pytest.raises(ToolFailed, match=r"^'../app\.py' does not exist\. Use glob or ls to find it\.$"):
+    with pytest.raises(
+        ToolFailed, match=r"^'../app\.py' does not exist\. Use glob or ls to find it\.$"
+    ):
         await use(READ, path="../app.py")
 
 
@@ -268,7 +315,15 @@ async def test_strange_names_are_only_names(use: Use, tmp_path: Path, name: str)
     assert await use(READ, path=name) == "     1\there"
 
 
-@pytest.mark.parametrize(("path", "said"), [("", "empty"), ("a\0b", "NUL"), ("x" * 5_000, "5,000 characters"), ("\ud800", "lone surrogate")])
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("", "empty"),
+        ("a\0b", "NUL"),
+        ("x" * 5_000, "5,000 characters"),
+        ("\ud800", "lone surrogate"),
+    ],
+)
 async def test_what_can_be_no_path_is_an_invalid_argument(use: Use, path: str, said: str) -> None:
     with pytest.raises(InvalidArguments, match=said):
         await use(READ, path=path)
@@ -308,14 +363,19 @@ async def test_no_permission_is_told(use: Use, tmp_path: Path) -> None:
 
 
 def test_harmless_slips_in_the_arguments_are_mended() -> None:
-    assert READ.parse('{"path": "x", "offset": "5", "limit": null}') == ReadArguments(path="x", offset=5)
+    assert READ.parse('{"path": "x", "offset": "5", "limit": null}') == ReadArguments(
+        path="x", offset=5
+    )
     assert READ.parse('{"path": "x", "offset": 2.0}').offset == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ('{"file_path": "x"}', r"there is no 'file_path' \(did you mean 'path'\?\). The fields are path \(required\), offset, limit"),
+        (
+            '{"file_path": "x"}',
+            r"there is no 'file_path' \(did you mean 'path'\?\). The fields are path \(required\), offset, limit",
+        ),
         ("{}", "'path' is missing"),
         ("", "'path' is missing"),
         ('{"path": 5}', "path must be a string, not 5"),
@@ -335,7 +395,9 @@ def test_a_wrong_call_is_told_how_to_be_right(arguments: str, said: str) -> None
     assert len(raised.value.message) < 500
 
 
-async def test_what_was_read_is_remembered_by_its_real_path(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_what_was_read_is_remembered_by_its_real_path(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     (tmp_path / "real").write_text("text\n")
     (tmp_path / "link").symlink_to("real")
     context = make_context(tmp_path)
@@ -343,7 +405,9 @@ async def test_what_was_read_is_remembered_by_its_real_path(make_context: MakeCo
     assert context.seen_files == {str((tmp_path / "real").resolve()): digest_of(b"text\n")}
 
 
-async def test_what_was_not_shown_as_text_is_not_remembered(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_what_was_not_shown_as_text_is_not_remembered(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     context = make_context(tmp_path)
     await READ.execute(context, ReadArguments(path="a.png"))
@@ -354,4 +418,8 @@ def test_the_definition_is_one_object_with_its_text_from_the_file_beside_it() ->
     assert READ.definition is READ.definition
     assert READ.definition.description.startswith("Reads a file")
     assert READ.definition.parameters["additionalProperties"] is False
-    assert (READ.effect, READ.parallel, READ.touches(ReadArguments(path="x"), Path("/"))) == ("pure", True, Touched(reads=("x",)))
+    assert (READ.effect, READ.parallel, READ.touches(ReadArguments(path="x"), Path("/"))) == (
+        "pure",
+        True,
+        Touched(reads=("x",)),
+    )

@@ -43,15 +43,24 @@ class Desk:
 
     async def edit(self, path: str, old: str, new: str) -> None:
         await self._call(READ, path=path)
-        edits: Any = EDIT.parse(f'{{"path": "{path}", "edits": [{{"old": "{old}", "new": "{new}"}}]}}').edits
+        edits: Any = EDIT.parse(
+            f'{{"path": "{path}", "edits": [{{"old": "{old}", "new": "{new}"}}]}}'
+        ).edits
         await self._call(EDIT, path=path, edits=edits)
 
     def back(self, *, apply: bool = True) -> list[Restored]:
         changes = self.undo.changes("run_1")
-        return restore([change for c in self._calls for change in changes.get(c, [])], partial(self.undo.content, "run_1"), apply=apply)
+        return restore(
+            [change for c in self._calls for change in changes.get(c, [])],
+            partial(self.undo.content, "run_1"),
+            apply=apply,
+        )
 
     def told(self) -> dict[str, str]:
-        return {str(Path(one.path).relative_to(self.root)): f"{one.action} {one.why}".strip() for one in self.back()}
+        return {
+            str(Path(one.path).relative_to(self.root)): f"{one.action} {one.why}".strip()
+            for one in self.back()
+        }
 
 
 @pytest.fixture
@@ -72,13 +81,19 @@ async def test_a_file_goes_back_over_several_calls_byte_for_byte(desk: Desk) -> 
     assert desk.told() == {"a": "unchanged"}
 
 
-async def test_what_was_made_is_removed_with_its_directories_where_they_are_empty(desk: Desk) -> None:
+async def test_what_was_made_is_removed_with_its_directories_where_they_are_empty(
+    desk: Desk,
+) -> None:
     (desk.root / "old").mkdir()
     await desk.write("old/new/deep/a", "x\n")
     await desk.write("old/more/b", "x\n")
     (desk.root / "old/more/mine").write_text("")
     assert desk.told() == {"old/new/deep/a": "removed", "old/more/b": "removed"}
-    assert sorted(str(path.relative_to(desk.root)) for path in desk.root.rglob("*")) == ["old", "old/more", "old/more/mine"]
+    assert sorted(str(path.relative_to(desk.root)) for path in desk.root.rglob("*")) == [
+        "old",
+        "old/more",
+        "old/more/mine",
+    ]
 
 
 async def test_a_directory_of_several_new_files_goes_with_the_last(desk: Desk) -> None:
@@ -115,13 +130,17 @@ async def test_a_change_between_two_calls_is_not_undone_with_them(desk: Desk) ->
 async def test_a_change_that_was_announced_and_never_made_does_not_count(desk: Desk) -> None:
     (desk.root / "a").write_text("old\n")
     await desk.write("a", "one\n")
-    desk.undo.keep("run_1", "call_9", Before(path=str(desk.root / "a"), content=b"one\n", after="never"))
+    desk.undo.keep(
+        "run_1", "call_9", Before(path=str(desk.root / "a"), content=b"one\n", after="never")
+    )
     desk._calls.append("call_9")  # pyright: ignore[reportPrivateUsage]  a call that died
     assert desk.told() == {"a": "restored"}
     assert (desk.root / "a").read_text() == "old\n"
 
 
-async def test_it_is_kept_before_anything_is_made_or_changed(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_it_is_kept_before_anything_is_made_or_changed(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     found: list[tuple[str, bytes | None, list[str]]] = []
 
     def keep(before: Before) -> None:
@@ -132,17 +151,27 @@ async def test_it_is_kept_before_anything_is_made_or_changed(make_context: MakeC
     context = make_context(tmp_path, before_change=keep)
     await READ.execute(context, READ.parse('{"path": "a"}'))
     await WRITE.execute(context, WRITE.parse('{"path": "d/b", "content": "x"}'))
-    await EDIT.execute(context, EDIT.parse('{"path": "a", "edits": [{"old": "old", "new": "new"}]}'))
+    await EDIT.execute(
+        context, EDIT.parse('{"path": "a", "edits": [{"old": "old", "new": "new"}]}')
+    )
     assert found == [("b", None, ["a"]), ("a", b"old\n", ["a", "d", "d/b"])]
     with pytest.raises(ToolFailed):
-        await EDIT.execute(context, EDIT.parse('{"path": "a", "edits": [{"old": "nothing", "new": "new"}]}'))
+        await EDIT.execute(
+            context, EDIT.parse('{"path": "a", "edits": [{"old": "nothing", "new": "new"}]}')
+        )
     assert len(found) == 2
 
 
 async def test_a_call_that_failed_at_the_last_moment_is_in_nobodys_way(desk: Desk) -> None:
     (desk.root / "a").write_text("old\n")
     await desk.write("a", "one\n")
-    desk.undo.keep("run_1", "call_9", Before(path=str(desk.root / "a"), content=b"one\n", after="never", temporary=".treadle-x.tmp"))
+    desk.undo.keep(
+        "run_1",
+        "call_9",
+        Before(
+            path=str(desk.root / "a"), content=b"one\n", after="never", temporary=".treadle-x.tmp"
+        ),
+    )
     (desk.root / ".treadle-x.tmp").write_text("half")
     (desk.root / "a").write_text("mine\n")
     changes = [change for of_call in desk.undo.changes("run_1").values() for change in of_call]
@@ -157,13 +186,25 @@ async def test_of_a_call_that_was_repeated_after_a_crash_nothing_is_left(desk: D
     """The first attempt had made the folder, and half of the file in it."""
     folder = desk.root / "new"
     place = str(folder / "a")
-    desk.undo.keep("run_1", "call_9", Before(path=place, content=None, after="x", made=(str(folder),), temporary=".treadle-1.tmp"))
+    desk.undo.keep(
+        "run_1",
+        "call_9",
+        Before(
+            path=place, content=None, after="x", made=(str(folder),), temporary=".treadle-1.tmp"
+        ),
+    )
     folder.mkdir()
     (folder / ".treadle-1.tmp").write_text("half")
-    desk.undo.keep("run_1", "call_9", Before(path=place, content=None, after=content_hash(b"one\n"), temporary=".treadle-2.tmp"))
+    desk.undo.keep(
+        "run_1",
+        "call_9",
+        Before(path=place, content=None, after=content_hash(b"one\n"), temporary=".treadle-2.tmp"),
+    )
     (folder / "a").write_text("one\n")
     changes = [change for of_call in desk.undo.changes("run_1").values() for change in of_call]
-    assert [one.action for one in restore(changes, partial(desk.undo.content, "run_1"), apply=True)] == ["removed"]
+    assert [
+        one.action for one in restore(changes, partial(desk.undo.content, "run_1"), apply=True)
+    ] == ["removed"]
     assert not folder.exists()
 
 
@@ -194,13 +235,26 @@ async def test_what_is_undone_may_be_read_only_or_gone_with_its_directory(desk: 
     assert told["d/b"] == "unchanged"
 
 
-CHANGES = st.lists(st.tuples(st.sampled_from(["a", "b", "d/c"]), st.sampled_from(["", "one\n", "two\n", "zażółć"])), max_size=8)
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "d/c"]), st.sampled_from(["", "one\n", "two\n", "zażółć"])
+    ),
+    max_size=8,
+)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-@given(existing=st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "one\n", "three"])), changes=CHANGES)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+@given(
+    existing=st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "one\n", "three"])),
+    changes=CHANGES,
+)
 async def test_any_number_of_writes_is_undone(
-    make_context: MakeContext, tmp_path_factory: pytest.TempPathFactory, existing: dict[str, str], changes: list[tuple[str, str]]
+    make_context: MakeContext,
+    tmp_path_factory: pytest.TempPathFactory,
+    existing: dict[str, str],
+    changes: list[tuple[str, str]],
 ) -> None:
     desk = Desk(make_context, tmp_path_factory.mktemp("desk").resolve())
     for name, content in existing.items():
@@ -208,5 +262,9 @@ async def test_any_number_of_writes_is_undone(
     for path, content in changes:
         await desk.write(path, content)
     desk.back()
-    assert {str(path.relative_to(desk.root)): path.read_text() for path in desk.root.rglob("*") if path.is_file()} == existing
+    assert {
+        str(path.relative_to(desk.root)): path.read_text()
+        for path in desk.root.rglob("*")
+        if path.is_file()
+    } == existing
     assert not (desk.root / "d").exists()

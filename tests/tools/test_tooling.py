@@ -45,7 +45,12 @@ def test_what_is_registered_is_found_by_name() -> None:
 def test_tools_stand_in_the_order_of_their_registration() -> None:
     names = ["c", "a", "b"]
     registry = ToolRegistry([named(n) for n in names])
-    assert [t.name for t in registry.list()] == [t.name for t in registry] == [d.name for d in registry.definitions()] == names
+    assert (
+        [t.name for t in registry.list()]
+        == [t.name for t in registry]
+        == [d.name for d in registry.definitions()]
+        == names
+    )
 
 
 def test_definitions_are_the_tools_own() -> None:
@@ -55,7 +60,9 @@ def test_definitions_are_the_tools_own() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(AgentError, match="two tools are named 'read': tool names are unique, rename one") as e:
+    with pytest.raises(
+        AgentError, match="two tools are named 'read': tool names are unique, rename one"
+    ) as e:
         ToolRegistry([read, named("read")])
     assert e.value.kind == "invalid"
     registry = ToolRegistry([read])
@@ -89,10 +96,15 @@ async def test_a_tool_is_executed_by_name(make_context: MakeContext, tmp_path: P
         await registry.execute("write", make_context(tmp_path), '{"path": "a", "text": ""}')
 
 
-async def test_an_unknown_tool_is_told_with_the_nearest(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_an_unknown_tool_is_told_with_the_nearest(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidArguments) as e:
         await ToolRegistry([read, write]).execute("raed", make_context(tmp_path), "{}")
-    assert e.value.message == "There is no tool named 'raed'. Did you mean 'read'? Available: read, write."
+    assert (
+        e.value.message
+        == "There is no tool named 'raed'. Did you mean 'read'? Available: read, write."
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,12 +129,20 @@ def test_the_words_stay_short_whatever_the_model_wrote() -> None:
 
 
 def test_every_tool_has_a_probe() -> None:
-    half: Any = SimpleNamespace(**{name: getattr(read, name) for name in dir(read) if name != "probe" and not name.startswith("__")})
+    half: Any = SimpleNamespace(
+        **{
+            name: getattr(read, name)
+            for name in dir(read)
+            if name != "probe" and not name.startswith("__")
+        }
+    )
     assert not isinstance(half, Tool)
     assert all(isinstance(one, Tool) for one in [read, *default_tools()])
 
 
-async def test_no_coding_tool_but_edit_and_bash_kill_says_whether_it_happened(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_no_coding_tool_but_edit_and_bash_kill_says_whether_it_happened(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     others = [one for one in default_tools() if one.name not in ("edit", "bash_kill")]
     told = [await one.probe(make_context(tmp_path), one.parse(one.example)) for one in others]
     assert told == [None] * len(others)
@@ -132,7 +152,9 @@ async def test_no_coding_tool_but_edit_and_bash_kill_says_whether_it_happened(ma
 # ---------------------------------------------------------------- children
 
 
-async def test_spawn_hands_a_child_to_the_runtime(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_spawn_hands_a_child_to_the_runtime(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     asked: list[object] = []
 
     async def run_child(*args: object, **options: object) -> object:
@@ -141,14 +163,21 @@ async def test_spawn_hands_a_child_to_the_runtime(make_context: MakeContext, tmp
 
     child, limits = Agent[int](name="child"), Limits(turns=3)
     ctx = make_context(tmp_path, run_child=run_child)
-    assert await ctx.spawn(child, "Look.", deps=3, inputs={"who": "Ada"}, limits=limits) == "its result"
+    assert (
+        await ctx.spawn(child, "Look.", deps=3, inputs={"who": "Ada"}, limits=limits)
+        == "its result"
+    )
     assert asked == [(child, "Look."), {"deps": 3, "inputs": {"who": "Ada"}, "limits": limits}]
     asked.clear()
     await ctx.spawn(child, "Look.")
     assert asked == [(child, "Look."), {"deps": None, "inputs": None, "limits": None}]
 
 
-async def test_without_a_runtime_nothing_is_spawned(make_context: MakeContext, tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="call 'call_1' cannot spawn an agent: this tool is not run by a runtime") as e:
+async def test_without_a_runtime_nothing_is_spawned(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        AgentError, match="call 'call_1' cannot spawn an agent: this tool is not run by a runtime"
+    ) as e:
         await make_context(tmp_path).spawn(Agent(name="child"), "Look.")
     assert e.value.kind == "invalid"

@@ -21,7 +21,10 @@ IS_ROOT = os.geteuid() == 0
 
 
 async def test_a_new_file_is_made_with_its_directories(use: Use, tmp_path: Path) -> None:
-    assert await use(WRITE, path="a/b/c.txt", content="one\ntwo") == "Created a/b/c.txt: 2 lines, 7 bytes."
+    assert (
+        await use(WRITE, path="a/b/c.txt", content="one\ntwo")
+        == "Created a/b/c.txt: 2 lines, 7 bytes."
+    )
     assert (tmp_path / "a/b/c.txt").read_text() == "one\ntwo"
 
 
@@ -62,7 +65,10 @@ async def test_what_was_written_counts_as_seen(use: Use, tmp_path: Path) -> None
 async def test_writing_the_same_twice_is_a_success_even_unread(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("same")
     before = (tmp_path / "a").stat()
-    assert await use(WRITE, path="a", content="same") == "a already has exactly this content: nothing was changed."
+    assert (
+        await use(WRITE, path="a", content="same")
+        == "a already has exactly this content: nothing was changed."
+    )
     assert (tmp_path / "a").stat().st_ino == before.st_ino
 
 
@@ -140,11 +146,15 @@ async def test_a_symbolic_link_stays_and_its_target_is_written(use: Use, tmp_pat
     assert (tmp_path / "d" / "new").read_text() == "z"
 
 
-async def test_other_hard_links_keep_the_old_content_and_the_model_is_told(use: Use, tmp_path: Path) -> None:
+async def test_other_hard_links_keep_the_old_content_and_the_model_is_told(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "a").write_text("old")
     os.link(tmp_path / "a", tmp_path / "b")
     await use(READ, path="a")
-    assert "It had 1 other hard link, which keeps the old content." in await use(WRITE, path="a", content="new")
+    assert "It had 1 other hard link, which keeps the old content." in await use(
+        WRITE, path="a", content="new"
+    )
     assert (tmp_path / "b").read_text() == "old"
 
 
@@ -154,7 +164,9 @@ async def test_a_binary_file_is_not_overwritten(use: Use, tmp_path: Path) -> Non
         await use(WRITE, path="a.png", content="x")
 
 
-async def test_a_directory_a_pipe_and_a_file_in_the_way_are_refused(use: Use, tmp_path: Path) -> None:
+async def test_a_directory_a_pipe_and_a_file_in_the_way_are_refused(
+    use: Use, tmp_path: Path
+) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "f").touch()
     os.mkfifo(tmp_path / "pipe")
@@ -177,7 +189,9 @@ async def test_no_permission_in_the_directory_is_told(use: Use, tmp_path: Path) 
         await use(WRITE, path="d/x", content="x")
 
 
-async def test_a_failed_write_leaves_the_old_file_and_no_litter(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_write_leaves_the_old_file_and_no_litter(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_text("old")
     await use(READ, path="a")
 
@@ -191,7 +205,9 @@ async def test_a_failed_write_leaves_the_old_file_and_no_litter(use: Use, tmp_pa
     assert (tmp_path / "a").read_text() == "old"
 
 
-async def test_a_change_at_the_last_moment_is_seen(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_at_the_last_moment_is_seen(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_text("old")
     await use(READ, path="a")
     create = OpenFolder.create_file
@@ -201,13 +217,17 @@ async def test_a_change_at_the_last_moment_is_seen(use: Use, tmp_path: Path, mon
         return create(folder, name, mode)
 
     monkeypatch.setattr(OpenFolder, "create_file", meanwhile)
-    with pytest.raises(ToolFailed, match="changed by somebody else just now, and nothing was written"):
+    with pytest.raises(
+        ToolFailed, match="changed by somebody else just now, and nothing was written"
+    ):
         await use(WRITE, path="a", content="mine")
     assert (tmp_path / "a").read_text() == "somebody else's"
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-async def test_a_cancelled_write_is_finished_first(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_cancelled_write_is_finished_first(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await WRITE.execute(make_context(tmp_path), WriteArguments(path="a", content="whole"))
@@ -235,5 +255,7 @@ async def test_a_name_that_is_too_long_is_told(use: Use) -> None:
 
 
 def test_the_one_file_that_it_changes_is_known_beforehand(tmp_path: Path) -> None:
-    assert WRITE.touches(WriteArguments(path="link/../link/new", content=""), tmp_path) == Touched(writes=("link/../link/new",))
+    assert WRITE.touches(WriteArguments(path="link/../link/new", content=""), tmp_path) == Touched(
+        writes=("link/../link/new",)
+    )
     assert WRITE.effect == "idempotent"

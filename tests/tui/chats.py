@@ -1,4 +1,7 @@
-"""An open chat as it is, on a real screen whose keys come through a pipe; the model is scripted. Entry: `a_chat`."""
+"""An open chat as it is, on a real screen whose keys come through a pipe; the model is scripted.
+
+Entry: `a_chat`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class Chatting:
                 await anyio.sleep(0)
 
     async def is_idle(self) -> None:
-        await self.until(lambda: not self.chat.conversation.is_running and not self.chat.conversation.queued)
+        await self.until(
+            lambda: not self.chat.conversation.is_running and not self.chat.conversation.queued
+        )
 
 
 @asynccontextmanager
@@ -56,12 +61,25 @@ async def a_chat(
 ) -> AsyncGenerator[Chatting]:
     """`folder`: the working directory; `session`: the conversation that is opened."""
     config = config or load(cwd=folder)
-    given: dict[str, Any] = {"model": ScriptedModel([*script]), "tools": default_tools(), "instructions": "Help.", **agent}
+    given: dict[str, Any] = {
+        "model": ScriptedModel([*script]),
+        "tools": default_tools(),
+        "instructions": "Help.",
+        **agent,
+    }
     made = Agent[Any, Any](name="helper", **given)
     async with Runtime.open(url, config=config) as runtime, standing() as stage:
         transcript = Transcript()
         status = Status(theme=THEME, live=lambda: transcript.live)
-        parts = Open(config=config, theme=THEME, screen=stage.screen, line=stage.screen.line, status=status, transcript=transcript, commands=SlashCommands())
+        parts = Open(
+            config=config,
+            theme=THEME,
+            screen=stage.screen,
+            line=stage.screen.line,
+            status=status,
+            transcript=transcript,
+            commands=SlashCommands(),
+        )
         chat = Chat(parts, runtime, RunSetting(agent=made, cwd=folder, mode=mode), session)
         begun = anyio.Event()
         async with anyio.create_task_group() as group:

@@ -1,4 +1,6 @@
-"""An open chat as commands see it: real runs, a real screen whose keys come through a pipe, and what was told and shown, as it would be drawn."""
+"""An open chat as commands see it: real runs, a real screen whose keys come through a pipe, and
+what was told and shown, as it would be drawn.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,17 @@ class FakeDesk:
 
     def __init__(self, stage: Stage, runtime: Runtime, setting: RunSetting, config: Config) -> None:
         self.stage, self.config = stage, config
-        self.theme, self.screen, self.line, self.cwd = THEME, stage.screen, stage.screen.line, setting.cwd
+        self.theme, self.screen, self.line, self.cwd = (
+            THEME,
+            stage.screen,
+            stage.screen.line,
+            setting.cwd,
+        )
         self.transcript = Transcript()
         self.status = Status(theme=THEME, live=lambda: self.transcript.live)
-        self.conversation = ChatConversation(runtime, setting, session_id=None, approver=everything, show=self._happened)
+        self.conversation = ChatConversation(
+            runtime, setting, session_id=None, approver=everything, show=self._happened
+        )
         self.commands = SlashCommands()
         self.told: list[str] = []
         self.sent: list[tuple[str, str | None]] = []
@@ -95,11 +104,23 @@ class FakeDesk:
 
 @asynccontextmanager
 async def a_desk(
-    folder: Path, script: Sequence[Any] = (), *, url: str = "memory:", columns: int = 80, rows: int = 24, config: Config | None = None, **agent: Any
+    folder: Path,
+    script: Sequence[Any] = (),
+    *,
+    url: str = "memory:",
+    columns: int = 80,
+    rows: int = 24,
+    config: Config | None = None,
+    **agent: Any,
 ) -> AsyncGenerator[FakeDesk]:
     """`folder`: the working directory."""
     config = config or load(cwd=folder)
-    given: dict[str, Any] = {"model": ScriptedModel([*script]), "tools": default_tools(), "instructions": "Help.", **agent}
+    given: dict[str, Any] = {
+        "model": ScriptedModel([*script]),
+        "tools": default_tools(),
+        "instructions": "Help.",
+        **agent,
+    }
     made = Agent[Any, Any](name="helper", **given)
     async with Runtime.open(url, config=config) as runtime, standing(columns, rows) as stage:
         yield FakeDesk(stage, runtime, RunSetting(agent=made, cwd=folder, mode="full"), config)

@@ -1,4 +1,6 @@
-"""A screen that stands: a real one, whose keys come through a pipe, and of which tests read the rows that are drawn."""
+"""A screen that stands: a real one, whose keys come through a pipe, and of which tests read the
+rows that are drawn.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,23 @@ from treadle.tui.status import Status
 from treadle.tui.theme import Theme
 
 THEME = Theme("none", 1, True)
-UP, DOWN, ENTER, ESCAPE, PAGE_DOWN, HOME, END = "\x1b[A", "\x1b[B", "\r", "\x1b", "\x1b[6~", "\x1b[H", "\x1b[F"
+UP, DOWN, ENTER, ESCAPE, PAGE_DOWN, HOME, END = (
+    "\x1b[A",
+    "\x1b[B",
+    "\r",
+    "\x1b",
+    "\x1b[6~",
+    "\x1b[H",
+    "\x1b[F",
+)
 
 _COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class Stage:
-    def __init__(self, screen: Screen, keyboard: PipeInput, size: list[int], out: io.StringIO) -> None:
+    def __init__(
+        self, screen: Screen, keyboard: PipeInput, size: list[int], out: io.StringIO
+    ) -> None:
         self.screen, self._keyboard, self.size, self.out = screen, keyboard, size, out
 
     def press(self, *keys: str) -> None:
@@ -43,7 +55,10 @@ class Stage:
         cells = get_app().renderer.last_rendered_screen
         if cells is None:
             return []
-        return ["".join(cells.data_buffer[y][x].char for x in range(self.size[1])).rstrip() for y in range(cells.height)]
+        return [
+            "".join(cells.data_buffer[y][x].char for x in range(self.size[1])).rstrip()
+            for y in range(cells.height)
+        ]
 
     @property
     def text(self) -> str:
@@ -51,13 +66,17 @@ class Stage:
 
     async def sees(self, what: str | Callable[[str], bool]) -> str:
         """Waits until that stands on the screen."""
-        there: Callable[[str], bool] = (lambda text: what in text) if isinstance(what, str) else what
+        there: Callable[[str], bool] = (
+            (lambda text: what in text) if isinstance(what, str) else what
+        )
         try:
             with anyio.fail_after(5):
                 while not there(self.text):
                     await anyio.sleep(0)
         except TimeoutError:
-            raise AssertionError(f"{what!r} never stood on the screen, which shows:\n{self.text}") from None
+            raise AssertionError(
+                f"{what!r} never stood on the screen, which shows:\n{self.text}"
+            ) from None
         return self.text
 
     async def writes(self, what: str) -> None:
@@ -67,7 +86,9 @@ class Stage:
                 while " ".join(what.split()) not in self.written:
                     await anyio.sleep(0)
         except TimeoutError:
-            raise AssertionError(f"{what!r} was never written, but:\n{self.written[-2000:]}") from None
+            raise AssertionError(
+                f"{what!r} was never written, but:\n{self.written[-2000:]}"
+            ) from None
 
     @property
     def written(self) -> str:
@@ -83,12 +104,21 @@ class Stage:
 async def standing(columns: int = 80, rows: int = 24) -> AsyncGenerator[Stage]:
     size, out = [rows, columns], io.StringIO()
     with create_pipe_input() as keyboard:
-        output: Output = Vt100_Output(out, lambda: Size(rows=size[0], columns=size[1]), term="xterm", enable_cpr=False)
+        output: Output = Vt100_Output(
+            out, lambda: Size(rows=size[0], columns=size[1]), term="xterm", enable_cpr=False
+        )
         with create_app_session(input=keyboard, output=output):
             live = Live()
             status = Status(theme=THEME, live=lambda: live)
             line = InputLine(THEME, DummyCompleter(), history=None, placeholder="")
-            screen = Screen(THEME, Region(THEME, lambda: live, status), line, KeyBindings(), keyboard=keyboard, output=output)
+            screen = Screen(
+                THEME,
+                Region(THEME, lambda: live, status),
+                line,
+                KeyBindings(),
+                keyboard=keyboard,
+                output=output,
+            )
             async with anyio.create_task_group() as group:
                 group.start_soon(screen.run)
                 await screen.started()

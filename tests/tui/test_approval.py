@@ -27,7 +27,10 @@ async def said(
     seen: Sequence[str] = (),
     **asked: Any,
 ) -> tuple[ApprovalReply, str]:
-    """The answer, and what went to the input. A number lets so many seconds pass; `seen` must stand on the screen before."""
+    """The answer, and what went to the input.
+
+    A number lets so many seconds pass; `seen` must stand on the screen before.
+    """
     now, given, typed = [100.0], list[ApprovalReply](), list[str]()
     request = ApprovalRequest(
         run_id="r",
@@ -42,8 +45,15 @@ async def said(
         **asked,
     )
     async with standing() as stage:
-        around = Around(view=lambda: typed.append("<all>"), typed=typed.append, columns=lambda: 80, cycle_mode=lambda: typed.append("<mode>"))
-        slot = Approval(request, preview or TextPreview(command), THEME, around, clock=lambda: now[0])
+        around = Around(
+            view=lambda: typed.append("<all>"),
+            typed=typed.append,
+            columns=lambda: 80,
+            cycle_mode=lambda: typed.append("<mode>"),
+        )
+        slot = Approval(
+            request, preview or TextPreview(command), THEME, around, clock=lambda: now[0]
+        )
 
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
@@ -64,17 +74,33 @@ async def said(
     return given[0], "".join(typed)
 
 
-@pytest.mark.parametrize(("key", "scope"), [("y", "once"), ("s", "session"), ("a", "always"), ("n", "no"), ("\r", "once"), (ESCAPE, "no"), ("\x03", "no")])
+@pytest.mark.parametrize(
+    ("key", "scope"),
+    [
+        ("y", "once"),
+        ("s", "session"),
+        ("a", "always"),
+        ("n", "no"),
+        ("\r", "once"),
+        (ESCAPE, "no"),
+        ("\x03", "no"),
+    ],
+)
 async def test_each_answer_has_its_key(key: str, scope: str) -> None:
     assert (await said(DEAF_S, key))[0].scope == scope
 
 
-async def test_what_comes_before_half_a_second_has_passed_answers_nothing_and_goes_to_the_input() -> None:
+async def test_what_comes_before_half_a_second_has_passed_answers_nothing_and_goes_to_the_input() -> (
+    None
+):
     assert await said("y", "e", "s", DEAF_S, "n") == (ApprovalReply("no"), "yes")
 
 
 async def test_each_key_that_is_not_heard_makes_it_deaf_for_another_half_second() -> None:
-    assert await said(DEAF_S - 0.1, "y", DEAF_S - 0.1, "y", DEAF_S, "n") == (ApprovalReply("no"), "yy")
+    assert await said(DEAF_S - 0.1, "y", DEAF_S - 0.1, "y", DEAF_S, "n") == (
+        ApprovalReply("no"),
+        "yy",
+    )
 
 
 async def test_escape_denies_at_once() -> None:
@@ -92,14 +118,19 @@ async def test_where_no_rule_is_offered_its_letters_mean_nothing() -> None:
 def test_what_is_asked_about_shows_everything_but_secrets(tmp_path: Path) -> None:
     (tmp_path / "a.env").write_text("KEY=hunter2\n")
     shown = preview_of(
-        "write", {"path": "a.env", "content": "KEY=hunter2\nMORE=\x1b[31m\u202e\n"}, tmp_path, redact=lambda text: text.replace("hunter2", "[secret]")
+        "write",
+        {"path": "a.env", "content": "KEY=hunter2\nMORE=\x1b[31m\u202e\n"},
+        tmp_path,
+        redact=lambda text: text.replace("hunter2", "[secret]"),
     )
     assert "hunter2" not in str(shown)
     assert isinstance(shown, FileDifference)
     assert "\\x1b[31m\\u202e" in shown.after
 
 
-SCRIPT = "\n".join(["cat > setup.sh <<'END'", *(f"echo step {n}" for n in range(60)), "rm -rf ~/important", "END"])
+SCRIPT = "\n".join(
+    ["cat > setup.sh <<'END'", *(f"echo step {n}" for n in range(60)), "rm -rf ~/important", "END"]
+)
 ONE_LINE = FileDifference("a.py", "", f"x = '{'a' * 300}'; import os; os.system('rm -rf ~')\n")
 CHANGED = "    total = sum(price * quantity for _, price, quantity in self.lines if quantity > minimum and not price)"
 
@@ -109,7 +140,10 @@ CHANGED = "    total = sum(price * quantity for _, price, quantity in self.lines
     [
         (ONE_LINE, ["import os; os.system('rm -rf ~')"]),
         (FileDifference("a.py", "pass\n", f"{CHANGED}\n"), ["and not price)"]),
-        (TextPreview(f"echo {'a' * 300}; rm -rf ~/important", is_command=True), ["rm -rf ~/important"]),
+        (
+            TextPreview(f"echo {'a' * 300}; rm -rf ~/important", is_command=True),
+            ["rm -rf ~/important"],
+        ),
     ],
 )
 async def test_a_long_line_is_wrapped_and_never_cut(preview: Preview, seen: list[str]) -> None:
@@ -122,17 +156,29 @@ async def test_a_line_longer_than_any_screen_is_shown_whole() -> None:
 
 
 @pytest.mark.parametrize("key", ["y", "s", "a", "\r"])
-async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_approved(key: str) -> None:
+async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_approved(
+    key: str,
+) -> None:
     """The unanswered yes is followed by a no, which must be the answer."""
     seen = ["more lines: d shows all", "rm -rf ~/important", "Not all of it is shown"]
     now, given = [100.0], list[ApprovalReply]()
     request = ApprovalRequest(
-        run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes", pattern=PATTERN
+        run_id="r",
+        session_id="s",
+        parent_run_id=None,
+        agent="a",
+        call_id="c",
+        name="bash",
+        arguments={},
+        reason="it writes",
+        pattern=PATTERN,
     )
     viewed = list[str]()
     async with standing() as stage:
         around = Around(view=lambda: viewed.append("all"), typed=viewed.append, columns=lambda: 80)
-        slot = Approval(request, TextPreview(SCRIPT, is_command=True), THEME, around, clock=lambda: now[0])
+        slot = Approval(
+            request, TextPreview(SCRIPT, is_command=True), THEME, around, clock=lambda: now[0]
+        )
 
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
@@ -153,9 +199,23 @@ async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_appro
 
 
 async def test_a_small_screen_says_why_a_yes_does_nothing() -> None:
-    request = ApprovalRequest(run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes")
+    request = ApprovalRequest(
+        run_id="r",
+        session_id="s",
+        parent_run_id=None,
+        agent="a",
+        call_id="c",
+        name="bash",
+        arguments={},
+        reason="it writes",
+    )
     for rows in range(3, 12):
-        slot = Approval(request, TextPreview(SCRIPT, is_command=True), THEME, Around(view=lambda: None, typed=lambda _: None, columns=lambda: 80))
+        slot = Approval(
+            request,
+            TextPreview(SCRIPT, is_command=True),
+            THEME,
+            Around(view=lambda: None, typed=lambda _: None, columns=lambda: 80),
+        )
         slot.opened(rows)
         drawn = ["".join(text for _, text, *_ in line) for line in slot._drawn()]  # pyright: ignore[reportPrivateUsage]
         assert len(drawn) <= rows
@@ -188,15 +248,28 @@ def tree(tmp_path: Path) -> Path:
 
 async def test_a_patch_shows_each_file_with_what_becomes_of_it(tree: Path) -> None:
     preview = preview_of("apply_patch", {"input": PATCH}, tree)
-    seen = ["a.py", "- one", "+ 1", "new/b.py (new file)", "+ import os", "+ \\x1b[31mred", "c.py (deleted)", "- all that goes"]
+    seen = [
+        "a.py",
+        "- one",
+        "+ 1",
+        "new/b.py (new file)",
+        "+ import os",
+        "+ \\x1b[31mred",
+        "c.py (deleted)",
+        "- all that goes",
+    ]
     assert await said(DEAF_S, "y", preview=preview, seen=seen) == (ApprovalReply("once"), "")
 
 
 def test_an_operation_of_the_responses_api_is_shown_as_a_patch_of_one_file(tree: Path) -> None:
     operation = {"type": "update_file", "path": "a.py", "diff": "@@\n-two\n+2"}
-    assert preview_of("apply_patch", {"operation": operation}, tree) == Patch((FileDifference("a.py", "one\ntwo\n", "one\n2\n"),))
+    assert preview_of("apply_patch", {"operation": operation}, tree) == Patch(
+        (FileDifference("a.py", "one\ntwo\n", "one\n2\n"),)
+    )
     moved = "*** Begin Patch\n*** Update File: a.py\n*** Move to: z.py\n*** End Patch"
-    assert preview_of("apply_patch", {"input": moved}, tree) == Patch((FileDifference("a.py", "one\ntwo\n", "one\ntwo\n", " (moved to z.py)"),))
+    assert preview_of("apply_patch", {"input": moved}, tree) == Patch(
+        (FileDifference("a.py", "one\ntwo\n", "one\ntwo\n", " (moved to z.py)"),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,8 +287,12 @@ def test_a_patch_that_does_not_fit_is_shown_as_it_was_said(tree: Path, given: st
 @pytest.mark.parametrize("name", ["write", "apply_patch"])
 def test_what_is_too_different_to_be_compared_is_shown_whole(tree: Path, name: str) -> None:
     lines = [f"line {n}" for n in range(5_000)]
-    patched = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+{line}" for line in lines), "*** End Patch"])
-    arguments = {"path": "b.py", "content": "\n".join(lines)} if name == "write" else {"input": patched}
+    patched = "\n".join(
+        ["*** Begin Patch", "*** Add File: b.py", *(f"+{line}" for line in lines), "*** End Patch"]
+    )
+    arguments = (
+        {"path": "b.py", "content": "\n".join(lines)} if name == "write" else {"input": patched}
+    )
     shown = preview_of(name, arguments, tree)
     assert isinstance(shown, TextPreview)
     assert all(line in shown.text for line in lines)
@@ -223,8 +300,23 @@ def test_what_is_too_different_to_be_compared_is_shown_whole(tree: Path, name: s
 
 
 async def test_a_patch_that_is_not_all_on_the_screen_says_so(tree: Path) -> None:
-    long = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+line {n}" for n in range(60)), "*** Delete File: c.py", "*** End Patch"])
+    long = "\n".join(
+        [
+            "*** Begin Patch",
+            "*** Add File: b.py",
+            *(f"+line {n}" for n in range(60)),
+            "*** Delete File: c.py",
+            "*** End Patch",
+        ]
+    )
     preview = preview_of("apply_patch", {"input": long}, tree)
-    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=preview, seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"]))[
-        0
-    ] == ApprovalReply("once")
+    assert (
+        await said(
+            DEAF_S,
+            "d",
+            DEAF_S,
+            "y",
+            preview=preview,
+            seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"],
+        )
+    )[0] == ApprovalReply("once")

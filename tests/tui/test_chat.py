@@ -1,4 +1,6 @@
-"""The open chat: what goes wrong ends nothing else, nothing that was typed is lost, and what asks goes away with who asked."""
+"""The open chat: what goes wrong ends nothing else, nothing that was typed is lost, and what asks
+goes away with who asked.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,15 @@ async def note(text: str) -> str:
 
 def request(name: str, *pattern: str) -> ApprovalRequest:
     return ApprovalRequest(
-        run_id="run_1", session_id=None, parent_run_id=None, agent="helper", call_id=name, name=name, arguments={}, reason="it writes", pattern=pattern or None
+        run_id="run_1",
+        session_id=None,
+        parent_run_id=None,
+        agent="helper",
+        call_id=name,
+        name=name,
+        arguments={},
+        reason="it writes",
+        pattern=pattern or None,
     )
 
 
@@ -53,7 +63,9 @@ async def test_what_goes_wrong_in_a_task_is_told_and_the_chat_goes_on(tmp_path: 
         await chatting.stage.writes("Here I am.")
 
 
-async def test_a_run_goes_on_where_it_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_goes_on_where_it_cannot_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with a_chat(tmp_path, [says("one")]) as chatting:
         apply = chatting.chat.transcript.apply
 
@@ -69,7 +81,9 @@ async def test_a_run_goes_on_where_it_cannot_be_drawn(tmp_path: Path, monkeypatc
         assert await outcomes(chatting) == ["completed"]
 
 
-async def test_what_cannot_begin_is_told_and_what_was_queued_behind_it_comes_back(tmp_path: Path) -> None:
+async def test_what_cannot_begin_is_told_and_what_was_queued_behind_it_comes_back(
+    tmp_path: Path,
+) -> None:
     async with a_chat(tmp_path, model="nobody:none") as chatting:
         chatting.says("first")
         chatting.says("second")
@@ -77,7 +91,9 @@ async def test_what_cannot_begin_is_told_and_what_was_queued_behind_it_comes_bac
         await chatting.until(lambda: chatting.chat.line.buffer.text == "second")
 
 
-async def test_of_calls_that_ask_at_once_one_yes_for_the_session_holds_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_calls_that_ask_at_once_one_yes_for_the_session_holds_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.tui.approval.DEAF_S", 0.0)
     async with a_chat(tmp_path, [says("hello")]) as chatting:
         approving, answers = Approving(chatting.chat), list[Any]()
@@ -94,7 +110,9 @@ async def test_of_calls_that_ask_at_once_one_yes_for_the_session_holds_for_both(
 
 
 async def test_a_question_goes_away_with_the_run_that_asked(tmp_path: Path) -> None:
-    async with a_chat(tmp_path, [asks(call("note", "n", text="x"))], mode="ask", tools=[note]) as chatting:
+    async with a_chat(
+        tmp_path, [asks(call("note", "n", text="x"))], mode="ask", tools=[note]
+    ) as chatting:
         chatting.says("go")
         await chatting.until(lambda: chatting.chat.screen.is_asking)
         chatting.chat.conversation.interrupt()
@@ -105,7 +123,9 @@ async def test_a_question_goes_away_with_the_run_that_asked(tmp_path: Path) -> N
 
 async def test_who_leaves_while_asked_leaves_a_run_that_is_closed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"
-    async with a_chat(tmp_path, [asks(call("note", "n", text="x"))], url=url, mode="ask", tools=[note]) as chatting:
+    async with a_chat(
+        tmp_path, [asks(call("note", "n", text="x"))], url=url, mode="ask", tools=[note]
+    ) as chatting:
         chatting.says("go")
         await chatting.until(lambda: chatting.chat.screen.is_asking)
     async with a_chat(tmp_path, url=url) as again:
@@ -125,7 +145,9 @@ async def test_an_escape_before_a_run_has_begun_holds_once_it_has(tmp_path: Path
 
 
 async def test_what_never_reached_a_run_comes_back_as_it_was_typed(tmp_path: Path) -> None:
-    async with a_chat(tmp_path, [asks(call("note", "n", text="x"))], mode="ask", tools=[note]) as chatting:
+    async with a_chat(
+        tmp_path, [asks(call("note", "n", text="x"))], mode="ask", tools=[note]
+    ) as chatting:
         chatting.says("go")
         await chatting.until(lambda: chatting.chat.screen.is_asking)
         chatting.chat.steer("in French")
@@ -139,17 +161,25 @@ async def test_what_never_reached_a_run_comes_back_as_it_was_typed(tmp_path: Pat
 async def test_a_marker_of_another_chats_paste_is_not_sent(tmp_path: Path) -> None:
     async with a_chat(tmp_path, [says("hello")]) as chatting:
         chatting.says("look at [pasted text #1, 40 lines]")
-        await chatting.stage.writes("[pasted text #1, 40 lines] was pasted in another chat and is not here: paste it again.")
+        await chatting.stage.writes(
+            "[pasted text #1, 40 lines] was pasted in another chat and is not here: paste it again."
+        )
         assert chatting.chat.line.buffer.text == "look at [pasted text #1, 40 lines]"
         assert not chatting.chat.conversation.queued
 
 
-async def test_a_conversation_that_another_drives_can_only_be_looked_at_until_a_new_one(tmp_path: Path) -> None:
+async def test_a_conversation_that_another_drives_can_only_be_looked_at_until_a_new_one(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"
-    async with a_chat(tmp_path, [asks(call("note", "n", text="x"))], url=url, mode="ask", tools=[note]) as first:
+    async with a_chat(
+        tmp_path, [asks(call("note", "n", text="x"))], url=url, mode="ask", tools=[note]
+    ) as first:
         first.says("go")
         await first.until(lambda: first.chat.screen.is_asking)
-        async with a_chat(tmp_path, [says("never asked")], url=url, session=first.chat.conversation.session_id) as second:
+        async with a_chat(
+            tmp_path, [says("never asked")], url=url, session=first.chat.conversation.session_id
+        ) as second:
             await second.stage.writes("This conversation is being worked on by process")
             second.says("let me in")
             assert second.chat.line.take() == "let me in"
@@ -159,7 +189,9 @@ async def test_a_conversation_that_another_drives_can_only_be_looked_at_until_a_
             await second.stage.writes("never asked")
 
 
-async def test_what_was_left_open_elsewhere_stays_open_when_another_conversation_is_opened(tmp_path: Path) -> None:
+async def test_what_was_left_open_elsewhere_stays_open_when_another_conversation_is_opened(
+    tmp_path: Path,
+) -> None:
     async with a_chat(tmp_path, [says("hello")]) as chatting:
         chatting.chat.reopening._open = "run_of_another"  # pyright: ignore[reportPrivateUsage]  what an offer that was declined leaves
         await chatting.chat.open(None)

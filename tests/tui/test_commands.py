@@ -1,4 +1,6 @@
-"""What a person can say to the chat itself: which command is meant, and what each does with real runs in a real journal."""
+"""What a person can say to the chat itself: which command is meant, and what each does with real
+runs in a real journal.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,26 @@ def test_a_command_is_found_by_its_name_or_the_beginning_of_one() -> None:
 def test_what_is_no_command_is_told_with_the_nearest_ones() -> None:
     assert meant("/modle") == "there is no command /modle: did you mean /mode or /model?"
     assert meant("/zzzzzz") == "there is no command /zzzzzz: /help lists them"
-    assert meant("/co") == "/co is the beginning of /compact, /cost, /context, /config, /copy: write more of it"
+    assert (
+        meant("/co")
+        == "/co is the beginning of /compact, /cost, /context, /config, /copy: write more of it"
+    )
     assert "\x1b" not in str(meant("/\x1b[2Jevil"))
 
 
 def test_a_path_is_no_command() -> None:
-    assert [is_command(text) for text in ("/help", "/git:fix a b", " /mode plan", "/etc/hosts is wrong", "/ or", "say /help", "/")] == [True] * 3 + [False] * 4
+    assert [
+        is_command(text)
+        for text in (
+            "/help",
+            "/git:fix a b",
+            " /mode plan",
+            "/etc/hosts is wrong",
+            "/ or",
+            "say /help",
+            "/",
+        )
+    ] == [True] * 3 + [False] * 4
 
 
 async def test_each_command_can_be_called_by_its_name(folder: Path) -> None:
@@ -126,9 +142,13 @@ async def test_a_model_is_used_from_now_on_and_one_that_is_none_is_refused(folde
             await desk.command("/model nowhere")
 
 
-async def test_config_shows_what_was_set_and_from_where_but_no_secret(folder: Path, home: Path) -> None:
+async def test_config_shows_what_was_set_and_from_where_but_no_secret(
+    folder: Path, home: Path
+) -> None:
     home.mkdir()
-    (home / "config.yaml").write_text("limits: {turns: 7}\nproviders: {anthropic: {api_key: sk-ant-secret-secret-1234}}\n")
+    (home / "config.yaml").write_text(
+        "limits: {turns: 7}\nproviders: {anthropic: {api_key: sk-ant-secret-secret-1234}}\n"
+    )
     (home / "config.yaml").chmod(0o600)
     async with a_desk(folder, columns=160, config=load(cwd=folder)) as desk:
         told = await desk.command("/config")
@@ -142,7 +162,9 @@ async def test_config_shows_what_was_set_and_from_where_but_no_secret(folder: Pa
 
 async def test_a_conversation_is_renamed_once_it_has_begun(folder: Path) -> None:
     async with a_desk(folder, [says("hi")]) as desk:
-        with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="nothing has been said here yet")):
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(AgentError, match="nothing has been said here yet")
+        ):
             await desk.command("/rename Early")
         await desk.say("hello")
         await desk.command("/rename  The\x1b[31m  plan ")
@@ -153,7 +175,9 @@ async def test_a_conversation_is_renamed_once_it_has_begun(folder: Path) -> None
             await desk.command("/rename")
 
 
-async def test_another_conversation_is_found_by_id_beginning_or_as_the_last_one(folder: Path) -> None:
+async def test_another_conversation_is_found_by_id_beginning_or_as_the_last_one(
+    folder: Path,
+) -> None:
     async with a_desk(folder, [says("one"), says("two")]) as desk:
         await desk.say("first")
         first = desk.conversation.session_id
@@ -212,11 +236,23 @@ async def test_quit_leaves(folder: Path) -> None:
 # ---------------------------------------------------------------- files
 
 
-WRITES = [asks(call("write", "c1", path="a.txt", content="one\ntwo\n"), call("write", "c2", path="new.txt", content="new\n")), says("done")]
-CHANGES = [asks(call("read", "c3", path="a.txt")), asks(call("edit", "c4", path="a.txt", edits=[{"old": "two", "new": "three"}])), says("changed")]
+WRITES = [
+    asks(
+        call("write", "c1", path="a.txt", content="one\ntwo\n"),
+        call("write", "c2", path="new.txt", content="new\n"),
+    ),
+    says("done"),
+]
+CHANGES = [
+    asks(call("read", "c3", path="a.txt")),
+    asks(call("edit", "c4", path="a.txt", edits=[{"old": "two", "new": "three"}])),
+    says("changed"),
+]
 
 
-async def test_diff_shows_what_the_conversation_changed_in_files(folder: Path, tmp_path: Path) -> None:
+async def test_diff_shows_what_the_conversation_changed_in_files(
+    folder: Path, tmp_path: Path
+) -> None:
     async with a_desk(folder, [*WRITES, *CHANGES], url=journal(tmp_path)) as desk:
         assert "No file was changed" in await desk.command("/diff")
         await desk.say("write it")
@@ -225,11 +261,16 @@ async def test_diff_shows_what_the_conversation_changed_in_files(folder: Path, t
     assert "a.txt" in told
     assert "new.txt" in told
     assert "three" in told
-    assert "two" not in told  # from before the conversation to now: what stood there in between is gone
+    # from before the conversation to now: what stood there in between is gone
+    assert "two" not in told
 
 
-async def test_undo_puts_files_back_and_the_prompt_into_the_input(folder: Path, tmp_path: Path) -> None:
-    async with a_desk(folder, [*WRITES, *CHANGES, says("anew"), says("more")], url=journal(tmp_path)) as desk:
+async def test_undo_puts_files_back_and_the_prompt_into_the_input(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with a_desk(
+        folder, [*WRITES, *CHANGES, says("anew"), says("more")], url=journal(tmp_path)
+    ) as desk:
         await desk.say("write it")
         await desk.say("change it")
         last = (await desk.conversation.runs())[-1].run_id
@@ -242,11 +283,17 @@ async def test_undo_puts_files_back_and_the_prompt_into_the_input(folder: Path, 
         assert desk.conversation.goes_back_to == last
         assert desk.line.take() == "change it"
         await desk.say("change it otherwise")
-        assert [message.text for message in await desk.conversation.messages() if message.role == "user"] == ["write it", "change it otherwise"]
+        assert [
+            message.text for message in await desk.conversation.messages() if message.role == "user"
+        ] == ["write it", "change it otherwise"]
 
 
-async def test_undo_said_again_goes_back_further_also_through_a_fork(folder: Path, tmp_path: Path) -> None:
-    async with a_desk(folder, [*WRITES, says("second"), says("third")], url=journal(tmp_path)) as desk:
+async def test_undo_said_again_goes_back_further_also_through_a_fork(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with a_desk(
+        folder, [*WRITES, says("second"), says("third")], url=journal(tmp_path)
+    ) as desk:
         await desk.say("write it")
         await desk.say("say two")
         await desk.command("/undo")
@@ -262,7 +309,9 @@ async def test_undo_said_again_goes_back_further_also_through_a_fork(folder: Pat
             await desk.command("/undo")
 
 
-async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(folder: Path, tmp_path: Path) -> None:
+async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(
+    folder: Path, tmp_path: Path
+) -> None:
     async with a_desk(folder, WRITES, url=journal(tmp_path)) as desk:
         await desk.say("write it")
         (folder / "a.txt").write_text("mine\n")
@@ -271,7 +320,9 @@ async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(folder: P
         assert not (folder / "new.txt").exists()
 
 
-async def test_copy_gives_the_answer_or_one_of_its_code_blocks_to_the_terminal(folder: Path) -> None:
+async def test_copy_gives_the_answer_or_one_of_its_code_blocks_to_the_terminal(
+    folder: Path,
+) -> None:
     answer = "Do:\n\n```sh\nls\n```\n\nor\n\n~~~\nps\x1b[31m\n~~~\n"
     async with a_desk(folder, [says(answer)]) as desk:
         with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="no answer to copy")):
@@ -283,12 +334,17 @@ async def test_copy_gives_the_answer_or_one_of_its_code_blocks_to_the_terminal(f
         for wrong in ("/copy 3", "/copy 0", "/copy x", "/copy ²"):
             with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="code block")):
                 await desk.command(wrong)
-        copied = [base64.b64decode(found).decode() for found in re.findall(r"\x1b\]52;c;([^\x07]*)\x07", desk.stage.out.getvalue())]
+        copied = [
+            base64.b64decode(found).decode()
+            for found in re.findall(r"\x1b\]52;c;([^\x07]*)\x07", desk.stage.out.getvalue())
+        ]
     assert copied == ["Do:\n\n```sh\nls\n```\n\nor\n\n~~~\nps\n~~~", "ps"]
     assert code_blocks("no code") == []
 
 
-async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes(folder: Path, tmp_path: Path) -> None:
+async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes(
+    folder: Path, tmp_path: Path
+) -> None:
     script = [asks(call("ls", "c1", path=".")), says("Two `files`.\n")]
     async with a_desk(folder, script, url=journal(tmp_path)) as desk:
         with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="nothing to export")):
@@ -298,7 +354,11 @@ async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes
         made = folder / "what-is-here.md"
         text = made.read_text()
         assert made.stat().st_mode & 0o777 == 0o600
-        assert [line for line in text.splitlines() if line.startswith("#")] == ["# What is *here*?", "## You", "## Agent"]
+        assert [line for line in text.splitlines() if line.startswith("#")] == [
+            "# What is *here*?",
+            "## You",
+            "## Agent",
+        ]
         assert "Two `files`." in text
         made.write_text("mine")
         await desk.command("/export what-is-here.md", "n")
@@ -308,7 +368,9 @@ async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes
         assert made.stat().st_mode & 0o777 == 0o600
         await desk.command("/export all.jsonl")
         lines = (folder / "all.jsonl").read_bytes().splitlines()
-        assert [decode_message(line).id for line in lines] == [message.id for message in await desk.conversation.messages()]
+        assert [decode_message(line).id for line in lines] == [
+            message.id for message in await desk.conversation.messages()
+        ]
         for wrong in (".", "nowhere/file.md"):
             with pytest.RaisesGroup(pytest.RaisesExc(AgentError)):
                 await desk.command(f"/export {wrong}")
@@ -318,9 +380,13 @@ async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes
 # ---------------------------------------------------------------- what it takes
 
 
-async def test_cost_counts_turns_tokens_and_the_cached_share_by_model(folder: Path, tmp_path: Path) -> None:
+async def test_cost_counts_turns_tokens_and_the_cached_share_by_model(
+    folder: Path, tmp_path: Path
+) -> None:
     used = {"usage": {"input_tokens": 250, "cache_read_tokens": 750, "output_tokens": 20}}
-    async with a_desk(folder, [says("a", **used), says("b", **used)], url=journal(tmp_path)) as desk:
+    async with a_desk(
+        folder, [says("a", **used), says("b", **used)], url=journal(tmp_path)
+    ) as desk:
         await desk.say("one")
         await desk.say("two")
         told = await desk.command("/cost")
@@ -338,7 +404,12 @@ async def test_context_says_what_takes_it(folder: Path) -> None:
         desk.transcript.live.context_tokens = 0
         told = await desk.command("/context")
         assert "by estimate" in told
-        shares = {name: float(number) for name, number in re.findall(r"^  (instructions|tools|messages|tool results) +([\d.]+)k? ", told, re.MULTILINE)}
+        shares = {
+            name: float(number)
+            for name, number in re.findall(
+                r"^  (instructions|tools|messages|tool results) +([\d.]+)k? ", told, re.MULTILINE
+            )
+        }
         assert set(shares) == {"instructions", "tools", "messages", "tool results"}
         assert "█" in told or "#" in told
         desk.transcript.live.context_tokens = 19_000
@@ -362,10 +433,14 @@ async def test_todos_shows_the_whole_list_with_marks(folder: Path) -> None:
     assert [line[-1] for line in told[1:]] == ["Look", "Doing", "Tell"]
 
 
-async def test_agents_names_those_that_are_defined_and_what_is_wrong(folder: Path, home: Path) -> None:
+async def test_agents_names_those_that_are_defined_and_what_is_wrong(
+    folder: Path, home: Path
+) -> None:
     (agents := folder / ".treadle" / "agents").mkdir(parents=True)
     (agents / "reviewer.md").write_text("---\ndescription: Reviews changes\n---\nReview.\n")
-    (agents / "asker.md").write_text("---\ndescription: Asks\ninputs: {who: {type: string}}\n---\nAsk ${who}.\n")
+    (agents / "asker.md").write_text(
+        "---\ndescription: Asks\ninputs: {who: {type: string}}\n---\nAsk ${who}.\n"
+    )
     (agents / "broken.md").write_text("no keys")
     async with a_desk(folder, columns=160) as desk:
         assert "its project is not trusted" in await desk.command("/agents")

@@ -31,7 +31,17 @@ async def said(*keys: str, danger: bool = False) -> bool:
 
 @pytest.mark.parametrize(
     ("keys", "is_yes"),
-    [("y", True), ("n", False), ("1", True), ("2", False), ("\r", True), ("\t\r", False), ("\x1b[C\x1b[D\r", True), ("\x1b", False), ("\x03", False)],
+    [
+        ("y", True),
+        ("n", False),
+        ("1", True),
+        ("2", False),
+        ("\r", True),
+        ("\t\r", False),
+        ("\x1b[C\x1b[D\r", True),
+        ("\x1b", False),
+        ("\x03", False),
+    ],
 )
 async def test_what_is_typed_answers(keys: str, is_yes: bool) -> None:
     assert await said(keys) is is_yes
@@ -65,7 +75,12 @@ async def test_what_is_typed_on_when_it_appears_does_not_answer_but_escape_does(
 
 async def test_a_long_question_is_cut_to_the_rows_there_are_and_keeps_its_answers() -> None:
     async with standing(columns=40, rows=10) as stage:
-        slot = Confirm(THEME, "\n".join(f"file {n}" for n in range(50)) + "\nPut them back?", words=("Put back", "Leave"), columns=lambda: 40)
+        slot = Confirm(
+            THEME,
+            "\n".join(f"file {n}" for n in range(50)) + "\nPut them back?",
+            words=("Put back", "Leave"),
+            columns=lambda: 40,
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(stage.screen.ask, slot)
             shown = await stage.sees("Put back (y)")

@@ -20,10 +20,20 @@ BEFORE = (
     + "".join(f"# line {n}\n" for n in range(20))
     + "a last line that goes on for longer than a narrow terminal is wide\n"
 )
-AFTER = BEFORE.replace("w * h", "w * h / 2").replace("# line 15\n", "").replace("a narrow", "any narrow")
+AFTER = (
+    BEFORE.replace("w * h", "w * h / 2")
+    .replace("# line 15\n", "")
+    .replace("a narrow", "any narrow")
+)
 
 
-def look(width: int, theme: Theme = NONE, most: int | None = None, before: str = BEFORE, after: str = AFTER) -> str:
+def look(
+    width: int,
+    theme: Theme = NONE,
+    most: int | None = None,
+    before: str = BEFORE,
+    after: str = AFTER,
+) -> str:
     drawing = Drawing(width, theme)
     return drawing.ansi(differences.drawn("area.py", before, after, drawing, most=most))
 
@@ -101,7 +111,9 @@ def test_what_changed_inside_of_a_line_stands_out() -> None:
 \x1b[90m2 \x1b[0m\x1b[31m- \x1b[0m\x1b[31mred \x1b[0m\x1b[1;30;41mgreen\x1b[0m\x1b[31m blue\x1b[0m
 \x1b[90m2 \x1b[0m\x1b[32m+ \x1b[0m\x1b[32mred \x1b[0m\x1b[1;30;42myellow\x1b[0m\x1b[32m blue\x1b[0m
 """)
-    assert "\x1b[1;38;2;92;0;0;48;2;242;180;180mgreen\x1b[0m" in look(60, Theme("light", 24), before=before, after=after)
+    assert "\x1b[1;38;2;92;0;0;48;2;242;180;180mgreen\x1b[0m" in look(
+        60, Theme("light", 24), before=before, after=after
+    )
 
 
 def test_a_language_shines_through_what_was_added() -> None:
@@ -109,8 +121,15 @@ def test_a_language_shines_through_what_was_added() -> None:
     assert "\x1b[35;48;2;22;48;28mdef\x1b[0m" in drawn
 
 
-@given(st.text("ab\n", max_size=60), st.text("ab\n", max_size=60), st.sampled_from([60, 160]), st.integers(1, 12))
-def test_at_most_so_many_lines_and_the_last_says_what_is_missing(before: str, after: str, width: int, most: int) -> None:
+@given(
+    st.text("ab\n", max_size=60),
+    st.text("ab\n", max_size=60),
+    st.sampled_from([60, 160]),
+    st.integers(1, 12),
+)
+def test_at_most_so_many_lines_and_the_last_says_what_is_missing(
+    before: str, after: str, width: int, most: int
+) -> None:
     whole = look(width, NONE, None, before, after).splitlines()
     cut = SGR.sub("", look(width, NONE, most, before, after)).splitlines()
     if len(whole) <= most:
@@ -127,22 +146,33 @@ def test_nothing_is_drawn_where_nothing_changed() -> None:
 
 def test_what_a_tool_says_of_a_change_is_drawn_as_the_change_itself() -> None:
     drawing = Drawing(60, NONE)
-    assert drawing.ansi(differences.drawn_patch(short_difference(BEFORE, AFTER), drawing, path="area.py")) == look(60)
+    assert drawing.ansi(
+        differences.drawn_patch(short_difference(BEFORE, AFTER), drawing, path="area.py")
+    ) == look(60)
 
 
 def test_a_patch_of_git_is_drawn_without_its_head_and_with_its_language() -> None:
     drawing = Drawing(60, Theme("dark", 4))
     patch = "diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@ def f\n import os\n-a\n+b\n\\ No newline at end of file\n"
-    assert SGR.sub("", drawing.ansi(differences.drawn_patch(patch, drawing))) == "1   import os\n2 - a\n2 + b\n\\ No newline at end of file\n"
+    assert (
+        SGR.sub("", drawing.ansi(differences.drawn_patch(patch, drawing)))
+        == "1   import os\n2 - a\n2 + b\n\\ No newline at end of file\n"
+    )
     drawing = Drawing(60, Theme("dark", 8))
     assert "\x1b[35mimport" in drawing.ansi(differences.drawn_patch(patch, drawing))
 
 
 def test_too_much_to_compare_is_said() -> None:
-    drawn = look(80, before="".join(f"{n}\n" for n in range(3000)), after="".join(f"{-n}\n" for n in range(3000)))
+    drawn = look(
+        80,
+        before="".join(f"{n}\n" for n in range(3000)),
+        after="".join(f"{-n}\n" for n in range(3000)),
+    )
     assert SGR.sub("", drawn) == "lines 1-3000 became 3000 lines: too much to show\n"
 
 
 def test_what_was_cut_off_before_is_told_too() -> None:
     drawing = Drawing(60, NONE)
-    assert "(… 7 more lines of difference)" in drawing.ansi(differences.drawn_patch("@@ -1,1 +1,1 @@\n-a\n+b\n(… 7 more lines of difference)", drawing))
+    assert "(… 7 more lines of difference)" in drawing.ansi(
+        differences.drawn_patch("@@ -1,1 +1,1 @@\n-a\n+b\n(… 7 more lines of difference)", drawing)
+    )

@@ -1,4 +1,6 @@
-"""One layout in two forms: text for the scrollback and fragments for prompt_toolkit, never too wide, and harmless."""
+"""One layout in two forms: text for the scrollback and fragments for prompt_toolkit, never too
+wide, and harmless.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,23 @@ from treadle.tui import differences, markdown
 from treadle.tui.drawing import Drawing
 from treadle.tui.theme import Theme
 
-THEMES = (Theme("dark", 24), Theme("light", 8), Theme("dark", 4), Theme("none", 1), Theme("none", 1, False, "ascii"))
+THEMES = (
+    Theme("dark", 24),
+    Theme("light", 8),
+    Theme("dark", 4),
+    Theme("none", 1),
+    Theme("none", 1, False, "ascii"),
+)
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ODD = "aあ👩\u200d👩\u200d👧e\u0301❤\ufe0fक्षि🇩🇪\t \x1b[31m\x07\u202e\x9b|`*_[]()#>-1.\n"
 SOURCES = st.one_of(
     st.text(),
     st.text(ODD, max_size=200),
-    st.lists(st.sampled_from(["| a | あ |", "|--|--|", "- x", "  - あ👩\u200d👧" * 9, "> q", "```", "w" * 90, ""])).map("\n".join),
+    st.lists(
+        st.sampled_from(
+            ["| a | あ |", "|--|--|", "- x", "  - あ👩\u200d👧" * 9, "> q", "```", "w" * 90, ""]
+        )
+    ).map("\n".join),
 )
 
 
@@ -33,9 +45,15 @@ def columns(line: str) -> int:
 
 
 @given(SOURCES, st.integers(20, 120), st.sampled_from(THEMES))
-def test_nothing_drawn_is_wider_than_the_width_or_more_than_colours(source: str, width: int, theme: Theme) -> None:
+def test_nothing_drawn_is_wider_than_the_width_or_more_than_colours(
+    source: str, width: int, theme: Theme
+) -> None:
     drawing = Drawing(width, theme)
-    for renderable in (markdown.drawn(source, drawing), Text(source), differences.drawn("a.py", source, source[::-1], drawing)):
+    for renderable in (
+        markdown.drawn(source, drawing),
+        Text(source),
+        differences.drawn("a.py", source, source[::-1], drawing),
+    ):
         text = drawing.ansi(renderable)
         lines = SGR.sub("", text).split("\n")
         assert lines.pop() == ""
@@ -49,19 +67,32 @@ def test_nothing_drawn_is_wider_than_the_width_or_more_than_colours(source: str,
 @given(SOURCES, st.integers(1, 19))
 def test_no_width_is_too_small_to_draw_something(source: str, width: int) -> None:
     drawing = Drawing(width, THEMES[0])
-    for renderable in (markdown.drawn(source, drawing), differences.drawn("a.py", source, source[::-1], drawing)):
-        assert all(cell_len(line) <= max(width, 2) for line in SGR.sub("", drawing.ansi(renderable)).split("\n"))
+    for renderable in (
+        markdown.drawn(source, drawing),
+        differences.drawn("a.py", source, source[::-1], drawing),
+    ):
+        assert all(
+            cell_len(line) <= max(width, 2)
+            for line in SGR.sub("", drawing.ansi(renderable)).split("\n")
+        )
 
 
 def test_lines_end_where_their_words_end_and_colours_end_with_them() -> None:
     drawing = Drawing(40, THEMES[0])
-    assert drawing.ansi(Padding(Text("words  ", "bold"), (0, 4, 1, 2))) == "  \x1b[1mwords\x1b[0m\n\n"
-    assert drawing.ansi(Text("a\nb", drawing.style("error"))) == "\x1b[1;91ma\x1b[0m\n\x1b[1;91mb\x1b[0m\n"
+    assert (
+        drawing.ansi(Padding(Text("words  ", "bold"), (0, 4, 1, 2))) == "  \x1b[1mwords\x1b[0m\n\n"
+    )
+    assert (
+        drawing.ansi(Text("a\nb", drawing.style("error")))
+        == "\x1b[1;91ma\x1b[0m\n\x1b[1;91mb\x1b[0m\n"
+    )
     assert drawing.ansi(Text("x  ", "reverse")) == "\x1b[7mx  \x1b[0m\n"
     assert drawing.ansi(Text("")) == "\n"
 
 
-@pytest.mark.parametrize(("depth", "code"), [(24, "38;2;95;135;255"), (8, "38;5;69"), (4, "94"), (1, "")])
+@pytest.mark.parametrize(
+    ("depth", "code"), [(24, "38;2;95;135;255"), (8, "38;5;69"), (4, "94"), (1, "")]
+)
 def test_colours_are_those_that_the_terminal_has(depth: int, code: str) -> None:
     theme = Theme("dark", depth)  # pyright: ignore[reportArgumentType]  one of those four
     text = Drawing(40, theme).ansi(Text("x", "#5f87ff"))
@@ -71,15 +102,25 @@ def test_colours_are_those_that_the_terminal_has(depth: int, code: str) -> None:
 def test_both_forms_have_the_same_colours() -> None:
     for theme in THEMES[2:4]:
         drawing = Drawing(60, theme)
-        source = markdown.drawn("# Head\n**bold** `code` [link](http://a)\n\n1. *x*\n\n```python\ndef f(): return 'a'\n```", drawing)
+        source = markdown.drawn(
+            "# Head\n**bold** `code` [link](http://a)\n\n1. *x*\n\n```python\ndef f(): return 'a'\n```",
+            drawing,
+        )
         ansi = to_formatted_text(ANSI(drawing.ansi(source)))
-        for (style, text), (spelled, same) in zip((cell for cell in ansi if cell[1] != "\n"), cells(drawing, source), strict=True):
+        for (style, text), (spelled, same) in zip(
+            (cell for cell in ansi if cell[1] != "\n"), cells(drawing, source), strict=True
+        ):
             assert text == same
             assert attributes(style) == attributes(spelled)
 
 
 def cells(drawing: Drawing, source: markdown.Markdown) -> list[tuple[str, str]]:
-    return [(style, character) for line in drawing.lines(source) for style, text in line for character in text]
+    return [
+        (style, character)
+        for line in drawing.lines(source)
+        for style, text in line
+        for character in text
+    ]
 
 
 def attributes(style: str) -> set[str]:
@@ -96,8 +137,14 @@ def test_links_lead_nowhere_and_escapes_do_nothing() -> None:
     drawing = Drawing(60, THEMES[0])
     assert "\x1b]8" not in drawing.ansi(Text("x", Style(link="http://a")))
     hostile = "a\x1b]0;title\x07b \x1b[2Jc \x9b31md \x1bP+q\x1b\\e \u202ef [x](http://a\x1b[31m)"
-    for renderable in (Text(hostile), markdown.drawn(hostile, drawing), differences.drawn("x", "", hostile, drawing)):
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x80-\x9f\u202e]", SGR.sub("", drawing.ansi(renderable)))
+    for renderable in (
+        Text(hostile),
+        markdown.drawn(hostile, drawing),
+        differences.drawn("x", "", hostile, drawing),
+    ):
+        assert not re.search(
+            r"[\x00-\x09\x0b-\x1f\x80-\x9f\u202e]", SGR.sub("", drawing.ansi(renderable))
+        )
     assert drawing.ansi(markdown.drawn(hostile, drawing)).startswith("ab c d")
 
 

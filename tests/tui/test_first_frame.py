@@ -6,7 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOREIGN = {"rich", "pygments", "markdown_it", "aiohttp", "sqlite3", "apsw", "anthropic", "mcp", "pydantic"}
+FOREIGN = {
+    "rich",
+    "pygments",
+    "markdown_it",
+    "aiohttp",
+    "sqlite3",
+    "apsw",
+    "anthropic",
+    "mcp",
+    "pydantic",
+}
 HEART = {
     "treadle.runtime.runtime",
     "treadle.runs",
@@ -16,7 +26,20 @@ HEART = {
     "treadle.models.providers.anthropic",
     "treadle.tools.builtin.coding",
 }
-LATER = {f"treadle.tui.{name}" for name in ("chat", "transcript", "blocks", "drawing", "markdown", "growing", "viewer", "picker", "wizard")}
+LATER = {
+    f"treadle.tui.{name}"
+    for name in (
+        "chat",
+        "transcript",
+        "blocks",
+        "drawing",
+        "markdown",
+        "growing",
+        "viewer",
+        "picker",
+        "wizard",
+    )
+}
 FRAME = """
 import sys
 import treadle.cli.chat
@@ -40,7 +63,15 @@ start.chat(start.Wanted(**{**given, "config": load(cwd=Path.cwd()), "cwd": Path.
 
 def test_the_first_frame_is_drawn_without_what_comes_later(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": "", "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([sys.executable, "-c", FRAME], env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FRAME],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     frame, _, loaded = done.stdout.rpartition("loaded: ")
     assert "say what to do" in frame

@@ -1,4 +1,6 @@
-"""What a frame costs while an answer is streamed, in calls of functions, and what it writes: neither has to do with what was said before."""
+"""What a frame costs while an answer is streamed, in calls of functions, and what it writes:
+neither has to do with what was said before.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Watched:
             if move[2] in ("H", "J") and move[0] not in ("\x1b[J", "\x1b[0J"):
                 raise AssertionError(f"{move[0]!r} says nothing of where the region is")
             self._row += {None: 1, "A": -count, "B": count}.get(move[2], 0)
-            assert self._row >= self._top, f"frame {self.frames} went {self._top - self._row} rows above the region"
+            assert self._row >= self._top, (
+                f"frame {self.frames} went {self._top - self._row} rows above the region"
+            )
         self._read = len(text)
         self._top = self._row - self._app.renderer._cursor_pos.y  # pyright: ignore[reportPrivateUsage]  where the region stands now
 
@@ -64,7 +68,11 @@ class Watched:
             calls += kind == "call"
 
         self.transcript.begin()
-        agent = Agent(name="a", instructions="", model=ScriptedModel([{"text": STREAMED if counted else "Yes.\n\n- so it is\n"}]))
+        agent = Agent(
+            name="a",
+            instructions="",
+            model=ScriptedModel([{"text": STREAMED if counted else "Yes.\n\n- so it is\n"}]),
+        )
         async with runtime.stream(agent, "Go on", session="s") as stream:
             async for event in stream:
                 if counted and isinstance(event, events.TextDelta):
@@ -100,4 +108,7 @@ async def test_nothing_above_the_region_is_written_again() -> None:
         for _ in range(3):
             await chat.say(runtime, counted=True)
     assert chat.frames > 100
-    assert chat.stage.written.count("Some words of an answer") == 3 * 6 or "Done." in chat.stage.written
+    assert (
+        chat.stage.written.count("Some words of an answer") == 3 * 6
+        or "Done." in chat.stage.written
+    )

@@ -1,4 +1,6 @@
-"""Markdown that is given away while it grows: what is finished depends on the text alone, and the rest stays small."""
+"""Markdown that is given away while it grows: what is finished depends on the text alone, and the
+rest stays small.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from hypothesis import strategies as st
 
 from treadle.tui import growing
 from treadle.tui.drawing import Drawing
-from treadle.tui.growing import CODE_LINES, DEPTH_MAX, LINE_CHARS, TAIL_CHARS, TAIL_LINES, Growing, SourcePiece, Within
+from treadle.tui.growing import (
+    CODE_LINES,
+    DEPTH_MAX,
+    LINE_CHARS,
+    TAIL_CHARS,
+    TAIL_LINES,
+    Growing,
+    SourcePiece,
+    Within,
+)
 from treadle.tui.markdown import drawn
 from treadle.tui.theme import Theme
 
@@ -51,7 +62,11 @@ LINES = (
     "x" * 2000,
     "Sentence. " * 300,
 )
-TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(LINES), max_size=60).map("\n".join), st.text("-*>#`|~ \n\t1.ab[]()_\\", max_size=300))
+TEXTS = st.one_of(
+    st.text(),
+    st.lists(st.sampled_from(LINES), max_size=60).map("\n".join),
+    st.text("-*>#`|~ \n\t1.ab[]()_\\", max_size=300),
+)
 
 
 def pieces(text: str, *cuts: int) -> list[SourcePiece]:
@@ -66,7 +81,9 @@ def pieces(text: str, *cuts: int) -> list[SourcePiece]:
 def test_any_cut_gives_the_same_pieces_and_they_are_the_text(text: str, cuts: list[int]) -> None:
     at_once, in_deltas = pieces(text), pieces(text, *cuts)
     assert "".join(in_deltas) == text
-    assert [(str(piece), piece.within) for piece in in_deltas] == [(str(piece), piece.within) for piece in at_once]
+    assert [(str(piece), piece.within) for piece in in_deltas] == [
+        (str(piece), piece.within) for piece in at_once
+    ]
     assert all(in_deltas)
 
 
@@ -108,16 +125,22 @@ BLOCKS = (
 
 
 @given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6), st.sampled_from([100, 30]))
-def test_pieces_drawn_one_after_the_other_look_like_the_whole(blocks: list[str], width: int) -> None:
+def test_pieces_drawn_one_after_the_other_look_like_the_whole(
+    blocks: list[str], width: int
+) -> None:
     text, drawing = "\n".join(blocks), Drawing(width, Theme("none", 1))
-    assert "".join(drawing.ansi(drawn(piece, drawing)) for piece in pieces(text)) == drawing.ansi(drawn(text, drawing))
+    assert "".join(drawing.ansi(drawn(piece, drawing)) for piece in pieces(text)) == drawing.ansi(
+        drawn(text, drawing)
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "```python\n" + "".join(f"x = {n}\n" for n in range(50)) + "```\n",
-        "1. Run:\n   ```\n" + "".join(f"   line {n}\n" for n in range(50)) + "   ```\n1. next\n1. last\n",
+        "1. Run:\n   ```\n"
+        + "".join(f"   line {n}\n" for n in range(50))
+        + "   ```\n1. next\n1. last\n",
         "- a\n" + "".join(f"  - nested {n}\n" for n in range(100)) + "- b\n",
         "> ```\n" + "".join(f"> line {n}\n" for n in range(50)) + "> ```\n\nend\n",
         "| a | b |\n|---|---|\n" + "".join(f"| {n:03} | x |\n" for n in range(200)) + "\nend\n",
@@ -129,7 +152,9 @@ def test_pieces_drawn_one_after_the_other_look_like_the_whole(blocks: list[str],
 def test_what_has_to_be_given_in_pieces_looks_as_if_it_were_whole(text: str) -> None:
     drawing = Drawing(60, Theme("none", 1))
     assert len(pieces(text)) > 2
-    assert "".join(drawing.ansi(drawn(piece, drawing)) for piece in pieces(text)) == drawing.ansi(drawn(text, drawing))
+    assert "".join(drawing.ansi(drawn(piece, drawing)) for piece in pieces(text)) == drawing.ansi(
+        drawn(text, drawing)
+    )
 
 
 def test_an_open_code_block_gives_its_lines_away_and_each_piece_knows_that_it_goes_on() -> None:
@@ -141,7 +166,11 @@ def test_an_open_code_block_gives_its_lines_away_and_each_piece_knows_that_it_go
 
 def test_a_list_is_given_away_item_by_item_with_its_numbers() -> None:
     given = pieces("3. a\n3. b\n\n3. c\n")
-    assert [(str(piece), piece.within.number, piece.within.gap) for piece in given] == [("3. a\n", None, False), ("3. b\n\n", 4, False), ("3. c\n", 5, True)]
+    assert [(str(piece), piece.within.number, piece.within.gap) for piece in given] == [
+        ("3. a\n", None, False),
+        ("3. b\n\n", 4, False),
+        ("3. c\n", 5, True),
+    ]
 
 
 def test_code_in_a_list_is_given_away_in_pieces_too() -> None:
@@ -154,7 +183,10 @@ def test_code_in_a_list_is_given_away_in_pieces_too() -> None:
 def test_an_item_of_one_long_line_goes_on_as_an_item() -> None:
     drawing = Drawing(60, Theme("none", 1, attributes=False))
     given = pieces("1. " + "Some words. " * 400 + "\n1. next")
-    assert [(piece.within.containers, piece.within.midline) for piece in given[1:3]] == [((3,), True), ((3,), True)]
+    assert [(piece.within.containers, piece.within.midline) for piece in given[1:3]] == [
+        ((3,), True),
+        ((3,), True),
+    ]
     lines = "".join(drawing.ansi(drawn(piece, drawing)) for piece in given).splitlines()
     assert {line[:3] for line in lines[1:-1]} == {"   "}
     assert lines[-1] == "2. next"
@@ -185,7 +217,9 @@ def test_finished_text_is_never_parsed_again(monkeypatch: pytest.MonkeyPatch) ->
     parser = growing._parser()
     parsed: list[int] = []
     parse = parser.parse
-    monkeypatch.setattr(parser, "parse", lambda text, env=None: (parsed.append(len(text)), parse(text, env))[1])
+    monkeypatch.setattr(
+        parser, "parse", lambda text, env=None: (parsed.append(len(text)), parse(text, env))[1]
+    )
     message, deltas = Growing(), 10_000
     paragraph = "Some words of a line\nand another one.\n\n- item\n- item\n\n```py\nx = 1\n```\n\n"
     for n in range(deltas):

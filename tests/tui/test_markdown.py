@@ -239,7 +239,10 @@ def test_without_colours_there_is_still_bold() -> None:
 
 
 def test_a_table_without_room_is_a_list_of_its_cells() -> None:
-    assert plainly("| Name | Size | Owner | Changed |\n|---|---|---|---|\n| a.py | 12 | me | today |\n| b.py | 7 | you | never |\n", 20) == snapshot("""\
+    assert plainly(
+        "| Name | Size | Owner | Changed |\n|---|---|---|---|\n| a.py | 12 | me | today |\n| b.py | 7 | you | never |\n",
+        20,
+    ) == snapshot("""\
 Name: a.py
 Size: 12
 Owner: me
@@ -264,7 +267,16 @@ def test_code_keeps_every_character() -> None:
     assert shown == "\n\n    two  blanks\n      tab\n  " + "x" * 30 + "\n  " + "x" * 20 + "\n\n"
 
 
-@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "<!-- a comment -->", "[1]: http://example.org 'title'", "![x](y)", "&#27;[31m"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<!-- a comment -->",
+        "[1]: http://example.org 'title'",
+        "![x](y)",
+        "&#27;[31m",
+    ],
+)
 def test_what_would_be_executed_or_hidden_elsewhere_is_text(text: str) -> None:
     words = re.findall(r"\w+", text.replace("&#27;", ""))
     assert words == re.findall(r"\w+", plainly(text, 80))
@@ -272,7 +284,9 @@ def test_what_would_be_executed_or_hidden_elsewhere_is_text(text: str) -> None:
 
 def test_an_address_is_shown_once() -> None:
     assert (
-        plainly("<https://a.example> [b](https://b.example) [https://c.example](https://c.example)", 100)
+        plainly(
+            "<https://a.example> [b](https://b.example) [https://c.example](https://c.example)", 100
+        )
         == "https://a.example b (https://b.example) https://c.example\n"
     )
 
@@ -306,11 +320,15 @@ def test_hostile_text_comes_in_pieces_of_a_bounded_size_and_all_of_it_is_shown(n
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_whole_text_that_is_too_large_or_too_deep_is_drawn_as_it_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_text_that_is_too_large_or_too_deep_is_drawn_as_it_stands(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parser = markdown._parser()
     parsed: list[int] = []
     parse = parser.parse
-    monkeypatch.setattr(parser, "parse", lambda text, env=None: (parsed.append(len(text)), parse(text, env))[1])
+    monkeypatch.setattr(
+        parser, "parse", lambda text, env=None: (parsed.append(len(text)), parse(text, env))[1]
+    )
     assert "end" in plainly(HOSTILE[name], 80).splitlines()[-1]
     assert max(parsed, default=0) <= SOURCE_CHARS
 

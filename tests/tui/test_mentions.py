@@ -33,15 +33,23 @@ def attached(text: str, place: Path) -> list[str]:
 
 
 def test_a_file_goes_along_before_what_was_said(place: Path):
-    assert attached("look at @app.py", place) == ["<file path='app.py'>\none\ntwo\nthree\nfour\n\n</file>"]
+    assert attached("look at @app.py", place) == [
+        "<file path='app.py'>\none\ntwo\nthree\nfour\n\n</file>"
+    ]
     assert attached("(@app.py), and @app.py!", place) == attached("@app.py", place)
-    assert attached('what is in @"a file.txt"?', place) == ["<file path='a file.txt'>\nspaced\n</file>"]
+    assert attached('what is in @"a file.txt"?', place) == [
+        "<file path='a file.txt'>\nspaced\n</file>"
+    ]
 
 
 def test_some_lines_of_a_file(place: Path):
-    assert attached("@app.py:2-3.", place) == ["<file path='app.py' lines='2-3'>\ntwo\nthree\n</file>"]
+    assert attached("@app.py:2-3.", place) == [
+        "<file path='app.py' lines='2-3'>\ntwo\nthree\n</file>"
+    ]
     assert attached("@app.py:4", place) == ["<file path='app.py' lines='4-4'>\nfour\n</file>"]
-    assert attached('@"a file.txt":1-9', place) == ["<file path='a file.txt' lines='1-1'>\nspaced\n</file>"]
+    assert attached('@"a file.txt":1-9', place) == [
+        "<file path='a file.txt' lines='1-1'>\nspaced\n</file>"
+    ]
     parts, notices = parts_of("@app.py:90-95", place)
     assert len(parts) == 1
     assert notices == ["@app.py has 4 lines, so none from 90 to 95: it is only named, not attached"]
@@ -49,12 +57,30 @@ def test_some_lines_of_a_file(place: Path):
 
 def test_an_image_is_an_image_and_a_directory_its_names(place: Path):
     (image, _), _ = parts_of("@dot.png", place)
-    assert image == MediaPart(media_type="image/png", data=base64.b64encode(b"\x89PNG").decode(), name="dot.png")
-    assert attached("@src/ and @src", place) == ["<directory path='src/'>\nb.py\ninner/\n</directory>", "<directory path='src'>\nb.py\ninner/\n</directory>"]
+    assert image == MediaPart(
+        media_type="image/png", data=base64.b64encode(b"\x89PNG").decode(), name="dot.png"
+    )
+    assert attached("@src/ and @src", place) == [
+        "<directory path='src/'>\nb.py\ninner/\n</directory>",
+        "<directory path='src'>\nb.py\ninner/\n</directory>",
+    ]
 
 
 @pytest.mark.parametrize(
-    "text", ["me@app.py", "@nothing.py", "@property", "a @ b", "user@example.org", "@@app.py", "@", "x/@app.py", '@"', "@\x00", "@" + "a" * 5000]
+    "text",
+    [
+        "me@app.py",
+        "@nothing.py",
+        "@property",
+        "a @ b",
+        "user@example.org",
+        "@@app.py",
+        "@",
+        "x/@app.py",
+        '@"',
+        "@\x00",
+        "@" + "a" * 5000,
+    ],
 )
 def test_what_is_no_file_stays_text(text: str, place: Path):
     assert attached(text, place) == []
@@ -69,8 +95,12 @@ def test_a_large_file_and_one_that_is_no_text_are_only_named(place: Path):
         "@large.log has 250.0 kB: it is only named, not attached. Name some lines of it, like @large.log:1-200",
         "@odd.bin is neither an image, a PDF nor UTF-8 text: it is only named, not attached",
     ]
-    assert attached("@large.log:1-2", place) == ["<file path='large.log' lines='1-2'>\nline\nline\n</file>"]
-    assert parts_of("@large.log:1-50000", place)[1] == ["lines 1 to 50000 of @large.log have more than 200.0 kB: they are not attached. Name fewer"]
+    assert attached("@large.log:1-2", place) == [
+        "<file path='large.log' lines='1-2'>\nline\nline\n</file>"
+    ]
+    assert parts_of("@large.log:1-50000", place)[1] == [
+        "lines 1 to 50000 of @large.log have more than 200.0 kB: they are not attached. Name fewer"
+    ]
 
 
 def test_what_can_block_is_not_opened(place: Path):

@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tui.standing import DOWN, END, ENTER, ESCAPE, HOME, PAGE_DOWN, THEME, UP, Stage, answered, standing
+from tests.tui.standing import (
+    DOWN,
+    END,
+    ENTER,
+    ESCAPE,
+    HOME,
+    PAGE_DOWN,
+    THEME,
+    UP,
+    Stage,
+    answered,
+    standing,
+)
 from treadle.tui.matching import Matching
 from treadle.tui.picker import Picker, PickerRow
 
@@ -21,7 +33,9 @@ FRUIT = ("apple", "banana", "cherry", "date", "elderberry")
 
 
 def fruit(stage: Stage) -> Picker[str]:
-    return Picker(stage.screen, "Which fruit?", [PickerRow(name, name, "a fruit") for name in FRUIT])
+    return Picker(
+        stage.screen, "Which fruit?", [PickerRow(name, name, "a fruit") for name in FRUIT]
+    )
 
 
 async def test_enter_takes_the_row_under_the_cursor_and_escape_none():
@@ -56,7 +70,14 @@ async def test_it_is_drawn_with_title_place_and_details():
 
 async def test_it_works_in_a_terminal_of_twenty_columns_and_six_rows():
     async with standing(20, 6) as stage, anyio.create_task_group() as group:
-        group.start_soon(stage.screen.ask, Picker(stage.screen, "T", [PickerRow("a label that is far too long " * 3, n, "x" * 50) for n in range(50)]))
+        group.start_soon(
+            stage.screen.ask,
+            Picker(
+                stage.screen,
+                "T",
+                [PickerRow("a label that is far too long " * 3, n, "x" * 50) for n in range(50)],
+            ),
+        )
         await stage.sees("a label")
         stage.press(END, UP)
         await stage.sees("a label")
@@ -75,7 +96,12 @@ async def test_a_preview_is_asked_for_when_its_row_is_reached_and_stands_beside_
     for columns in (120, 60):
         asked.clear()
         async with standing(columns, 30) as stage, anyio.create_task_group() as group:
-            group.start_soon(stage.screen.ask, Picker(stage.screen, "Which?", [PickerRow(name, name) for name in FRUIT], preview=look))
+            group.start_soon(
+                stage.screen.ask,
+                Picker(
+                    stage.screen, "Which?", [PickerRow(name, name) for name in FRUIT], preview=look
+                ),
+            )
             await stage.sees("all about apple")
             assert asked == ["apple"]
             stage.press(DOWN)
@@ -111,7 +137,16 @@ async def test_what_a_search_finds_stands_behind_the_rows_that_hold_the_words():
     async with standing() as stage, anyio.create_task_group() as group:
 
         async def ask() -> None:
-            got.append(await stage.screen.ask(Picker(stage.screen, "Which?", [PickerRow(name, name) for name in FRUIT], search=search)))
+            got.append(
+                await stage.screen.ask(
+                    Picker(
+                        stage.screen,
+                        "Which?",
+                        [PickerRow(name, name) for name in FRUIT],
+                        search=search,
+                    )
+                )
+            )
 
         group.start_soon(ask)
         await stage.sees("apple")
@@ -124,7 +159,10 @@ async def test_what_a_search_finds_stands_behind_the_rows_that_hold_the_words():
 
 async def test_what_a_label_would_have_a_terminal_do_is_not_drawn():
     async with standing() as stage, anyio.create_task_group() as group:
-        group.start_soon(stage.screen.ask, Picker(stage.screen, "T\x1b]0;x\x07", [PickerRow("a\x1b[2Jb\nc", 1, "d\u202ee")]))
+        group.start_soon(
+            stage.screen.ask,
+            Picker(stage.screen, "T\x1b]0;x\x07", [PickerRow("a\x1b[2Jb\nc", 1, "d\u202ee")]),
+        )
         assert f"{MARK} ab c  de" in await stage.sees("ab c")
         stage.press(ESCAPE)
     assert "\x1b]0;" not in stage.out.getvalue()
@@ -135,7 +173,8 @@ async def test_of_ten_thousand_rows_only_those_that_are_seen_are_drawn():
 
     class Counted(PickerRow[int]):
         def __getattribute__(self, name: str) -> object:
-            if name == "preview":  # which is read of every row that is under the cursor, and of none that is not
+            # which is read of every row that is under the cursor, and of none that is not
+            if name == "preview":
                 drawn.append(1)
             elif name == "label":
                 drawn.append(0)

@@ -73,7 +73,9 @@ async def test_a_conversation_is_found_by_its_title_with_its_last_words(folder: 
     assert got == [city]
 
 
-async def test_a_conversation_is_found_by_what_was_said_in_it_and_says_where_it_was(folder: Path, tmp_path: Path):
+async def test_a_conversation_is_found_by_what_was_said_in_it_and_says_where_it_was(
+    folder: Path, tmp_path: Path
+):
     async with a_desk(folder, [says("Paris it is.")], columns=60) as desk:
         desk.conversation.setting.cwd = tmp_path
         await desk.say("Which city?")
@@ -91,7 +93,9 @@ async def test_a_title_cannot_command_the_terminal(folder: Path):
     async with a_desk(folder, [says("ok")]) as desk:
         await desk.say("hello")
         assert desk.conversation.session_id is not None
-        desk.conversation.runtime.sessions.update_title(desk.conversation.session_id, "a\x1b]0;owned\x07b")
+        desk.conversation.runtime.sessions.update_title(
+            desk.conversation.session_id, "a\x1b]0;owned\x07b"
+        )
         async with asking(desk, pick_session):
             await desk.stage.sees("ab")
             desk.stage.press(ESCAPE)
@@ -101,8 +105,14 @@ async def test_a_title_cannot_command_the_terminal(folder: Path):
 # ---------------------------------------------------------------- models
 
 
-async def test_configured_models_come_first_and_those_that_a_provider_tells_are_added_while_it_is_open(folder: Path, own_home: Path):
-    async with serving(document({"object": "list", "data": [{"id": "tiny", "max_model_len": 8192}, {"id": "other"}]})) as server:
+async def test_configured_models_come_first_and_those_that_a_provider_tells_are_added_while_it_is_open(
+    folder: Path, own_home: Path
+):
+    async with serving(
+        document(
+            {"object": "list", "data": [{"id": "tiny", "max_model_len": 8192}, {"id": "other"}]}
+        )
+    ) as server:
         own_home.mkdir(mode=0o700)
         (own_home / "config.yaml").write_text(
             f"models: {{large: 'local:main', small: 'local:tiny'}}\nproviders:\n  local: {{type: openai-chat, base_url: '{server.url}/v1'}}\n"
@@ -118,7 +128,14 @@ async def test_configured_models_come_first_and_those_that_a_provider_tells_are_
 
 
 async def test_without_a_network_what_is_known_is_there(folder: Path):
-    config = load({"HOME": str(folder), "ANTHROPIC_API_KEY": "k" * 20, "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}, cwd=folder)
+    config = load(
+        {
+            "HOME": str(folder),
+            "ANTHROPIC_API_KEY": "k" * 20,
+            "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+        },
+        cwd=folder,
+    )
     async with a_desk(folder, config=config) as desk, asking(desk, pick_model) as got:
         await desk.stage.sees("anthropic:claude-opus-5-5  large")
         desk.stage.press("haiku", ENTER)
@@ -136,15 +153,27 @@ def write(content: str, n: int) -> list[Any]:
     return [asks(call("write", f"c{n}", path="note.txt", content=content)), says("done")]
 
 
-async def test_files_and_conversation_go_back_to_before_a_prompt_once_what_that_means_was_seen(folder: Path):
+async def test_files_and_conversation_go_back_to_before_a_prompt_once_what_that_means_was_seen(
+    folder: Path,
+):
     (folder / "note.txt").write_text("old")
     async with a_desk(
-        folder, [says("hi"), asks(call("read", "r", path="note.txt")), *write("first", 1), *write("second", 2)], url=journal(folder), columns=110
+        folder,
+        [
+            says("hi"),
+            asks(call("read", "r", path="note.txt")),
+            *write("first", 1),
+            *write("second", 2),
+        ],
+        url=journal(folder),
+        columns=110,
     ) as desk:
         for prompt in ("greet", "write\nit, please", "again"):
             await desk.say(prompt)
         async with asking(desk, pick_point):
-            await desk.stage.sees(lambda text: "again" in text and "It changed:" in text and "note.txt" in text)
+            await desk.stage.sees(
+                lambda text: "again" in text and "It changed:" in text and "note.txt" in text
+            )
             desk.stage.press(DOWN, ENTER)
             await desk.stage.sees("Conversation and files")
             assert (folder / "note.txt").read_text() == "second"
@@ -206,7 +235,10 @@ async def test_what_cannot_be_put_back_is_said_before(folder: Path):
             desk.stage.press(ENTER)
             await desk.stage.sees("Take back what")
             desk.stage.press(DOWN, DOWN, ENTER)
-        assert desk.told == ["Cannot be put back, and stays:\n  note.txt: it was changed since", "There is no file to put back."]
+        assert desk.told == [
+            "Cannot be put back, and stays:\n  note.txt: it was changed since",
+            "There is no file to put back.",
+        ]
         assert (folder / "note.txt").read_text() == "by hand"
 
 

@@ -1,4 +1,6 @@
-"""What is offered while one types: commands and what stands behind them, files below the directory, and how they are drawn."""
+"""What is offered while one types: commands and what stands behind them, files below the directory,
+and how they are drawn.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ def files(folder: Path, *names: str) -> None:
 def git(folder: Path, *arguments: str) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    subprocess.run(["git", "-c", "init.defaultBranch=main", *arguments], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-c", "init.defaultBranch=main", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
 
 
 # ---------------------------------------------------------------- commands
@@ -61,9 +68,15 @@ def git(folder: Path, *arguments: str) -> None:
 
 def test_a_slash_at_the_beginning_offers_commands_with_what_they_are_for(folder: Path) -> None:
     known = suggestions(folder)
-    assert [one.text for one in offered(known, "/")] == [f"/{command.name}{' ' if command.usage else ''}" for command in known.commands]
+    assert [one.text for one in offered(known, "/")] == [
+        f"/{command.name}{' ' if command.usage else ''}" for command in known.commands
+    ]
     (first, *_) = offered(known, "/mod")
-    assert (first.text, first.display_text, first.display_meta_text) == ("/model ", "/model [NAME]", "which model is asked")
+    assert (first.text, first.display_text, first.display_meta_text) == (
+        "/model ",
+        "/model [NAME]",
+        "which model is asked",
+    )
     assert typed(known, "/mod") == ["/model ", "/mode "]
     assert typed(known, "/ESS") == ["/sessions"]
     assert typed(known, "say /mod") == []
@@ -100,7 +113,16 @@ def test_an_at_sign_at_a_words_beginning_offers_files_and_directories(folder: Pa
 
 
 def test_what_is_likeliest_comes_first(folder: Path) -> None:
-    files(folder, "xx/screen/y.py", "tui/screen.py", "tui/my_screen.py", "s_c_r_e_e_n.txt", "s/c/r/e/e/n", "SCREEN", "other.py")
+    files(
+        folder,
+        "xx/screen/y.py",
+        "tui/screen.py",
+        "tui/my_screen.py",
+        "s_c_r_e_e_n.txt",
+        "s/c/r/e/e/n",
+        "SCREEN",
+        "other.py",
+    )
     assert typed(suggestions(folder), "@screen") == [
         "@SCREEN",
         "@xx/screen/",
@@ -112,19 +134,38 @@ def test_what_is_likeliest_comes_first(folder: Path) -> None:
     ]
 
 
-def test_names_with_spaces_are_quoted_and_those_that_could_not_be_written_left_out(folder: Path) -> None:
-    files(folder, "my file.txt", 'a"b.txt', "back\\slash.txt", "bad\x1b[2J.txt", "turn\u202eed.txt", "my folder/x.txt", "größe.txt", "a@b.md")
+def test_names_with_spaces_are_quoted_and_those_that_could_not_be_written_left_out(
+    folder: Path,
+) -> None:
+    files(
+        folder,
+        "my file.txt",
+        'a"b.txt',
+        "back\\slash.txt",
+        "bad\x1b[2J.txt",
+        "turn\u202eed.txt",
+        "my folder/x.txt",
+        "größe.txt",
+        "a@b.md",
+    )
     with suppress(OSError):  # some file systems have no such names
         (folder / os.fsdecode(b"raw\xff.txt")).touch()
     known = suggestions(folder)
-    assert typed(known, "@txt") == ["@größe.txt", '@"my file.txt"', "@back\\slash.txt", '@"my folder/x.txt"']
+    assert typed(known, "@txt") == [
+        "@größe.txt",
+        '@"my file.txt"',
+        "@back\\slash.txt",
+        '@"my folder/x.txt"',
+    ]
     assert typed(known, '@"my f') == ['@"my folder/', '@"my file.txt"', '@"my folder/x.txt"']
     assert typed(known, "@a@") == []
     assert typed(known, '@"a@') == ['@"a@b.md"']
     assert typed(known, "@\x1b") == []
 
 
-def test_a_repository_offers_what_git_does_not_ignore_and_starts_nothing_of_its_own(folder: Path) -> None:
+def test_a_repository_offers_what_git_does_not_ignore_and_starts_nothing_of_its_own(
+    folder: Path,
+) -> None:
     files(folder, "kept.py", "new.py", "build/out.py", "below/inner.py", "gone.py")
     (folder / ".gitignore").write_text("build/\n")
     git(folder, "init")
@@ -146,7 +187,9 @@ def test_outside_a_repository_what_gitignore_says_holds_too(folder: Path) -> Non
     assert FileNames(folder).find("py") == ["kept.py"]
 
 
-def test_a_list_is_believed_for_some_seconds_and_then_made_anew_beside_what_is_typed(folder: Path) -> None:
+def test_a_list_is_believed_for_some_seconds_and_then_made_anew_beside_what_is_typed(
+    folder: Path,
+) -> None:
     now = [0.0]
     names = FileNames(folder, clock=lambda: now[0])
     files(folder, "one.py")
@@ -172,7 +215,14 @@ def test_at_most_fifty_are_offered_of_very_many(folder: Path) -> None:
 def test_another_word_is_looked_for_among_all_of_them(folder: Path) -> None:
     files(folder, "abc", "axyz", "xyz")
     names = FileNames(folder)
-    assert [names.find(typed) for typed in ("x", "xz", "a", "ac", "acd", "ac")] == [["xyz", "axyz"], ["xyz", "axyz"], ["abc", "axyz"], ["abc"], [], ["abc"]]
+    assert [names.find(typed) for typed in ("x", "xz", "a", "ac", "acd", "ac")] == [
+        ["xyz", "axyz"],
+        ["xyz", "axyz"],
+        ["abc", "axyz"],
+        ["abc"],
+        [],
+        ["abc"],
+    ]
 
 
 LETTERS = st.text("abcAB_/. ü", min_size=1, max_size=6)
@@ -184,16 +234,24 @@ def in_order(letters: str, path: str) -> bool:
 
 
 @given(
-    st.lists(st.text("abcAB_.ü", min_size=1, max_size=5).filter(lambda name: name.strip(".")), max_size=12, unique_by=str.casefold),
+    st.lists(
+        st.text("abcAB_.ü", min_size=1, max_size=5).filter(lambda name: name.strip(".")),
+        max_size=12,
+        unique_by=str.casefold,
+    ),
     st.lists(LETTERS, max_size=6),
 )
-def test_what_is_found_has_the_letters_in_order_whatever_was_typed_before(tmp_path_factory: pytest.TempPathFactory, paths: list[str], words: list[str]) -> None:
+def test_what_is_found_has_the_letters_in_order_whatever_was_typed_before(
+    tmp_path_factory: pytest.TempPathFactory, paths: list[str], words: list[str]
+) -> None:
     folder = tmp_path_factory.mktemp("names")
     files(folder, *paths)
     names = FileNames(folder)
     for word in words:
         for length in range(1, len(word) + 1):
-            assert sorted(names.find(word[:length])) == sorted(path for path in paths if in_order(word[:length], path))
+            assert sorted(names.find(word[:length])) == sorted(
+                path for path in paths if in_order(word[:length], path)
+            )
 
 
 # ---------------------------------------------------------------- how they are drawn
@@ -201,7 +259,10 @@ def test_what_is_found_has_the_letters_in_order_whatever_was_typed_before(tmp_pa
 
 def drawn(count: int, chosen: int | None, rows: int, width: int = 60) -> list[str]:
     buffer = Buffer()
-    offered = [Completion(f"name{n}", display=f"name{n}", display_meta="what it is for") for n in range(count)]
+    offered = [
+        Completion(f"name{n}", display=f"name{n}", display_meta="what it is for")
+        for n in range(count)
+    ]
     if count:
         buffer.complete_state = CompletionState(Document(""), offered, chosen)
     lines = Suggestions(Path(), load({}, files=False)).drawn(buffer, rows, width, THEME)
@@ -210,11 +271,17 @@ def drawn(count: int, chosen: int | None, rows: int, width: int = 60) -> list[st
 
 def test_at_most_six_rows_are_drawn_around_the_chosen_one() -> None:
     assert drawn(0, None, 10) == []
-    assert drawn(3, 1, 10) == ["  name0  what it is for", f"{THEME.glyphs.prompt} name1  what it is for", "  name2  what it is for"]
+    assert drawn(3, 1, 10) == [
+        "  name0  what it is for",
+        f"{THEME.glyphs.prompt} name1  what it is for",
+        "  name2  what it is for",
+    ]
     for chosen in range(20):
         lines = drawn(20, chosen, 10)
         assert len(lines) == 6
-        assert [line.split()[1] for line in lines if line.startswith(THEME.glyphs.prompt)] == [f"name{chosen}"]
+        assert [line.split()[1] for line in lines if line.startswith(THEME.glyphs.prompt)] == [
+            f"name{chosen}"
+        ]
     assert drawn(20, 19, 2)[-1].startswith(f"{THEME.glyphs.prompt} name19")
     assert drawn(20, 3, 0) == []
     assert max(map(len, drawn(5, 0, 5, width=12))) <= 12

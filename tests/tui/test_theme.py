@@ -45,12 +45,17 @@ XTERM = {"TERM": "xterm-256color"}
         ("auto", {**XTERM, "FORCE_COLOR": "0"}, Theme("none", 1)),
     ],
 )
-def test_a_terminal_gets_what_it_can_show_and_a_person_what_he_asked_for(setting: themes.Setting, environ: dict[str, str], expected: Theme) -> None:
+def test_a_terminal_gets_what_it_can_show_and_a_person_what_he_asked_for(
+    setting: themes.Setting, environ: dict[str, str], expected: Theme
+) -> None:
     assert theme_of(setting, environ, "utf-8") == expected
 
 
 def test_no_unicode_where_the_encoding_has_none() -> None:
-    assert [theme_of("auto", XTERM, encoding).glyphs for encoding in ("UTF-8", "utf8", "ANSI_X3.4-1968", "iso-8859-1", None)] == [
+    assert [
+        theme_of("auto", XTERM, encoding).glyphs
+        for encoding in ("UTF-8", "utf8", "ANSI_X3.4-1968", "iso-8859-1", None)
+    ] == [
         UNICODE,
         UNICODE,
         ASCII,
@@ -66,12 +71,23 @@ def test_signs_in_ascii_are_ascii_and_as_many() -> None:
         assert type(value) is type(getattr(UNICODE, field.name))
 
 
-@pytest.mark.parametrize("theme", [Theme(name, depth) for name, depth in (("dark", 24), ("light", 4), ("none", 1))], ids=lambda theme: theme.name)
+@pytest.mark.parametrize(
+    "theme",
+    [Theme(name, depth) for name, depth in (("dark", 24), ("light", 4), ("none", 1))],
+    ids=lambda theme: theme.name,
+)
 def test_every_style_is_one_for_rich_and_for_prompt_toolkit(theme: Theme) -> None:
     toolkit = ToolkitStyle.from_dict(theme.toolkit_styles())
     for name in STYLES:
-        ours, theirs = Style.parse(theme.rich(name)), toolkit.get_attrs_for_style_str(theme.toolkit(name))
-        assert [bool(ours.bold), bool(ours.reverse), bool(ours.italic)] == [theirs.bold, theirs.reverse, theirs.italic]
+        ours, theirs = (
+            Style.parse(theme.rich(name)),
+            toolkit.get_attrs_for_style_str(theme.toolkit(name)),
+        )
+        assert [bool(ours.bold), bool(ours.reverse), bool(ours.italic)] == [
+            theirs.bold,
+            theirs.reverse,
+            theirs.italic,
+        ]
         assert (ours.color is None, ours.bgcolor is None) == (not theirs.color, not theirs.bgcolor)
         assert theme.name != "none" or (ours.color is None and ours.bgcolor is None)
 
@@ -97,4 +113,9 @@ def test_every_name_that_the_code_uses_exists() -> None:
 
 def test_choosing_a_theme_brings_no_library() -> None:
     check = "import sys; import treadle.tui.theme; print(sorted({'rich', 'prompt_toolkit', 'pygments', 'markdown_it'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", check], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

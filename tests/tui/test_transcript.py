@@ -1,4 +1,6 @@
-"""What events become: whatever a run does, each call is told once, nothing is said twice or lost, and at the end nothing lives on."""
+"""What events become: whatever a run does, each call is told once, nothing is said twice or lost,
+and at the end nothing lives on.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_any_run_is_told_once_and_whole(case: Case) -> None:
 async def _is_told(case: Case) -> None:
     seen, bench = list[Event](), Bench()
     options: dict[str, Any] = {"limits": case.limits} if case.limits is not None else {}
-    stream = open_runtime().stream(agent(case.script, *bench.tools()), "go", session="s", mode=case.mode, **options)
+    stream = open_runtime().stream(
+        agent(case.script, *bench.tools()), "go", session="s", mode=case.mode, **options
+    )
 
     async def read() -> None:
         async with stream:
@@ -72,7 +76,9 @@ def holds(seen: list[Event]) -> None:
         blocks = transcript.apply(event)
         called += (block for block in blocks if isinstance(block, CallBlock))
         if isinstance(event, events.ToolCallEnd):
-            assert [type(block) for block in blocks] == [CallBlock], "a call that ended is one block"
+            assert [type(block) for block in blocks] == [CallBlock], (
+                "a call that ended is one block"
+            )
         if isinstance(event, events.Retry):
             answers = ""
         answers += "".join(block.source for block in blocks if isinstance(block, AnswerBlock))
@@ -80,10 +86,18 @@ def holds(seen: list[Event]) -> None:
             assert words(answers) == words(event.message.text)
             answers = ""
     asked = sum(isinstance(event, events.ToolCallAsked) for event in seen)
-    assert sum(block.status != "denied" for block in called) == sum(isinstance(event, events.ToolCallEnd) for event in seen)
+    assert sum(block.status != "denied" for block in called) == sum(
+        isinstance(event, events.ToolCallEnd) for event in seen
+    )
     assert len(called) <= asked
     live = transcript.live
-    live.context_tokens, live.cost_usd, live.child_usd, live.cost_is_partial, live.todos = 0, None, None, False, ()
+    live.context_tokens, live.cost_usd, live.child_usd, live.cost_is_partial, live.todos = (
+        0,
+        None,
+        None,
+        False,
+        (),
+    )
     assert live == Live(), "nothing lives on"
 
 
@@ -102,7 +116,11 @@ def test_events_in_any_order_with_anything_in_them_are_folded_and_drawn(seen: li
 async def test_words_of_the_runtime_to_the_model_are_not_the_persons() -> None:
     seen = await watch([says(""), says("done")])
     transcript = Transcript()
-    (told,) = [block for block in folded(seen.events, transcript) if isinstance(block, PromptBlock | NoticeBlock)]
+    (told,) = [
+        block
+        for block in folded(seen.events, transcript)
+        if isinstance(block, PromptBlock | NoticeBlock)
+    ]
     assert isinstance(told, NoticeBlock)
     assert told.text.startswith("The model was told: ")
 
@@ -111,8 +129,14 @@ async def test_words_of_the_runtime_to_the_model_are_not_the_persons() -> None:
 async def test_what_reached_the_run_stands_there_as_it_was_typed() -> None:
     transcript = Transcript()
     transcript.steered["all of a paste"] = "[pasted text #1, 20 lines]"
-    seen = await watch([asks(call("look")), says("done")], gives("look"), while_running=lambda stream, event: _steers(stream, event))
-    assert PromptBlock("[pasted text #1, 20 lines]", "while it works") in folded(seen.events, transcript)
+    seen = await watch(
+        [asks(call("look")), says("done")],
+        gives("look"),
+        while_running=lambda stream, event: _steers(stream, event),
+    )
+    assert PromptBlock("[pasted text #1, 20 lines]", "while it works") in folded(
+        seen.events, transcript
+    )
     assert not transcript.steered
 
 
@@ -142,7 +166,10 @@ async def test_a_thought_is_one_line_and_its_words_are_whole() -> None:
 
 @pytest.mark.anyio
 async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
-    seen = await watch([asks(call("look")), says("done")], gives("look", "a\x1b[2Jb\x1b]0;title\x07c\x9b31md\u202ee\nsecond"))
+    seen = await watch(
+        [asks(call("look")), says("done")],
+        gives("look", "a\x1b[2Jb\x1b]0;title\x07c\x9b31md\u202ee\nsecond"),
+    )
     (called,) = [block for block in folded(seen.events) if isinstance(block, CallBlock)]
     for full in (False, True):
         drawn = DRAWING.ansi(called.draw(DRAWING, full=full))
@@ -150,11 +177,21 @@ async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
         assert "second" in drawn
 
 
-@pytest.mark.parametrize(("code", "mark"), [(0, "✓ Ran make"), (2, "✗ exit 2 · Ran make"), (137, "✗ exit 137 · Ran make")])
+@pytest.mark.parametrize(
+    ("code", "mark"),
+    [(0, "✓ Ran make"), (2, "✗ exit 2 · Ran make"), (137, "✗ exit 137 · Ran make")],
+)
 def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -> None:
     drawing = Drawing(40, Theme("dark", 8, True))
     text = "no such target\n[took 7 s]"
-    block = CallBlock(call=calling("bash", {"command": "make " + "x" * 60}), name="bash", result=text, status="ok", seconds=7, exit_code=code)
+    block = CallBlock(
+        call=calling("bash", {"command": "make " + "x" * 60}),
+        name="bash",
+        result=text,
+        status="ok",
+        seconds=7,
+        exit_code=code,
+    )
     first = drawing.ansi(block.draw(drawing)).splitlines()[0]
     assert re.sub(r"\x1b\[[0-9;]*m", "", first).startswith(mark)
     red = drawing.ansi(Text("✗ ", drawing.style("error"))).split("✗")[0]
@@ -162,8 +199,19 @@ def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -
 
 
 def test_of_a_long_output_of_a_command_the_end_is_shown() -> None:
-    text = "\n".join(["warning: old", *(f"test {n} passed" for n in range(40)), "1 failed, 1 passed"])
-    drawn = DRAWING.ansi(CallBlock(call=calling("bash", {"command": "pytest"}), name="bash", result=text, status="ok", seconds=1, exit_code=1).draw(DRAWING))
+    text = "\n".join(
+        ["warning: old", *(f"test {n} passed" for n in range(40)), "1 failed, 1 passed"]
+    )
+    drawn = DRAWING.ansi(
+        CallBlock(
+            call=calling("bash", {"command": "pytest"}),
+            name="bash",
+            result=text,
+            status="ok",
+            seconds=1,
+            exit_code=1,
+        ).draw(DRAWING)
+    )
     assert "warning: old" in drawn
     assert "1 failed, 1 passed" in drawn
     assert "… 33 more lines (Ctrl-O)" in drawn
@@ -173,7 +221,14 @@ def test_of_a_long_output_of_a_command_the_end_is_shown() -> None:
 async def test_what_other_agents_spend_counts_and_is_told_apart() -> None:
     async with priced() as rt:
         helper = make("helper", [says("ok", usage=used(2, 3))])
-        boss = make("boss", [asks(call("helper", "h", prompt="x"), usage=used(1, 1)), says("done", usage=used(1, 1))], helper)
+        boss = make(
+            "boss",
+            [
+                asks(call("helper", "h", prompt="x"), usage=used(1, 1)),
+                says("done", usage=used(1, 1)),
+            ],
+            helper,
+        )
         _, seen = await seen_of(rt, boss)
     transcript = Transcript()
     folded(seen, transcript)

@@ -1,4 +1,6 @@
-"""The full-screen view, over a real screen: what it shows, what keys do, and that it lays out no more than is seen."""
+"""The full-screen view, over a real screen: what it shows, what keys do, and that it lays out no
+more than is seen.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def viewing(blocks: Sequence[Block], columns: int = 60, rows: int = 10, *, at_end: bool = True) -> AsyncGenerator[Stage]:
+async def viewing(
+    blocks: Sequence[Block], columns: int = 60, rows: int = 10, *, at_end: bool = True
+) -> AsyncGenerator[Stage]:
     """The view is open inside; it must be left by a key."""
     async with standing(columns, rows) as stage:
         with anyio.fail_after(10):
@@ -40,7 +44,9 @@ def notices(number: int) -> list[Block]:
 
 
 def called(result: str) -> CallBlock:
-    return CallBlock(call=Calling("Running", "Ran", "make"), name="bash", result=result, status="ok", seconds=0)
+    return CallBlock(
+        call=Calling("Running", "Ran", "make"), name="bash", result=result, status="ok", seconds=0
+    )
 
 
 async def test_it_begins_at_the_end_or_at_the_beginning_and_goes_back_to_the_screen_below():
@@ -57,17 +63,41 @@ async def test_it_begins_at_the_end_or_at_the_beginning_and_goes_back_to_the_scr
 
 async def test_keys_move_by_rows_pages_and_to_the_ends():
     async with viewing(notices(100), at_end=False) as stage:
-        for keys, first in ((DOWN, 1), (PAGE_DOWN, 9), (UP, 8), ("G", 91), (DOWN, 91), ("g", 0), (UP, 0), (END, 91), (HOME, 0), ("  ", 16), ("b", 8)):
+        for keys, first in (
+            (DOWN, 1),
+            (PAGE_DOWN, 9),
+            (UP, 8),
+            ("G", 91),
+            (DOWN, 91),
+            ("g", 0),
+            (UP, 0),
+            (END, 91),
+            (HOME, 0),
+            ("  ", 16),
+            ("b", 8),
+        ):
             stage.press(keys)
             await stage.sees(lambda text, first=first: text.startswith(f"notice {first}\n"))
         stage.press("\x0f")
 
 
 async def test_a_search_finds_the_next_and_the_previous_and_goes_around_the_end():
-    blocks = [*notices(50), PromptBlock("the Needle of a person"), AnswerBlock("an **answer** with a needle"), called("a needle in the haystack"), *notices(50)]
+    blocks = [
+        *notices(50),
+        PromptBlock("the Needle of a person"),
+        AnswerBlock("an **answer** with a needle"),
+        called("a needle in the haystack"),
+        *notices(50),
+    ]
     async with viewing(blocks, at_end=False) as stage:
         stage.press("/needle\r")
-        for key, found in (("", "Needle of a person"), ("n", "answer with a needle"), ("n", "haystack"), ("n", "Needle of a"), ("N", "haystack")):
+        for key, found in (
+            ("", "Needle of a person"),
+            ("n", "answer with a needle"),
+            ("n", "haystack"),
+            ("n", "Needle of a"),
+            ("N", "haystack"),
+        ):
             stage.press(key) if key else None
             await stage.sees(lambda text, found=found: found in text)
         stage.press("/nowhere\r")
@@ -87,7 +117,9 @@ async def test_it_is_laid_out_anew_where_the_terminal_is_resized():
 
 
 async def test_what_a_text_would_have_the_terminal_do_is_not_drawn():
-    async with viewing([called("\x1b]0;owned\x07a\x1b[2Jb\n" * 500), PromptBlock("\x1b[2J\u202esaid")]) as stage:
+    async with viewing(
+        [called("\x1b]0;owned\x07a\x1b[2Jb\n" * 500), PromptBlock("\x1b[2J\u202esaid")]
+    ) as stage:
         await stage.sees("said")
         stage.press("g")
         await stage.sees("ab")
@@ -98,7 +130,9 @@ async def test_what_a_text_would_have_the_terminal_do_is_not_drawn():
 
 async def test_text_that_rich_draws_is_shown_from_its_beginning():
     async with standing(40, 8) as stage, anyio.create_task_group() as group:
-        group.start_soon(view_text, stage.screen, "A diff", Text("\n".join(f"line {n}" for n in range(50))))
+        group.start_soon(
+            view_text, stage.screen, "A diff", Text("\n".join(f"line {n}" for n in range(50)))
+        )
         await stage.sees("A diff")
         assert stage.rows()[0] == "line 0"
         stage.press("q")
@@ -147,14 +181,20 @@ def test_of_a_long_result_only_the_pieces_that_are_seen_are_laid_out():
 
 
 def test_words_are_found_where_a_line_was_broken_between_them():
-    pages = Pages(THEME, [AnswerBlock("some words **before** a line that is broken between two of its words")], 30)
+    pages = Pages(
+        THEME,
+        [AnswerBlock("some words **before** a line that is broken between two of its words")],
+        30,
+    )
     for words in ("before a line", "that is broken between two", "between two of"):
         assert pages.find(words, RowPlace(0, -1), 1) is not None
     assert pages.find("Between two", RowPlace(0, -1), 1) is None
 
 
 def test_moving_is_the_same_by_one_row_as_by_many():
-    pages = Pages(THEME, [*notices(7), called("\n".join("xy" * n for n in range(500))), *notices(3)], 20)
+    pages = Pages(
+        THEME, [*notices(7), called("\n".join("xy" * n for n in range(500))), *notices(3)], 20
+    )
     place, seen = RowPlace(0, 0), list[RowPlace]()
     while not seen or seen[-1] != place:
         seen.append(place)

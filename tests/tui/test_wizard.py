@@ -23,21 +23,33 @@ KEY = "sk-test-0123456789-abcd"
 
 
 @asynccontextmanager
-async def starting(tmp_path: Path, environ: Mapping[str, str], **options: Any) -> AsyncGenerator[tuple[Stage, list[Config | None]]]:
+async def starting(
+    tmp_path: Path, environ: Mapping[str, str], **options: Any
+) -> AsyncGenerator[tuple[Stage, list[Config | None]]]:
     """What it gives, afterwards."""
     env = {"HOME": str(tmp_path), **environ}
     got = list[Config | None]()
     async with standing(100, 24) as stage:
 
         async def run() -> None:
-            got.append(await first_start(stage.screen, load(env, cwd=tmp_path), environ=env, reload=lambda: load(env, cwd=tmp_path), **options))
+            got.append(
+                await first_start(
+                    stage.screen,
+                    load(env, cwd=tmp_path),
+                    environ=env,
+                    reload=lambda: load(env, cwd=tmp_path),
+                    **options,
+                )
+            )
 
         with anyio.fail_after(10):
             async with anyio.create_task_group() as group:
                 group.start_soon(run)
                 await stage.sees("No model is set up yet")
                 yield stage, got
-        await stage.writes("Nothing was written. To do it by hand" if got == [None] else "Written to")
+        await stage.writes(
+            "Nothing was written. To do it by hand" if got == [None] else "Written to"
+        )
 
 
 def file(tmp_path: Path) -> Path:
@@ -62,28 +74,35 @@ async def test_a_key_of_the_environment_is_named_by_its_end_and_stays_there(tmp_
     assert config.defaults.mode == "accept-edits"
     assert KEY not in file(tmp_path).read_text()
     assert KEY not in stage.out.getvalue()
-    assert (file(tmp_path).stat().st_mode & 0o777, file(tmp_path).parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (
+        file(tmp_path).stat().st_mode & 0o777,
+        file(tmp_path).parent.stat().st_mode & 0o777,
+    ) == (0o600, 0o700)
     assert "which you alone can read: models.large: openai:" in stage.written
 
 
 async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_end(tmp_path: Path):
-    async with serving(document({"data": [{"id": "claude-opus-5-5", "type": "model"}], "has_more": False})) as vendor:  # noqa: SIM117  the second needs the first
-        async with starting(tmp_path, {"ANTHROPIC_BASE_URL": vendor.url}) as (stage, got):
-            stage.press("paste", ENTER)
-            await stage.sees("Paste the key; it is not shown")
-            stage.press(f"\x1b[200~{KEY}\n\x1b[201~")
-            await stage.sees("*" * len(KEY))
-            stage.press(ENTER)
-            await stage.sees("Whose key is it?")
-            stage.press(ENTER)
-            await stage.sees("Is the key right?")
-            assert vendor.seen == []
-            stage.press(ENTER)
-            await stage.sees("Which model?")
-            assert len(vendor.seen) == 1
-            stage.press(ENTER)
-            await stage.sees("How free is it to act?")
-            stage.press(ENTER)
+    async with (
+        serving(
+            document({"data": [{"id": "claude-opus-5-5", "type": "model"}], "has_more": False})
+        ) as vendor,
+        starting(tmp_path, {"ANTHROPIC_BASE_URL": vendor.url}) as (stage, got),
+    ):
+        stage.press("paste", ENTER)
+        await stage.sees("Paste the key; it is not shown")
+        stage.press(f"\x1b[200~{KEY}\n\x1b[201~")
+        await stage.sees("*" * len(KEY))
+        stage.press(ENTER)
+        await stage.sees("Whose key is it?")
+        stage.press(ENTER)
+        await stage.sees("Is the key right?")
+        assert vendor.seen == []
+        stage.press(ENTER)
+        await stage.sees("Which model?")
+        assert len(vendor.seen) == 1
+        stage.press(ENTER)
+        await stage.sees("How free is it to act?")
+        stage.press(ENTER)
     (config,) = got
     assert config is not None
     key = config.endpoint("anthropic").api_key
@@ -120,8 +139,17 @@ async def test_what_was_printed_last_is_written_when_the_screen_ends():
 
 
 async def test_a_key_that_is_refused_leads_back_to_the_ways_and_is_not_shown(tmp_path: Path):
-    refusal = document({"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}}, status=401)
-    async with serving(refusal) as vendor, starting(tmp_path, {"ANTHROPIC_BASE_URL": vendor.url, "ANTHROPIC_API_KEY": KEY}) as (stage, got):
+    refusal = document(
+        {"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}},
+        status=401,
+    )
+    async with (
+        serving(refusal) as vendor,
+        starting(tmp_path, {"ANTHROPIC_BASE_URL": vendor.url, "ANTHROPIC_API_KEY": KEY}) as (
+            stage,
+            got,
+        ),
+    ):
         stage.press(ENTER)
         await stage.sees("Is the key right?")
         stage.press(ENTER)
@@ -133,8 +161,13 @@ async def test_a_key_that_is_refused_leads_back_to_the_ways_and_is_not_shown(tmp
 
 
 async def test_a_server_on_this_machine_is_asked_only_when_that_was_chosen(tmp_path: Path):
-    async with serving(document({"object": "list", "data": [{"id": "tiny"}, {"id": "small"}]})) as server:
-        local = [Local("ollama", "Ollama", f"{server.url}/v1"), Local("vllm", "vLLM", "http://127.0.0.1:1/v1")]
+    async with serving(
+        document({"object": "list", "data": [{"id": "tiny"}, {"id": "small"}]})
+    ) as server:
+        local = [
+            Local("ollama", "Ollama", f"{server.url}/v1"),
+            Local("vllm", "vLLM", "http://127.0.0.1:1/v1"),
+        ]
         async with starting(tmp_path, {}, local=local) as (stage, got):
             assert server.seen == []
             stage.press("machine", ENTER)
@@ -150,7 +183,10 @@ async def test_a_server_on_this_machine_is_asked_only_when_that_was_chosen(tmp_p
 
 
 async def test_where_no_server_answers_it_says_who_was_asked(tmp_path: Path):
-    async with starting(tmp_path, {}, local=[Local("vllm", "vLLM", "http://127.0.0.1:1/v1")]) as (stage, got):
+    async with starting(tmp_path, {}, local=[Local("vllm", "vLLM", "http://127.0.0.1:1/v1")]) as (
+        stage,
+        got,
+    ):
         stage.press("machine", ENTER)
         await stage.writes("Tried: vLLM (127.0.0.1:1)")
         await stage.sees("No model is set up yet")
@@ -168,12 +204,16 @@ async def test_whoever_leaves_has_nothing_written_and_is_told_how_by_hand(tmp_pa
                 stage.press("paste", ENTER)
                 await stage.sees("Paste the key; it is not shown")
             case _:
-                for title, key in (("No model", ENTER), ("Is the key right?", DOWN + ENTER), ("Which model?", ENTER))[
-                    : ("check", "model", "mode").index(way) + 1
-                ]:
+                for title, key in (
+                    ("No model", ENTER),
+                    ("Is the key right?", DOWN + ENTER),
+                    ("Which model?", ENTER),
+                )[: ("check", "model", "mode").index(way) + 1]:
                     await stage.sees(title)
                     stage.press(key)
-                await stage.sees({"check": "Is the key", "model": "Which model?", "mode": "How free"}[way])
+                await stage.sees(
+                    {"check": "Is the key", "model": "Which model?", "mode": "How free"}[way]
+                )
         stage.press(ESCAPE)
     assert got == [None]
     assert not file(tmp_path).parent.exists()
@@ -212,7 +252,12 @@ async def test_a_file_that_is_broken_is_not_written_over(tmp_path: Path):
                         await first_start(stage.screen, config, environ=env)
 
                 group.start_soon(run)
-                for title, key in (("No model", ENTER), ("Is the key right?", DOWN + ENTER), ("Which model?", ENTER), ("How free", ENTER)):
+                for title, key in (
+                    ("No model", ENTER),
+                    ("Is the key right?", DOWN + ENTER),
+                    ("Which model?", ENTER),
+                    ("How free", ENTER),
+                ):
                     await stage.sees(title)
                     stage.press(key)
         assert file(tmp_path).read_text() == "models: [\n"
@@ -233,7 +278,15 @@ def test_it_is_a_first_start_where_nobody_said_anything(tmp_path: Path):
 
 
 def test_keys_of_the_environment_are_found_once_for_each_vendor():
-    found = keys_in({"GEMINI_API_KEY": "", "GOOGLE_API_KEY": KEY, "OPENROUTER_API_KEY": KEY, "OPENAI_API_KEY": "two words", "OTHER_API_KEY": KEY})
+    found = keys_in(
+        {
+            "GEMINI_API_KEY": "",
+            "GOOGLE_API_KEY": KEY,
+            "OPENROUTER_API_KEY": KEY,
+            "OPENAI_API_KEY": "two words",
+            "OTHER_API_KEY": KEY,
+        }
+    )
     assert [(key.vendor.name, key.variable, key.is_written) for key in found] == [
         ("gemini", "GOOGLE_API_KEY", False),
         ("openrouter", "OPENROUTER_API_KEY", True),

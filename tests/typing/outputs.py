@@ -44,14 +44,21 @@ async def the_output_of_a_run_is_what_the_agent_was_asked_for(rt: Runtime) -> No
     assert_type((await rt.run(Agent(name="a", output=Struct), "hi")).output, Struct | None)
     assert_type((await rt.run(Agent(name="a", output=Dict), "hi")).output, Dict | None)
     assert_type((await rt.run(Agent(name="a", output=Season), "hi")).output, Season | None)
-    assert_type((await rt.run(Agent(name="a", output=list[Answer]), "hi")).output, list[Answer] | None)
+    assert_type(
+        (await rt.run(Agent(name="a", output=list[Answer]), "hi")).output, list[Answer] | None
+    )
     assert_type((await rt.run(Agent(name="a", output=int), "hi")).output, int | None)
 
 
 async def unions_literals_and_schemas_are_types_of_answers_too(rt: Runtime) -> None:
-    assert_type((await rt.run(Agent(name="a", output=Answer | Struct), "hi")).unwrap(), Answer | Struct)
+    assert_type(
+        (await rt.run(Agent(name="a", output=Answer | Struct), "hi")).unwrap(), Answer | Struct
+    )
     assert_type((await rt.run(Agent(name="a", output=Answer | None), "hi")).unwrap(), Answer | None)
-    assert_type((await rt.run(Agent(name="a", output=Literal["warm", "cold"]), "hi")).unwrap(), Literal["warm", "cold"])
+    assert_type(
+        (await rt.run(Agent(name="a", output=Literal["warm", "cold"]), "hi")).unwrap(),
+        Literal["warm", "cold"],
+    )
     assert_type((await rt.run(Agent(name="a", output={"type": "object"}), "hi")).unwrap(), Any)
     assert_type((await rt.run(Agent(name="a", output=None), "hi")).unwrap(), str)
 
@@ -62,12 +69,17 @@ async def a_run_that_goes_on_without_its_agent_may_give_anything(rt: Runtime) ->
     assert_type(await rt.resume("run_1", agent), RunResult[Answer])
     assert_type(await rt.fork("run_1", turn=1), RunResult[Any])
     assert_type(await rt.fork("run_1", turn=1, agent=agent), RunResult[Answer])
-    async with rt.resume_stream("run_1") as unknown, rt.fork_stream("run_1", turn=1, agent=agent) as known:
+    async with (
+        rt.resume_stream("run_1") as unknown,
+        rt.fork_stream("run_1", turn=1, agent=agent) as known,
+    ):
         assert_type(unknown.result, RunResult[Any])
         assert_type(known.result, RunResult[Answer])
 
 
-async def a_wrapper_of_ones_own_takes_what_a_run_takes(rt: Runtime, **options: Unpack[RunOptions]) -> RunResult[Answer]:
+async def a_wrapper_of_ones_own_takes_what_a_run_takes(
+    rt: Runtime, **options: Unpack[RunOptions]
+) -> RunResult[Answer]:
     return await rt.run(Agent(name="a", output=Answer), "hi", **options)
 
 

@@ -1,4 +1,6 @@
-"""What users of @tool, FunctionTool and ToolContext see of types: checked by pyright and mypy, never run."""
+"""What users of @tool, FunctionTool and ToolContext see of types: checked by pyright and mypy,
+never run.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from treadle import Agent, DidNotHappen, FunctionTool, Happened, Tool, ToolContext, ToolRegistry, tool
+from treadle import (
+    Agent,
+    DidNotHappen,
+    FunctionTool,
+    Happened,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    tool,
+)
 
 
 @dataclass
@@ -125,7 +136,9 @@ async def call_shop(ctx: ToolContext[Shop], amount: int) -> str:
 
 def a_tool_from_a_schema_knows_its_dependencies_too() -> None:
     schema: dict[str, object] = {"type": "object"}
-    plain = FunctionTool(name="plain", description="", parameters=schema, execute=call_plain, effect="pure")
+    plain = FunctionTool(
+        name="plain", description="", parameters=schema, execute=call_plain, effect="pure"
+    )
     shop = FunctionTool(name="shop", description="", parameters=schema, execute=call_shop)
     for_all: Sequence[Tool[None]] = [plain]
     for_shop: Sequence[Tool[Shop]] = [plain, shop]

@@ -41,10 +41,21 @@ def _takes(*thinking: str, **other: Any) -> Takes:
 
 
 _newest = _takes(ADAPTIVE, forced=False, binds=True)
-_with_budget = _takes(ADAPTIVE, BUDGET, OFF, efforts=("low", "medium", "high", "max"), later_system=False)
+_with_budget = _takes(
+    ADAPTIVE, BUDGET, OFF, efforts=("low", "medium", "high", "max"), later_system=False
+)
 _budget_alone = _takes(BUDGET, OFF, efforts=(), later_system=False, output=64_000, images=100)
 MODELS = {
-    **dict.fromkeys(["claude-opus-5-5", "claude-fable-5-2", "claude-fable-5-1", "claude-mythos-5-2", "claude-mythos-5-1"], _newest),
+    **dict.fromkeys(
+        [
+            "claude-opus-5-5",
+            "claude-fable-5-2",
+            "claude-fable-5-1",
+            "claude-mythos-5-2",
+            "claude-mythos-5-1",
+        ],
+        _newest,
+    ),
     **dict.fromkeys(["claude-fable-5", "claude-mythos-5"], _takes(ADAPTIVE)),
     "claude-sonnet-5-5": _takes(ADAPTIVE, BETWEEN, forced=False, capped=True, binds=True),
     "claude-haiku-5-5": _takes(ADAPTIVE, OFF, capped=True, binds=True),
@@ -53,10 +64,16 @@ MODELS = {
     "claude-opus-4-8": _takes(ADAPTIVE, OFF),
     "claude-opus-4-7": _takes(ADAPTIVE, OFF, later_system=False),
     **dict.fromkeys(["claude-opus-4-6", "claude-sonnet-4-6"], _with_budget),
-    "claude-opus-4-5": _takes(BUDGET, OFF, efforts=LOW_TO_HIGH, later_system=False, output=64_000, images=100),
+    "claude-opus-4-5": _takes(
+        BUDGET, OFF, efforts=LOW_TO_HIGH, later_system=False, output=64_000, images=100
+    ),
     **dict.fromkeys(["claude-sonnet-4-5", "claude-haiku-4-5"], _budget_alone),
 }
-"""Source: "What's new" of Opus 5.5, Sonnet 5.5 and Haiku 5.5, "Thinking", "Effort", the migration guides, "Mid-conversation system messages"."""
+"""Source:
+
+"What's new" of Opus 5.5, Sonnet 5.5 and Haiku 5.5, "Thinking", "Effort", the migration guides,
+"Mid-conversation system messages".
+"""
 
 MESSAGE = (
     "messages.{at}.content.{block}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
@@ -66,13 +83,17 @@ MESSAGE = (
 
 @CLAUDE.rule("Messages API reference; Tool use; Prompt caching")
 def shape_and_pairing(asked: Asked) -> Iterator[str]:
-    """Roles alternate, each call has one result directly after it, ids are unique, and there are at most four breakpoints."""
+    """Roles alternate, each call has one result directly after it, ids are unique, and there are at
+    most four breakpoints.
+    """
     yield from anthropic.broken(asked.body)
 
 
 @CLAUDE.rule("Thinking; What's new in Claude Opus 5.5, Sonnet 5.5 and Haiku 5.5")
 def thinking_form(asked: Asked) -> Iterator[str]:
-    """A model takes some forms of thinking and answers 400 to the others; `between_tools` and `disabled` take no other field."""
+    """A model takes some forms of thinking and answers 400 to the others; `between_tools` and
+    `disabled` take no other field.
+    """
     thinking: Json = asked.body.get("thinking", {})
     kind = thinking.get("type")
     if kind is not None and kind not in MODELS[asked.model].thinking:
@@ -91,19 +112,27 @@ def effort_of_the_model(asked: Asked) -> Iterator[str]:
     takes, effort = MODELS[asked.model], asked.body.get("output_config", {}).get("effort")
     if effort is not None and effort not in takes.efforts:
         yield f"output_config.effort: {effort!r} is not supported on this model"
-    if takes.capped and effort in ("xhigh", "max") and asked.body.get("thinking", {}).get("type") in (OFF, BETWEEN):
+    if (
+        takes.capped
+        and effort in ("xhigh", "max")
+        and asked.body.get("thinking", {}).get("type") in (OFF, BETWEEN)
+    ):
         yield f"thinking cannot be turned off at effort {effort!r}"
 
 
 @CLAUDE.rule("API release notes, version 2026-10-21; Migrating to Claude Opus 4.7")
 def no_sampling_settings(asked: Asked) -> Iterator[str]:
     """`temperature`, `top_p` and `top_k` are a 400."""
-    yield from (f"{name}: not supported" for name in ("temperature", "top_p", "top_k") if name in asked.body)
+    yield from (
+        f"{name}: not supported" for name in ("temperature", "top_p", "top_k") if name in asked.body
+    )
 
 
 @CLAUDE.rule("Tool use, Forcing tool use; What's new in Claude Sonnet 5.5")
 def forced_tools(asked: Asked) -> Iterator[str]:
-    """Newer models take no forced call, no model takes one with a budget for thinking, and a choice needs tools."""
+    """Newer models take no forced call, no model takes one with a budget for thinking, and a choice
+    needs tools.
+    """
     choice = asked.body.get("tool_choice", {})
     forced = choice.get("type") in ("any", "tool")
     if choice and not asked.body.get("tools"):
@@ -112,7 +141,9 @@ def forced_tools(asked: Asked) -> Iterator[str]:
         yield 'tool_choice: type "tool" and "any" are not supported for this model.'
     if forced and asked.body.get("thinking", {}).get("type") == BUDGET:
         yield "Thinking may not be enabled when tool_choice forces tool use."
-    if choice.get("type") == "tool" and choice.get("name") not in {tool.get("name") for tool in asked.body.get("tools", [])}:
+    if choice.get("type") == "tool" and choice.get("name") not in {
+        tool.get("name") for tool in asked.body.get("tools", [])
+    }:
         yield f"tool_choice.tool.name: Tool {choice.get('name')!r} not found in provided tools"
 
 
@@ -127,19 +158,33 @@ def output_tokens(asked: Asked) -> Iterator[str]:
 @CLAUDE.rule("Mid-conversation system messages")
 def later_system_messages(asked: Asked) -> Iterator[str]:
     """Models before Opus 4.8 refuse role `system` in `messages`; Sonnet 5 takes it without effect."""
-    if not MODELS[asked.model].later_system and any(message["role"] == "system" for message in asked.body["messages"]):
+    if not MODELS[asked.model].later_system and any(
+        message["role"] == "system" for message in asked.body["messages"]
+    ):
         yield "role 'system' is not supported on this model"
 
 
 @CLAUDE.rule("Vision; Errors, request size limits")
 def images(asked: Asked) -> Iterator[str]:
-    """5 MB of base64 each, 100 or 600 in a request, at most 8000 pixels, 2000 in a request with more than 20; 32 MB in all."""
-    sources = [block["source"] for block in every(asked.body["messages"], "image") if block["source"]["type"] == "base64"]
+    """5 MB of base64 each, 100 or 600 in a request, at most 8000 pixels, 2000 in a request with
+    more than 20; 32 MB in all.
+    """
+    sources = [
+        block["source"]
+        for block in every(asked.body["messages"], "image")
+        if block["source"]["type"] == "base64"
+    ]
     kinds = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
     sent = [(source["media_type"], source["data"]) for source in sources]
-    yield from images_too_large(sent, kinds=kinds, most=MODELS[asked.model].images, chars_most=5 << 20)
+    yield from images_too_large(
+        sent, kinds=kinds, most=MODELS[asked.model].images, chars_most=5 << 20
+    )
     pixels = 2000 if len(sent) > 20 else 8000
-    yield from (f"image dimensions exceed max allowed size: {pixels} pixels" for kind, data in sent if kind == "image/png" and _longest_side(data) > pixels)
+    yield from (
+        f"image dimensions exceed max allowed size: {pixels} pixels"
+        for kind, data in sent
+        if kind == "image/png" and _longest_side(data) > pixels
+    )
     if len(json.dumps(asked.body)) > 32 << 20:
         yield "request_too_large"
 
@@ -151,14 +196,27 @@ def _longest_side(png: str) -> int:
 
 @CLAUDE.rule("Structured outputs; the SDK's transform_schema (2.11)")
 def schema_of_an_answer(asked: Asked) -> Iterator[str]:
-    """Objects are closed; bounds, maps and recursion are refused. The same holds for tools that ask to be strict."""
+    """Objects are closed; bounds, maps and recursion are refused.
+
+    The same holds for tools that ask to be strict.
+    """
     form = asked.body.get("output_config", {}).get("format", {})
     strict = [tool["input_schema"] for tool in asked.body.get("tools", []) if tool.get("strict")]
     for schema in [*([form["schema"]] if form else []), *strict]:
         for part in schemas_in(schema):
             if part.get("type") == "object" and part.get("additionalProperties") is not False:
                 yield "For 'object' type, 'additionalProperties' must be explicitly set to false"
-            if unknown := part.keys() & {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "uniqueItems", "oneOf", "prefixItems"}:
+            if unknown := part.keys() & {
+                "minimum",
+                "maximum",
+                "multipleOf",
+                "minLength",
+                "maxLength",
+                "maxItems",
+                "uniqueItems",
+                "oneOf",
+                "prefixItems",
+            }:
                 yield f"properties {sorted(unknown)} are not supported"
 
 
@@ -172,24 +230,44 @@ def tool_definitions(asked: Asked) -> Iterator[str]:
     for tool in tools:
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"]):
             yield f"tools: name {tool['name']!r} does not match the pattern"
-        if tool["input_schema"].get("type") != "object" or tool["input_schema"].keys() & {"oneOf", "anyOf", "allOf"}:
+        if tool["input_schema"].get("type") != "object" or tool["input_schema"].keys() & {
+            "oneOf",
+            "anyOf",
+            "allOf",
+        }:
             yield f"tools: input_schema of {tool['name']!r} must be an object without oneOf, allOf or anyOf at the top level"
 
 
 @CLAUDE.rule("Preserved thinking; Prefix checks on thinking blocks")
 def preserved_thinking(asked: Asked) -> Iterator[str]:
-    """A signature is this vendor's own, and holds while `system`, the set of `tools` and all messages before it are unchanged.
+    """A signature is this vendor's own, and holds while `system`, the set of `tools` and all
+    messages before it are unchanged.
 
-    Each block records the one before it: blocks may be removed from the start, from the end, or all; a gap invalidates those that follow.
+    Each block records the one before it: blocks may be removed from the start, from the end, or
+    all; a gap invalidates those that follow.
     """
     last: str | None = None
     for at, message in enumerate(asked.body["messages"]):
-        for number, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
+        for number, block in enumerate(
+            message["content"] if isinstance(message["content"], list) else []
+        ):
             if block["type"] != "thinking":
                 continue
             made_for = asked.issued.get(block["signature"])
-            moved = made_for is not None and MODELS[asked.model].binds and made_for != prefix(asked.body, at)
-            if made_for is None or moved or (MODELS[asked.model].binds and last is not None and json.loads(block["signature"])["before"] != _short(last)):
+            moved = (
+                made_for is not None
+                and MODELS[asked.model].binds
+                and made_for != prefix(asked.body, at)
+            )
+            if (
+                made_for is None
+                or moved
+                or (
+                    MODELS[asked.model].binds
+                    and last is not None
+                    and json.loads(block["signature"])["before"] != _short(last)
+                )
+            ):
                 yield MESSAGE.format(at=at, block=number)
             last = block["signature"]
 
@@ -198,7 +276,10 @@ def signature(body: Json, number: int) -> str:
     """The signature of the thinking of the answer to `body`."""
     blocks = list(every(body["messages"], "thinking"))
     before = _short(blocks[-1]["signature"]) if blocks else None
-    return json.dumps({"before": before, "number": number, "prefix": prefix(body, len(body["messages"]))}, sort_keys=True)
+    return json.dumps(
+        {"before": before, "number": number, "prefix": prefix(body, len(body["messages"]))},
+        sort_keys=True,
+    )
 
 
 def _short(text: str) -> str:
@@ -207,7 +288,11 @@ def _short(text: str) -> str:
 
 def prefix(body: Json, messages: int) -> str:
     """A digest of what thinking depends on; neither cache_control nor thinking is part of it."""
-    parts = [body.get("system", []), sorted(body.get("tools", []), key=lambda tool: tool["name"]), body["messages"][:messages]]
+    parts = [
+        body.get("system", []),
+        sorted(body.get("tools", []), key=lambda tool: tool["name"]),
+        body["messages"][:messages],
+    ]
     return _short(json.dumps(_lasting(parts), sort_keys=True))
 
 
@@ -215,5 +300,9 @@ def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _lasting(inner) for name, inner in value.items() if name != "cache_control"}  # pyright: ignore[reportUnknownVariableType]  JSON
     if isinstance(value, list):
-        return [_lasting(inner) for inner in value if not (isinstance(inner, dict) and inner.get("type") == "thinking")]  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+        return [
+            _lasting(inner)
+            for inner in value
+            if not (isinstance(inner, dict) and inner.get("type") == "thinking")
+        ]  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     return value

@@ -16,32 +16,68 @@ LOW_UP, MINIMAL_UP = ("LOW", "MEDIUM", "HIGH"), ("MINIMAL", "LOW", "MEDIUM", "HI
 LEVELS = {
     **dict.fromkeys(["gemini-4-argon", "gemini-3.8-flash", "gemini-3.7-flash"], LOW_UP),
     **dict.fromkeys(["gemini-3.1-pro-preview", "gemini-3.1-pro-preview-customtools"], LOW_UP),
-    **dict.fromkeys(["gemini-3.6-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite", "gemini-3.1-flash-lite", "gemini-3-flash-preview"], MINIMAL_UP),
+    **dict.fromkeys(
+        [
+            "gemini-3.6-flash",
+            "gemini-3.5-flash",
+            "gemini-3.5-flash-lite",
+            "gemini-3.1-flash-lite",
+            "gemini-3-flash-preview",
+        ],
+        MINIMAL_UP,
+    ),
     **dict.fromkeys(["gemini-flash-latest", "gemini-flash-lite-latest"], LOW_UP),
     "gemini-3-pro-preview": ("LOW", "HIGH"),
 }
-"""Source: "Gemini thinking" and the enterprise platform's "Thinking"; of the aliases, what their newest model is documented to take."""
-BUDGETS = {"gemini-2.5-pro": (128, 32_768), "gemini-2.5-flash": (0, 24_576), "gemini-2.5-flash-lite": (512, 24_576)}
-"""Source: "Gemini thinking", thinking budgets. 0 turns thinking off on Flash and Flash-Lite, -1 is dynamic."""
+"""Source:
+
+"Gemini thinking" and the enterprise platform's "Thinking"; of the aliases, what their newest model
+is documented to take.
+"""
+BUDGETS = {
+    "gemini-2.5-pro": (128, 32_768),
+    "gemini-2.5-flash": (0, 24_576),
+    "gemini-2.5-flash-lite": (512, 24_576),
+}
+"""Source:
+
+"Gemini thinking", thinking budgets. 0 turns thinking off on Flash and Flash-Lite, -1 is dynamic.
+"""
 NEVER = ("gemma-4-26b-a4b-it", "gemma-4-31b-it")
 
 
 @GEMINI.rule("Generating content; Function calling")
 def shape_and_pairing(asked: Asked) -> Iterator[str]:
-    """The user speaks first and last; as many responses as calls, directly after them; one kind of data in a part."""
-    body = asked.body if asked.model in LEVELS else {**asked.body, "contents": [_signed(content) for content in asked.body.get("contents", [])]}
+    """The user speaks first and last; as many responses as calls, directly after them; one kind of
+    data in a part.
+    """
+    body = (
+        asked.body
+        if asked.model in LEVELS
+        else {
+            **asked.body,
+            "contents": [_signed(content) for content in asked.body.get("contents", [])],
+        }
+    )
     yield from gemini.broken(body)
 
 
 def _signed(content: Json) -> Json:
     """Models before Gemini 3 do not ask for signatures."""
-    parts = [{**part, "thoughtSignature": part.get("thoughtSignature", "c2ln")} if "functionCall" in part else part for part in content.get("parts", [])]
+    parts = [
+        {**part, "thoughtSignature": part.get("thoughtSignature", "c2ln")}
+        if "functionCall" in part
+        else part
+        for part in content.get("parts", [])
+    ]
     return {**content, "parts": parts}
 
 
 @GEMINI.rule("Gemini thinking, thinking levels and budgets")
 def level_or_budget(asked: Asked) -> Iterator[str]:
-    """Gemini 3 takes a level of its own list, Gemini 2.5 a budget in its range, nothing takes both, and Gemma takes neither."""
+    """Gemini 3 takes a level of its own list, Gemini 2.5 a budget in its range, nothing takes both,
+    and Gemma takes neither.
+    """
     config: Json = asked.body.get("generationConfig", {}).get("thinkingConfig", {})
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     if level is not None and budget is not None:
@@ -56,7 +92,9 @@ def level_or_budget(asked: Asked) -> Iterator[str]:
 
 def _in_range(model: str, budget: int) -> bool:
     least, most = BUDGETS.get(model, (1, 0))
-    return model in BUDGETS and (budget == -1 or least <= budget <= most or (budget == 0 and model != "gemini-2.5-pro"))
+    return model in BUDGETS and (
+        budget == -1 or least <= budget <= most or (budget == 0 and model != "gemini-2.5-pro")
+    )
 
 
 @GEMINI.rule("Thought signatures")
@@ -65,7 +103,10 @@ def signatures_stay_on_their_parts(asked: Asked) -> Iterator[str]:
     for content in asked.body.get("contents", []):
         for part in content["parts"]:
             signature = part.get("thoughtSignature")
-            if signature not in (None, ANY_SIGNATURE) and asked.issued.get(signature, "") not in ("", signed_for(part)):
+            if signature not in (None, ANY_SIGNATURE) and asked.issued.get(signature, "") not in (
+                "",
+                signed_for(part),
+            ):
                 yield "Thought signature is not valid"
             elif signature not in (None, ANY_SIGNATURE) and signature not in asked.issued:
                 yield "Corrupted thought signature."
@@ -78,12 +119,23 @@ def signed_for(part: Json) -> str:
 
 @GEMINI.rule("Function calling; Structured outputs; Gemini 3 developer guide")
 def functions_and_schemas(asked: Asked) -> Iterator[str]:
-    """Before Gemini 3 a schema for the answer and functions exclude each other; names are plain, and forced ones declared."""
+    """Before Gemini 3 a schema for the answer and functions exclude each other; names are plain,
+    and forced ones declared.
+    """
     config = asked.body.get("generationConfig", {})
-    declared = [f for tool in asked.body.get("tools", []) for f in tool.get("functionDeclarations", [])]
-    if asked.model not in LEVELS and declared and config.get("responseMimeType") == "application/json":
+    declared = [
+        f for tool in asked.body.get("tools", []) for f in tool.get("functionDeclarations", [])
+    ]
+    if (
+        asked.model not in LEVELS
+        and declared
+        and config.get("responseMimeType") == "application/json"
+    ):
         yield "Function calling with a response mime type: 'application/json' is unsupported"
-    if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", function["name"]) for function in declared):
+    if any(
+        not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", function["name"])
+        for function in declared
+    ):
         yield "Invalid function name. Must start with a letter or an underscore."
     calling = asked.body.get("toolConfig", {}).get("functionCallingConfig", {})
     if set(calling.get("allowedFunctionNames", [])) - {function["name"] for function in declared}:
@@ -96,14 +148,25 @@ def functions_and_schemas(asked: Asked) -> Iterator[str]:
 def output_tokens(asked: Asked) -> Iterator[str]:
     """`maxOutputTokens` from 1 to what the model gives."""
     wanted = asked.body.get("generationConfig", {}).get("maxOutputTokens", 1)
-    most = 1_048_576 if asked.model == "gemini-4-argon" else 32_768 if asked.model in NEVER else 65_536
+    most = (
+        1_048_576 if asked.model == "gemini-4-argon" else 32_768 if asked.model in NEVER else 65_536
+    )
     if not 1 <= wanted <= most:
         yield f"Unable to submit request because it has a maxOutputTokens value of {wanted} but the supported range is from 1 to {most}."
 
 
 @GEMINI.rule("Image understanding; File input methods")
 def images(asked: Asked) -> Iterator[str]:
-    """PNG, JPEG, WEBP, HEIC and HEIF; 3,600 in a request; a request with files inside it has at most 100 MB."""
-    inline = [part["inlineData"] for content in asked.body.get("contents", []) for part in content["parts"] if "inlineData" in part]
-    sent = [(data["mimeType"], data["data"]) for data in inline if data["mimeType"].startswith("image/")]
+    """PNG, JPEG, WEBP, HEIC and HEIF; 3,600 in a request; a request with files inside it has at
+    most 100 MB.
+    """
+    inline = [
+        part["inlineData"]
+        for content in asked.body.get("contents", [])
+        for part in content["parts"]
+        if "inlineData" in part
+    ]
+    sent = [
+        (data["mimeType"], data["data"]) for data in inline if data["mimeType"].startswith("image/")
+    ]
     yield from images_too_large(sent, kinds=KINDS, most=3600, chars_most=100 << 20)

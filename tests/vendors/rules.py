@@ -84,10 +84,18 @@ def depth_of(schema: object) -> int:
     fields: Json = schema  # pyright: ignore[reportUnknownVariableType]
     below: Sequence[object] = [*fields.get("properties", {}).values(), fields.get("items")]
     beside: Sequence[object] = fields.get("anyOf", [])
-    return max([0, *(1 + depth_of(inner) for inner in below if isinstance(inner, dict)), *(depth_of(inner) for inner in beside)])
+    return max(
+        [
+            0,
+            *(1 + depth_of(inner) for inner in below if isinstance(inner, dict)),
+            *(depth_of(inner) for inner in beside),
+        ]
+    )
 
 
-def images_too_large(images: Sequence[tuple[str, str]], *, kinds: frozenset[str], most: int, chars_most: int) -> Iterator[str]:
+def images_too_large(
+    images: Sequence[tuple[str, str]], *, kinds: frozenset[str], most: int, chars_most: int
+) -> Iterator[str]:
     """`images`: media types and data in base64."""
     if len(images) > most:
         yield f"{len(images)} images, and {most} are the most"

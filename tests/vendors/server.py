@@ -1,4 +1,5 @@
-"""One server that is four vendors: it refuses what their rules refuse, signs its thinking, and prices what a cache could read.
+"""One server that is four vendors: it refuses what their rules refuse, signs its thinking, and
+prices what a cache could read.
 
 Answers come from a script: a text, a call, or several parts. Entry: `Vendor`, `vendor`.
 """
@@ -33,17 +34,33 @@ from treadle.models.providers.openai_chat.servers import server_at
 from treadle.models.providers.openai_responses import OpenAIResponsesModel
 from treadle.types import StopReason
 
-RULES: dict[str, Rules] = {"anthropic": claude.CLAUDE, "openai": gpt.RESPONSES, "openai-chat": gpt.CHAT, "gemini": google.GEMINI}
+RULES: dict[str, Rules] = {
+    "anthropic": claude.CLAUDE,
+    "openai": gpt.RESPONSES,
+    "openai-chat": gpt.CHAT,
+    "gemini": google.GEMINI,
+}
 SPEECHES: dict[str, Speech] = {
     "anthropic": claude_words.AnthropicSpeech(),
     "openai": responses_words.OpenAIResponsesSpeech(),
     "openai-chat": chat_words.ChatSpeech(),
     "gemini": gemini_words.GeminiSpeech(),
 }
-PLACEHOLDERS = {"anthropic": '"sig=="', "openai": '"enc=="', "openai-chat": "", "gemini": '"c2lnbmF0dXJl"'}
+PLACEHOLDERS = {
+    "anthropic": '"sig=="',
+    "openai": '"enc=="',
+    "openai-chat": "",
+    "gemini": '"c2lnbmF0dXJl"',
+}
 """Signatures in the speeches' answers."""
-_AT = re.compile(r"/v1/messages|/responses|/v1/chat/completions|/models/([^/:]+):streamGenerateContent")
-_WIRES = {"/v1/messages": "anthropic", "/responses": "openai", "/v1/chat/completions": "openai-chat"}
+_AT = re.compile(
+    r"/v1/messages|/responses|/v1/chat/completions|/models/([^/:]+):streamGenerateContent"
+)
+_WIRES = {
+    "/v1/messages": "anthropic",
+    "/responses": "openai",
+    "/v1/chat/completions": "openai-chat",
+}
 
 Ready = str | Said | Sequence[Said | str] | Answer
 Reply = Ready | Callable[[Json], Ready]
@@ -64,16 +81,25 @@ def wire_of(target: str) -> str:
     return _WIRES.get(found[0], "gemini")
 
 
-def model_of(wire: str, model_id: str, connection: Connection, abilities: Abilities | None = None) -> Model:
+def model_of(
+    wire: str, model_id: str, connection: Connection, abilities: Abilities | None = None
+) -> Model:
     """As an endpoint of the vendor itself would make it."""
     own = known(wire, None, model_id) if abilities is None else abilities
     match wire:
         case "anthropic":
             return AnthropicModel(model_id, connection=connection, abilities=own)
         case "openai":
-            return OpenAIResponsesModel(model_id, connection=connection, abilities=own, own_host=True)
+            return OpenAIResponsesModel(
+                model_id, connection=connection, abilities=own, own_host=True
+            )
         case "openai-chat":
-            return ChatModel(model_id, connection=connection, abilities=own, server=server_at("https://api.openai.com/v1"))
+            return ChatModel(
+                model_id,
+                connection=connection,
+                abilities=own,
+                server=server_at("https://api.openai.com/v1"),
+            )
         case _:
             return GeminiModel(model_id, connection=connection, abilities=own)
 
@@ -151,7 +177,11 @@ class Vendor(Server):
     def _said(self, wire: str, body: Json, bill: Bill, reply: Ready) -> Answer:
         parts, end = self._parts(reply)
         frames = b"".join(SPEECHES[wire].frames(*parts, end=end)).decode()
-        for placeholder, value in (*self._signed(wire, body, parts), *usage(wire, bill), (f'"{ANSWER_ID}"', f'"answer_{self._answers}"')):
+        for placeholder, value in (
+            *self._signed(wire, body, parts),
+            *usage(wire, bill),
+            (f'"{ANSWER_ID}"', f'"answer_{self._answers}"'),
+        ):
             frames = frames.replace(placeholder, value)
         return Answer(steps=(frames.encode(),))
 
@@ -159,8 +189,15 @@ class Vendor(Server):
         assert not isinstance(reply, Answer), "such a one is sent as it is"
         said = [reply] if isinstance(reply, Text | Reasoning | Call | str) else reply
         parts = [Text((part,)) if isinstance(part, str) else part for part in said]
-        named = [Call(part.id or f"call_{self._answers}_{i}", part.name, part.pieces) if isinstance(part, Call) else part for i, part in enumerate(parts)]
-        return named, StopReason.TOOL_USE if any(isinstance(part, Call) for part in named) else StopReason.COMPLETE
+        named = [
+            Call(part.id or f"call_{self._answers}_{i}", part.name, part.pieces)
+            if isinstance(part, Call)
+            else part
+            for i, part in enumerate(parts)
+        ]
+        return named, StopReason.TOOL_USE if any(
+            isinstance(part, Call) for part in named
+        ) else StopReason.COMPLETE
 
     def _signed(self, wire: str, body: Json, parts: Sequence[Said]) -> list[tuple[str, str]]:
         """The signature of this answer, and what it is for, in the vendor's memory."""
@@ -171,7 +208,16 @@ class Vendor(Server):
             case "gemini":
                 signature = f"c2lnbmVk{self._answers:04}"
                 first = next((part for part in parts if isinstance(part, Call)), None)
-                call = {} if first is None else {"functionCall": {"name": first.name, "args": json.loads("".join(first.pieces) or "{}")}}
+                call = (
+                    {}
+                    if first is None
+                    else {
+                        "functionCall": {
+                            "name": first.name,
+                            "args": json.loads("".join(first.pieces) or "{}"),
+                        }
+                    }
+                )
                 self.issued[signature] = google.signed_for(call) if first is not None else ""
             case _:
                 signature = f"encrypted-{self._answers}"
@@ -188,23 +234,45 @@ class _Each:
 
 
 def usage(wire: str, bill: Bill) -> list[tuple[str, str]]:
-    """Words of the speech's usage, and what stands in their place: a token for four bytes, cached by prefix.
+    """Words of the speech's usage, and what stands in their place: a token for four bytes, cached
+    by prefix.
 
-    Source: "Prompt caching" of each vendor: Claude reads and writes at breakpoints, the others read the longest prefix that they have seen.
+    Source: "Prompt caching" of each vendor: Claude reads and writes at breakpoints, the others read
+    the longest prefix that they have seen.
     """
     size, read = bill.size // 4, (bill.marked if wire == "anthropic" else bill.read) // 4
     match wire:
         case "anthropic":
-            told: Json = {"input_tokens": 0, "cache_read_input_tokens": read, "cache_creation_input_tokens": size - read, "output_tokens": 1}
+            told: Json = {
+                "input_tokens": 0,
+                "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": size - read,
+                "output_tokens": 1,
+            }
             return [(json.dumps(claude_words.USAGE), json.dumps(told))]
         case "openai":
-            told = {**responses_words.USAGE, "input_tokens": size, "input_tokens_details": {"cached_tokens": read}, "total_tokens": size + 7}
+            told = {
+                **responses_words.USAGE,
+                "input_tokens": size,
+                "input_tokens_details": {"cached_tokens": read},
+                "total_tokens": size + 7,
+            }
             return [(json.dumps(responses_words.USAGE), json.dumps(told))]
         case "openai-chat":
-            told = {**chat_words.USAGE, "prompt_tokens": size, "prompt_tokens_details": {"cached_tokens": read}, "total_tokens": size + 7}
+            told = {
+                **chat_words.USAGE,
+                "prompt_tokens": size,
+                "prompt_tokens_details": {"cached_tokens": read},
+                "total_tokens": size + 7,
+            }
             return [(json.dumps(chat_words.USAGE), json.dumps(told))]
         case _:
-            told = {**gemini_words.COUNTS, "promptTokenCount": size, "cachedContentTokenCount": read, "totalTokenCount": size + 7}
+            told = {
+                **gemini_words.COUNTS,
+                "promptTokenCount": size,
+                "cachedContentTokenCount": read,
+                "totalTokenCount": size + 7,
+            }
             return [(json.dumps(gemini_words.COUNTS), json.dumps(told))]
 
 

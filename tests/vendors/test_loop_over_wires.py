@@ -1,7 +1,8 @@
-"""The loop's own suite over real wires: what a script says comes from a vendor's server, which refuses what its rules refuse.
+"""The loop's own suite over real wires: what a script says comes from a vendor's server, which
+refuses what its rules refuse.
 
-Each test runs over one wire, chosen by its name. What a wire cannot say (an error, malformed arguments) comes from the script itself; the request is checked
-all the same.
+Each test runs over one wire, chosen by its name. What a wire cannot say (an error, malformed
+arguments) comes from the script itself; the request is checked all the same.
 """
 
 from __future__ import annotations
@@ -40,12 +41,26 @@ from tests.switching.overheard import Listening, body_for
 from tests.vendors.rules import Asked
 from tests.vendors.server import RULES, SPEECHES, Refused, Reply, Vendor, model_of
 from treadle.errors import AgentError
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    ReasoningDelta,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.connection import HttpReply as Received
 from treadle.models.providers.scripted import ScriptedModel
 
-MODELS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-astra", "openai-chat": "gpt-5.6", "gemini": "gemini-3.8-flash"}
+MODELS = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6-astra",
+    "openai-chat": "gpt-5.6",
+    "gemini": "gemini-3.8-flash",
+}
 SUITE: Sequence[ModuleType] = (
     test_loop_costs,
     test_loop_events,
@@ -94,7 +109,9 @@ class Tagged:
     def __init__(self, connection: Connection, token: str) -> None:
         self._connection, self._token, self.base_url = connection, token, connection.base_url
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Received]:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[Received]:
         return self._connection.post(path, body, {**headers, "x-script": self._token})
 
     def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Received]:
@@ -115,7 +132,9 @@ def prompter() -> Iterator[Prompter]:
 
 
 @pytest.fixture(autouse=True)
-def _over_a_wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, prompter: Prompter) -> Iterator[None]:
+def _over_a_wire(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, prompter: Prompter
+) -> Iterator[None]:
     wire = list(MODELS)[crc32(request.node.name.encode()) % len(MODELS)]
     refused = prompter.refused = list[Refused]()
 
@@ -158,22 +177,34 @@ async def _all(source: AsyncGenerator[Delta, None]) -> tuple[list[Delta], AgentE
 def _taken(model: Model, asked: ModelRequest) -> ModelRequest:
     """Without the settings that a run would have left out for this model."""
     left_out = dict.fromkeys(asked.settings.given & model.refuses)
-    return msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, **left_out))
+    return msgspec.structs.replace(
+        asked, settings=msgspec.structs.replace(asked.settings, **left_out)
+    )
 
 
 def _check(wire: str, asked: ModelRequest, refused: list[Refused]) -> None:
     model = model_of(wire, MODELS[wire], Listening())
     body = json.loads(body_for(model, _taken(model, asked)))
     issued = {signature: "" for signature in _signatures(body)}
-    refused += [Refused(MODELS[wire], rule, why) for rule, why in RULES[wire].broken(Asked(MODELS[wire], body, issued)) if rule != "preserved_thinking"]
+    refused += [
+        Refused(MODELS[wire], rule, why)
+        for rule, why in RULES[wire].broken(Asked(MODELS[wire], body, issued))
+        if rule != "preserved_thinking"
+    ]
 
 
 def _signatures(value: Any) -> Iterator[str]:
     """Of reasoning that a script made up."""
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _signatures(inner)
     if isinstance(value, dict):
-        yield from (value[name] for name in ("encrypted_content", "thoughtSignature") if isinstance(value.get(name), str))
+        yield from (
+            value[name]
+            for name in ("encrypted_content", "thoughtSignature")
+            if isinstance(value.get(name), str)
+        )
 
 
 def _sayable(wire: str, deltas: Sequence[Delta]) -> list[Said] | None:
@@ -194,8 +225,16 @@ def _sayable(wire: str, deltas: Sequence[Delta]) -> list[Said] | None:
                 pass
     end = deltas[-1]
     calls = [part for part in said if isinstance(part, Call)]
-    usual = isinstance(end, ResponseEnd) and end.stop_reason == ("tool_use" if calls else "complete")
-    return said if usual and said and all(_is_object("".join(part.pieces)) and part.name.isidentifier() for part in calls) else None
+    usual = isinstance(end, ResponseEnd) and end.stop_reason == (
+        "tool_use" if calls else "complete"
+    )
+    return (
+        said
+        if usual
+        and said
+        and all(_is_object("".join(part.pieces)) and part.name.isidentifier() for part in calls)
+        else None
+    )
 
 
 def _is_object(text: str) -> bool:
@@ -205,7 +244,9 @@ def _is_object(text: str) -> bool:
         return False
 
 
-async def _over(wire: str, prompter: Prompter, said: list[Said], asked: ModelRequest, end: Delta) -> AsyncGenerator[Delta, None]:
+async def _over(
+    wire: str, prompter: Prompter, said: list[Said], asked: ModelRequest, end: Delta
+) -> AsyncGenerator[Delta, None]:
     """The answer as the wire brings it; what it used is what the script says."""
     assert isinstance(end, ResponseEnd)
     token = uuid4().hex
@@ -215,10 +256,20 @@ async def _over(wire: str, prompter: Prompter, said: list[Said], asked: ModelReq
     try:
         async with aclosing(model.stream(_taken(model, asked))) as deltas:
             async for delta in deltas:
-                yield msgspec.structs.replace(delta, usage=end.usage, id=end.id, model=end.model) if isinstance(delta, ResponseEnd) else delta
+                yield (
+                    msgspec.structs.replace(delta, usage=end.usage, id=end.id, model=end.model)
+                    if isinstance(delta, ResponseEnd)
+                    else delta
+                )
     finally:
         await connection.aclose()
 
 
 for _module in SUITE:
-    globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_") and callable(test) and name not in LEFT_OUT})
+    globals().update(
+        {
+            name: test
+            for name, test in vars(_module).items()
+            if name.startswith("test_") and callable(test) and name not in LEFT_OUT
+        }
+    )

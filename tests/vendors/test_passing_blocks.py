@@ -1,4 +1,6 @@
-"""System prompts that tell the day or the branch: when these change between the runs of a session, caches and thinking stay."""
+"""System prompts that tell the day or the branch: when these change between the runs of a session,
+caches and thinking stay.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,16 @@ from treadle import Agent, Input, Outcome, RunResult, Runtime, tool
 from treadle.types import SystemBlock
 
 GOOD = 0.95
-MODELS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-sol", "openai-chat": "gpt-4.1", "gemini": "gemini-3.8-flash"}
-LONG = "\n".join(f"Rule {i}: parcels of kind {i} go to the shelf of that number, never to another one." for i in range(80))
+MODELS = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6-sol",
+    "openai-chat": "gpt-4.1",
+    "gemini": "gemini-3.8-flash",
+}
+LONG = "\n".join(
+    f"Rule {i}: parcels of kind {i} go to the shelf of that number, never to another one."
+    for i in range(80)
+)
 
 
 @tool(effect="pure")
@@ -55,11 +65,18 @@ def check_cache(server: Vendor, wire: str = "anthropic") -> None:
 
 
 @pytest.mark.parametrize("wire", SPEECHES)
-async def test_the_next_run_of_a_session_on_another_day_reads_the_whole_conversation_from_the_cache(wire: str) -> None:
-    async with vendor(*a_run("one", wire), *a_run("two", wire), *a_run("three", wire)) as server, Runtime.open() as runtime:
+async def test_the_next_run_of_a_session_on_another_day_reads_the_whole_conversation_from_the_cache(
+    wire: str,
+) -> None:
+    async with (
+        vendor(*a_run("one", wire), *a_run("two", wire), *a_run("three", wire)) as server,
+        Runtime.open() as runtime,
+    ):
         session = runtime.session(agent=clerk(server, wire))
         for day in ("Monday", "Tuesday", "Tuesday"):
-            assert (await session.send("Sort the parcels.", inputs={"day": day})).outcome is Outcome.COMPLETED
+            assert (
+                await session.send("Sort the parcels.", inputs={"day": day})
+            ).outcome is Outcome.COMPLETED
     assert server.refused == []
     check_cache(server, wire)
     assert times_told(server, "Today is Monday.") == [1] * 6
@@ -73,10 +90,15 @@ async def test_a_day_that_comes_back_is_told_again() -> None:
         session = runtime.session(agent=clerk(server))
         for day in ("Monday", "Tuesday", "Monday"):
             await session.send("Sort the parcels.", inputs={"day": day})
-    assert (times_told(server, "Today is Monday."), times_told(server, "Today is Tuesday.")) == ([1, 1, 2], [0, 1, 1])
+    assert (times_told(server, "Today is Monday."), times_told(server, "Today is Tuesday.")) == (
+        [1, 1, 2],
+        [0, 1, 1],
+    )
 
 
-async def test_a_run_that_goes_on_in_another_runtime_and_the_one_after_it_keep_the_prompt_of_their_session(tmp_path: Path) -> None:
+async def test_a_run_that_goes_on_in_another_runtime_and_the_one_after_it_keep_the_prompt_of_their_session(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"
 
     @tool(effect="pure", needs_approval=True)
@@ -84,16 +106,29 @@ async def test_a_run_that_goes_on_in_another_runtime_and_the_one_after_it_keep_t
         """Ship a parcel."""
         return what
 
-    script = [*a_run("one"), [think(), call("ship", "ship_1", what="x")], [think(), "two"], *a_run("three")]
+    script = [
+        *a_run("one"),
+        [think(), call("ship", "ship_1", what="x")],
+        [think(), "two"],
+        *a_run("three"),
+    ]
     async with vendor(*script) as server:
         agent = clerk(server, tools=[look, ship])
         async with Runtime.open(url) as runtime:
-            assert (await runtime.session("s", agent=agent).send("One.", inputs={"day": "Monday"})).text == "one"
-            waiting = await runtime.session("s", agent=agent).send("Two.", inputs={"day": "Tuesday"}, on_ask="wait")
+            assert (
+                await runtime.session("s", agent=agent).send("One.", inputs={"day": "Monday"})
+            ).text == "one"
+            waiting = await runtime.session("s", agent=agent).send(
+                "Two.", inputs={"day": "Tuesday"}, on_ask="wait"
+            )
             assert waiting.outcome is Outcome.APPROVAL_NEEDED
         async with Runtime.open(url) as runtime:
-            assert (await runtime.resume(waiting.run_id, agent=agent, approve=["ship_1"])).text == "two"
-            assert (await runtime.session("s", agent=agent).send("Three.", inputs={"day": "Wednesday"})).text == "three"
+            assert (
+                await runtime.resume(waiting.run_id, agent=agent, approve=["ship_1"])
+            ).text == "two"
+            assert (
+                await runtime.session("s", agent=agent).send("Three.", inputs={"day": "Wednesday"})
+            ).text == "three"
     assert (server.refused, thoughts(server)) == ([], [0, 1, 2, 3, 4, 5])
     check_cache(server)
 
@@ -103,7 +138,9 @@ async def test_a_fork_on_another_day_reads_what_its_origin_had_sent() -> None:
         session = runtime.session(agent=clerk(server))
         await session.send("One.", inputs={"day": "Monday"})
         second: RunResult[str] = await session.send("Two.", inputs={"day": "Tuesday"})
-        forked = await runtime.fork(second.run_id, turn=1, text="Three.", inputs={"day": "Wednesday"})
+        forked = await runtime.fork(
+            second.run_id, turn=1, text="Three.", inputs={"day": "Wednesday"}
+        )
     assert (forked.text, server.refused) == ("forked", [])
     assert server.bills[-1].marked >= GOOD * server.bills[2].size
     assert times_told(server, "Today is Wednesday.")[-1] == 1
@@ -111,13 +148,17 @@ async def test_a_fork_on_another_day_reads_what_its_origin_had_sent() -> None:
 
 async def test_what_is_no_passing_block_is_told_as_it_is_now() -> None:
     async with vendor("one", "two") as server, Runtime.open() as runtime:
-        session = runtime.session(agent=clerk(server, context=[SystemBlock(text="Today is ${day}.")]))
+        session = runtime.session(
+            agent=clerk(server, context=[SystemBlock(text="Today is ${day}.")])
+        )
         for day in ("Monday", "Tuesday"):
             await session.send("Sort the parcels.", inputs={"day": day})
     assert times_told(server, "Today is Monday.") == [1, 0]
 
 
-async def test_the_assistant_on_another_branch_keeps_its_session_in_the_cache(tmp_path: Path) -> None:
+async def test_the_assistant_on_another_branch_keeps_its_session_in_the_cache(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path)
 
     def assistant() -> Agent[Any, str]:
@@ -127,7 +168,9 @@ async def test_the_assistant_on_another_branch_keeps_its_session_in_the_cache(tm
     async with vendor(*replies, *replies, *replies) as server, Runtime.open() as runtime:
         for branch in ("main", "feature", "feature"):
             (place.root / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
-            result = await runtime.session("s", agent=assistant()).send("Look around.", cwd=place.here)
+            result = await runtime.session("s", agent=assistant()).send(
+                "Look around.", cwd=place.here
+            )
             assert result.outcome is Outcome.COMPLETED, result.error
     assert (server.refused, thoughts(server)) == ([], [0, 1, 2, 3, 4, 5])
     check_cache(server)

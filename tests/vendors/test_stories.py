@@ -1,4 +1,6 @@
-"""Whole conversations with each vendor: nothing that Treadle does to a history, a tool or a setting makes a vendor refuse a request."""
+"""Whole conversations with each vendor: nothing that Treadle does to a history, a tool or a setting
+makes a vendor refuse a request.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MODELS = [
     ("gemini", "gemini-3.8-flash"),
     ("gemini", "gemini-2.5-flash"),
 ]
-RULES = "You look after parcels.\n" + "\n".join(f"Rule {i}: say what you do with parcel {i}." for i in range(200))
+RULES = "You look after parcels.\n" + "\n".join(
+    f"Rule {i}: say what you do with parcel {i}." for i in range(200)
+)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 
@@ -74,7 +78,16 @@ class Story:
 
     def agent(self, abilities: Abilities | None = None, **other: Any) -> Agent[Any, Any]:
         model = self.server.model(self.wire, self.model_id, abilities)
-        return Agent(**{"name": "clerk", "instructions": RULES, "model": model, "tools": [look, feel], "settings": Settings(thinking=True), **other})
+        return Agent(
+            **{
+                "name": "clerk",
+                "instructions": RULES,
+                "model": model,
+                "tools": [look, feel],
+                "settings": Settings(thinking=True),
+                **other,
+            }
+        )
 
     def says(self, *script: Reply) -> None:
         self.server.script += script
@@ -93,7 +106,14 @@ async def story(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_three_runs_of_a_session_with_parallel_and_failing_calls(story: Story) -> None:
-    story.says(looks("a", "b", "c"), [think(), call("feel", at="a")], "One.", looks("d"), [think(), "Two."], "Three.")
+    story.says(
+        looks("a", "b", "c"),
+        [think(), call("feel", at="a")],
+        "One.",
+        looks("d"),
+        [think(), "Two."],
+        "Three.",
+    )
     async with Runtime.open() as runtime:
         session = runtime.session(agent=story.agent())
         for prompt in ("one", "two", "three"):
@@ -101,10 +121,23 @@ async def test_three_runs_of_a_session_with_parallel_and_failing_calls(story: St
             assert (result.outcome, result.error) == (Outcome.COMPLETED, None)
         usage = result.metrics.usage
     if known(story.wire, None, story.model_id).earlier_thinking:
-        read = [bill.marked if story.wire == "anthropic" else bill.read for bill in story.server.bills]
-        assert [cached >= 0.95 * bill.could for cached, bill in zip(read, story.server.bills, strict=True)] == [True] * 6
+        read = [
+            bill.marked if story.wire == "anthropic" else bill.read for bill in story.server.bills
+        ]
+        assert [
+            cached >= 0.95 * bill.could
+            for cached, bill in zip(read, story.server.bills, strict=True)
+        ] == [True] * 6
     assert usage.cache_read_tokens > 0
-    assert usage.cache_read_tokens == (story.server.bills[-1].marked if story.wire == "anthropic" else story.server.bills[-1].read) // 4
+    assert (
+        usage.cache_read_tokens
+        == (
+            story.server.bills[-1].marked
+            if story.wire == "anthropic"
+            else story.server.bills[-1].read
+        )
+        // 4
+    )
 
 
 async def test_forks_with_the_same_and_with_another_agent(story: Story) -> None:
@@ -129,10 +162,20 @@ async def test_a_run_that_waits_is_resumed_with_a_changed_agent(story: Story) ->
 
 async def test_a_conversation_that_is_compacted_goes_on(story: Story) -> None:
     small = Abilities(context_tokens=9_000).over(known(story.wire, None, story.model_id))
-    story.says(*[looks(f"a{i}", f"b{i}") for i in range(4)], "One.", "A summary of what was done.", looks("z"), "Two.", looks("y"), "Three.")
+    story.says(
+        *[looks(f"a{i}", f"b{i}") for i in range(4)],
+        "One.",
+        "A summary of what was done.",
+        looks("z"),
+        "Two.",
+        looks("y"),
+        "Three.",
+    )
     async with Runtime.open() as runtime:
         session = runtime.session(agent=story.agent(small, limits=Limits(turns=20)))
-        assert (await session.send("one", settings=Settings(max_tokens=2_000, thinking=True))).outcome is Outcome.COMPLETED
+        assert (
+            await session.send("one", settings=Settings(max_tokens=2_000, thinking=True))
+        ).outcome is Outcome.COMPLETED
         session.compact()
         for prompt in ("two", "three"):
             result = await session.send(prompt, settings=Settings(max_tokens=2_000, thinking=True))
@@ -142,7 +185,11 @@ async def test_a_conversation_that_is_compacted_goes_on(story: Story) -> None:
 def finds(body: Json) -> list[Call | str]:
     """The answer in the form for which the request asks."""
     answer = {"place": "shelf", "weights": [1.5, 2], "note": None}
-    return [call(ANSWER_TOOL, **answer)] if ANSWER_TOOL in json.dumps(body.get("tools", [])) else [json.dumps(answer)]
+    return (
+        [call(ANSWER_TOOL, **answer)]
+        if ANSWER_TOOL in json.dumps(body.get("tools", []))
+        else [json.dumps(answer)]
+    )
 
 
 @pytest.mark.parametrize("tools", [(), (look,)], ids=["no tools", "a tool"])
@@ -155,7 +202,14 @@ async def test_a_structured_answer(story: Story, tools: Sequence[Any]) -> None:
 
 async def test_agents_that_call_agents(story: Story) -> None:
     helper = story.agent(name="helper", description="Helps.", tools=[look])
-    story.says([think(), call("helper", prompt="Look at a.")], looks("a"), [think(), "It is there."], [think(), call("helper", prompt="b")], "No.", "Done.")
+    story.says(
+        [think(), call("helper", prompt="Look at a.")],
+        looks("a"),
+        [think(), "It is there."],
+        [think(), call("helper", prompt="b")],
+        "No.",
+        "Done.",
+    )
     async with Runtime.open() as runtime:
         result = await runtime.run(story.agent(tools=[helper]), "go")
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "Done.")
@@ -163,7 +217,11 @@ async def test_agents_that_call_agents(story: Story) -> None:
 
 async def test_pictures_in_prompts_and_results(story: Story) -> None:
     story.says([think(), call("photograph", at="a"), call("look", at="a")], "Seen.", "Again.")
-    prompt = [TextPart(text="What is this?"), MediaPart(media_type="image/png", data=PIXEL), MediaPart(media_type="text/plain", data=TEXT, name="a.txt")]
+    prompt = [
+        TextPart(text="What is this?"),
+        MediaPart(media_type="image/png", data=PIXEL),
+        MediaPart(media_type="text/plain", data=TEXT, name="a.txt"),
+    ]
     async with Runtime.open() as runtime:
         session = runtime.session(agent=story.agent(tools=[photograph, look]))
         for given in (prompt, "and now?"):
@@ -177,7 +235,11 @@ TEXT = base64.b64encode(b"parcel a").decode()
 async def test_every_setting_of_thinking_in_one_session(story: Story) -> None:
     settings: list[Settings] = [
         *[Settings(thinking=thinking) for thinking in (False, True, 4_000, "between_tools")],
-        *[Settings(thinking=thinking, effort=effort) for thinking in (None, False) for effort in EFFORTS],
+        *[
+            Settings(thinking=thinking, effort=effort)
+            for thinking in (None, False)
+            for effort in EFFORTS
+        ],
     ]
     story.says(*[reply for _ in settings for reply in (looks("a"), [think(), "Done."])])
     async with Runtime.open() as runtime:
@@ -197,8 +259,13 @@ async def test_a_person_and_a_hook_speak_up_and_the_last_turn_has_no_tools(story
         stream.steer("Mind the rain.")
         return "It came."
 
-    story.says([think(), call("wait", at="a"), call("look", at="a")], [think()], looks("b"), "That is all.")
-    async with Runtime.open() as runtime, runtime.stream(story.agent(tools=[wait, look]), "go", limits=Limits(turns=4)) as stream:
+    story.says(
+        [think(), call("wait", at="a"), call("look", at="a")], [think()], looks("b"), "That is all."
+    )
+    async with (
+        Runtime.open() as runtime,
+        runtime.stream(story.agent(tools=[wait, look]), "go", limits=Limits(turns=4)) as stream,
+    ):
         async for _ in stream:
             pass
     assert (stream.result.text, stream.result.error) == ("That is all.", None)

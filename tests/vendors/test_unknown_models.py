@@ -1,4 +1,6 @@
-"""A model that no list names gets its settings as they are; what its vendor refuses by name is left out for the rest of the run."""
+"""A model that no list names gets its settings as they are; what its vendor refuses by name is left
+out for the rest of the run.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,21 @@ async def look(at: str) -> str:
         ("gemini:gemini-2.5-flash-lite", Settings(effort="low", thinking=True), set()),
     ],
 )
-async def test_a_setting_that_the_vendor_refuses_by_name_is_left_out_once_and_for_the_run(name: str, settings: Settings, left_out: set[str]) -> None:
+async def test_a_setting_that_the_vendor_refuses_by_name_is_left_out_once_and_for_the_run(
+    name: str, settings: Settings, left_out: set[str]
+) -> None:
     wire, _, model_id = name.partition(":")
     async with vendor(call("look", at="a"), "Done.") as server, Runtime.open() as runtime:
-        agent = Agent(name="a", model=server.model(wire, model_id, UNKNOWN), tools=[look], settings=settings)
+        agent = Agent(
+            name="a", model=server.model(wire, model_id, UNKNOWN), tools=[look], settings=settings
+        )
         async with runtime.stream(agent, "go") as run:
             warnings = [event.text async for event in run if isinstance(event, Warned)]
         assert (run.result.outcome, run.result.error) == (Outcome.COMPLETED, None)
         assert len(server.bodies) == 2
     assert len(server.refused) == len(warnings) == len(left_out)
-    assert {name for name in left_out if any(f"does not take {name}: it is left out from here on" in text for text in warnings)} == left_out
+    assert {
+        name
+        for name in left_out
+        if any(f"does not take {name}: it is left out from here on" in text for text in warnings)
+    } == left_out

@@ -16,8 +16,20 @@ IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
-    done = subprocess.run(["git", *IDENTITY, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "LC_ALL": "C",
+    }
+    done = subprocess.run(
+        ["git", *IDENTITY, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.removesuffix("\n")
 
@@ -77,14 +89,20 @@ class Work(Cli):
     def worktrees(self) -> list[Path]:
         """Those that git knows beside the checkout."""
         lines = git(self.workspace, "worktree", "list", "--porcelain").splitlines()
-        return [Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")][1:]
+        return [
+            Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")
+        ][1:]
 
     def branches(self) -> list[str]:
-        return git(self.workspace, "branch", "--list", "--format=%(refname:short)", "treadle/*").split()
+        return git(
+            self.workspace, "branch", "--list", "--format=%(refname:short)", "treadle/*"
+        ).split()
 
     def checkout(self) -> str:
         """All that must not change of the person's checkout."""
-        files = {path.name: path.read_bytes() for path in self.workspace.iterdir() if path.is_file()}
+        files = {
+            path.name: path.read_bytes() for path in self.workspace.iterdir() if path.is_file()
+        }
         return f"{files} {git(self.workspace, 'status', '--porcelain')} {git(self.workspace, 'rev-parse', 'HEAD', '--abbrev-ref', 'HEAD')}"
 
 

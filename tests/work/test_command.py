@@ -1,4 +1,6 @@
-"""`treadle work` as a person uses it: where prompts come from, what is worked where, how it is judged and told."""
+"""`treadle work` as a person uses it: where prompts come from, what is worked where, how it is
+judged and told.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,21 @@ DONE = {"text": "Done."}
 def test_each_prompt_is_worked_in_a_conversation_of_its_own(cli: Work) -> None:
     answer, rows = cli.work("first", "second", "--model", cli.script({"text": "All done."}))
     assert answer.code == 0
-    assert [(row["number"], row["prompt"], row["outcome"], row["text"], row["attempts"], row["turns"]) for row in rows] == [
+    assert [
+        (row["number"], row["prompt"], row["outcome"], row["text"], row["attempts"], row["turns"])
+        for row in rows
+    ] == [
         (1, "first", "completed", "All done.", 1, 1),
         (2, "second", "completed", "All done.", 1, 1),
     ]
     runs = json.loads(cli("runs", "list", "--json").out)
-    assert [(run["prompt"], run["run_id"], run["session_id"]) for run in reversed(runs)] == [(row["prompt"], row["run_id"], row["session_id"]) for row in rows]
+    assert [(run["prompt"], run["run_id"], run["session_id"]) for run in reversed(runs)] == [
+        (row["prompt"], row["run_id"], row["session_id"]) for row in rows
+    ]
     assert len({row["session_id"] for row in rows}) == 2
-    assert all(row["tokens"] > 0 and row["duration_s"] > 0 and row["cost_usd"] is None for row in rows)
+    assert all(
+        row["tokens"] > 0 and row["duration_s"] > 0 and row["cost_usd"] is None for row in rows
+    )
 
 
 # ---------------------------------------------------------------- prompts
@@ -76,7 +85,9 @@ def test_prompts_come_from_standard_input(cli: Work) -> None:
         (("x", "--gate-timeout", "nan"), "--gate-timeout"),
     ],
 )
-def test_what_is_wrong_before_the_first_run_is_said_and_leaves_nothing(cli: Work, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_before_the_first_run_is_said_and_leaves_nothing(
+    cli: Work, arguments: tuple[str, ...], said: str
+) -> None:
     (cli.workspace / "empty").mkdir()
     (cli.workspace / "empty" / "nothing").write_text("\n")
     (cli.workspace / "binary").write_bytes(b"\xff\xfe\x00")
@@ -90,7 +101,9 @@ def test_what_is_wrong_before_the_first_run_is_said_and_leaves_nothing(cli: Work
 
 
 def test_a_worktree_of_a_batch_that_could_not_begin_is_gone(cli: Work) -> None:
-    answer = cli("work", "a", "b", "--parallel", "2", "--worktree", "--model", "script:nowhere.json")
+    answer = cli(
+        "work", "a", "b", "--parallel", "2", "--worktree", "--model", "script:nowhere.json"
+    )
     assert answer.code == 2
     assert (cli.worktrees(), cli.branches()) == ([], [])
     assert not list((cli.home / ".local/share/treadle/worktrees").iterdir())
@@ -112,7 +125,9 @@ def test_each_prompt_has_a_checkout_of_its_own_and_the_persons_is_not_touched(cl
     (cli.workspace / "cart.py").write_text("one\ntwo\nthree\nmine, not committed\n")
     (cli.workspace / "mine.txt").write_text("not even added\n")
     before = cli.checkout()
-    model = cli.script(bash("printf 'one\\n2\\n' > cart.py; echo new > new.txt; echo x > x.log; pwd"), DONE)
+    model = cli.script(
+        bash("printf 'one\\n2\\n' > cart.py; echo new > new.txt; echo x > x.log; pwd"), DONE
+    )
     answer, rows = cli.work("first", "second", "--worktree", "--parallel", "2", "--model", model)
     assert answer.code == 0
     assert cli.checkout() == before
@@ -129,7 +144,9 @@ def test_each_prompt_has_a_checkout_of_its_own_and_the_persons_is_not_touched(cl
 
 
 def test_a_worktree_without_changes_is_taken_away_with_its_branch(cli: Work) -> None:
-    answer, rows = cli.work("look", "--worktree", "--model", cli.script(bash("cat cart.py; echo x > ignored.log"), DONE))
+    answer, rows = cli.work(
+        "look", "--worktree", "--model", cli.script(bash("cat cart.py; echo x > ignored.log"), DONE)
+    )
     assert answer.code == 0
     assert rows[0]["diff"] == {"files": 0, "added": 0, "removed": 0}
     assert (rows[0]["folder"], rows[0]["branch"]) == (None, None)
@@ -146,22 +163,35 @@ def test_a_worktree_of_a_prompt_that_failed_stays(cli: Work, entry: dict[str, An
 
 def test_a_worktree_in_which_the_model_has_committed_stays(cli: Work) -> None:
     commit = "echo new > new.txt && git add . && git -c user.name=A -c user.email=a@b commit -qm new && echo committed"
-    answer, rows = cli.work("try", "--worktree", "--no-sandbox", "--model", cli.script(bash(commit), DONE))
+    answer, rows = cli.work(
+        "try", "--worktree", "--no-sandbox", "--model", cli.script(bash(commit), DONE)
+    )
     assert answer.code == 0
     assert rows[0]["diff"] == {"files": 1, "added": 1, "removed": 0}
     assert git(cli.workspace, "log", "--format=%s", rows[0]["branch"]).split() == ["new", "first"]
 
 
-def test_a_batch_in_a_folder_of_the_repository_works_in_that_folder_of_each_worktree(cli: Work) -> None:
+def test_a_batch_in_a_folder_of_the_repository_works_in_that_folder_of_each_worktree(
+    cli: Work,
+) -> None:
     (cli.workspace / "inner").mkdir()
     (cli.workspace / "inner" / "x.txt").write_text("x\n")
     git(cli.workspace, "add", ".")
     git(cli.workspace, "commit", "-q", "-m", "inner")
-    _, rows = cli.work("try", "--worktree", "--cwd", "inner", "--model", cli.script(bash("echo y > y.txt"), DONE))
+    _, rows = cli.work(
+        "try", "--worktree", "--cwd", "inner", "--model", cli.script(bash("echo y > y.txt"), DONE)
+    )
     assert (Path(rows[0]["folder"]) / "inner" / "y.txt").exists()
 
 
-@pytest.mark.parametrize(("make", "said"), [("none", "no git repository"), ("unborn", "has no commit yet"), ("uncommitted", "is not committed")])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        ("none", "no git repository"),
+        ("unborn", "has no commit yet"),
+        ("uncommitted", "is not committed"),
+    ],
+)
 def test_a_worktree_needs_a_repository_with_a_commit(cli: Work, make: str, said: str) -> None:
     folder = cli.home / "elsewhere" if make != "uncommitted" else cli.workspace / "new"
     folder.mkdir()
@@ -180,7 +210,9 @@ def test_nothing_that_a_repository_configures_is_started(cli: Work) -> None:
         (hooks / name).chmod(0o755)
     git(cli.workspace, "config", "core.fsmonitor", str(hooks / "fsmonitor"))
     git(cli.workspace, "config", "diff.external", f"touch {cli.home}/fired-diff; true")
-    answer, _ = cli.work("a", "b", "--worktree", "--model", cli.script(bash("echo 1 > cart.py"), DONE))
+    answer, _ = cli.work(
+        "a", "b", "--worktree", "--model", cli.script(bash("echo 1 > cart.py"), DONE)
+    )
     assert answer.code == 0
     assert not [path.name for path in cli.home.iterdir() if path.name.startswith("fired")]
 
@@ -202,7 +234,9 @@ def test_in_no_repository_there_is_no_diff(cli: Work) -> None:
     assert (answer.code, rows[0]["diff"]) == (0, None)
 
 
-def test_prompts_that_work_in_one_folder_at_once_are_warned_about_and_have_no_diff(cli: Work) -> None:
+def test_prompts_that_work_in_one_folder_at_once_are_warned_about_and_have_no_diff(
+    cli: Work,
+) -> None:
     answer, rows = cli.work("a", "b", "--parallel", "2", "--model", cli.script(DONE))
     assert "several prompts work in one folder at once" in answer.err
     assert [row["diff"] for row in rows] == [None, None]
@@ -228,10 +262,28 @@ def test_a_worktree_is_trusted_as_far_as_the_project_that_it_is_a_copy_of(cli: W
 def test_a_gate_that_fails_tells_the_model_how_and_it_tries_again(cli: Work) -> None:
     gate = "test -e ok || { echo 'the file ok is missing' >&2; exit 3; }"
     model = cli.script({"text": "I think so."}, bash("touch ok"), {"text": "Now."})
-    answer, rows = cli.work("make it ok", "--gate", "true", "--gate", gate, "--gate", "test -s cart.py", "--retries", "2", "--model", model)
+    answer, rows = cli.work(
+        "make it ok",
+        "--gate",
+        "true",
+        "--gate",
+        gate,
+        "--gate",
+        "test -s cart.py",
+        "--retries",
+        "2",
+        "--model",
+        model,
+    )
     assert answer.code == 0
     (row,) = rows
-    assert (row["attempts"], row["turns"], row["text"], row["passed"], row["error"]) == (2, 3, "Now.", True, None)
+    assert (row["attempts"], row["turns"], row["text"], row["passed"], row["error"]) == (
+        2,
+        3,
+        "Now.",
+        True,
+        None,
+    )
     assert [(gate["passed"], gate["exit_code"]) for gate in row["gates"]] == [(True, 0)] * 3
     first, second = reversed(json.loads(cli("runs", "list", "--json").out))
     assert first["session_id"] == second["session_id"] == row["session_id"]
@@ -243,25 +295,42 @@ def test_a_gate_that_fails_tells_the_model_how_and_it_tries_again(cli: Work) -> 
 
 def test_a_gate_that_goes_on_failing_fails_the_prompt_and_ends_the_gates(cli: Work) -> None:
     model = cli.script(DONE, DONE)
-    answer, rows = cli.work("x", "--gate", "echo so; exit 3", "--gate", "touch never", "--retries", "1", "--model", model)
+    answer, rows = cli.work(
+        "x",
+        "--gate",
+        "echo so; exit 3",
+        "--gate",
+        "touch never",
+        "--retries",
+        "1",
+        "--model",
+        model,
+    )
     assert answer.code == 1
     (row,) = rows
     assert (row["outcome"], row["passed"], row["attempts"]) == ("completed", False, 2)
-    assert [(gate["passed"], gate["exit_code"], gate["output"]) for gate in row["gates"]] == [(False, 3, "so"), (None, None, "")]
+    assert [(gate["passed"], gate["exit_code"], gate["output"]) for gate in row["gates"]] == [
+        (False, 3, "so"),
+        (None, None, ""),
+    ]
     assert "echo so; exit 3" in row["error"]
     assert Path(row["gates"][0]["log"]).read_text() == "so\n"
     assert not (cli.workspace / "never").exists()
 
 
 def test_gates_are_run_after_a_run_that_completed_and_no_other(cli: Work) -> None:
-    answer, rows = cli.work("x", "--gate", "touch gate", "--max-turns", "1", "--model", cli.script(bash("true"), DONE))
+    answer, rows = cli.work(
+        "x", "--gate", "touch gate", "--max-turns", "1", "--model", cli.script(bash("true"), DONE)
+    )
     assert (answer.code, rows[0]["outcome"], rows[0]["gates"]) == (1, "turn_limit", [])
     assert not (cli.workspace / "gate").exists()
 
 
 def test_a_run_that_failed_for_now_is_tried_again(cli: Work) -> None:
     broken = {"error": {"kind": "agent"}}
-    answer, rows = cli.work("x", "--retries", "1", "--model", cli.script(broken, {"text": "At last."}))
+    answer, rows = cli.work(
+        "x", "--retries", "1", "--model", cli.script(broken, {"text": "At last."})
+    )
     assert (answer.code, rows[0]["attempts"], rows[0]["text"]) == (0, 2, "At last.")
     answer, rows = cli.work("x", "--model", cli.script(broken, {"text": "At last."}))
     assert (answer.code, rows[0]["attempts"], rows[0]["outcome"]) == (1, 1, "error")
@@ -269,7 +338,9 @@ def test_a_run_that_failed_for_now_is_tried_again(cli: Work) -> None:
 
 def test_limits_count_over_all_attempts_of_a_prompt(cli: Work) -> None:
     model = cli.script(DONE, bash("true"), DONE, DONE)
-    answer, rows = cli.work("x", "--gate", "false", "--retries", "9", "--max-turns", "2", "--model", model)
+    answer, rows = cli.work(
+        "x", "--gate", "false", "--retries", "9", "--max-turns", "2", "--model", model
+    )
     assert (answer.code, rows[0]["attempts"], rows[0]["turns"]) == (1, 2, 2)
 
 
@@ -315,9 +386,21 @@ def test_gates_get_no_key_and_what_they_say_is_without_known_secrets(cli: Work) 
 
 def test_the_report_as_text_and_as_markdown(cli: Work) -> None:
     model = cli.script({"text": "I did | it.\n\n```\ncode\n```"})
-    text = cli("work", "make | it *right*", "second", "--gate", "echo '```'; false", "--model", model)
+    text = cli(
+        "work", "make | it *right*", "second", "--gate", "echo '```'; false", "--model", model
+    )
     assert text.code == 1
-    assert text.out.splitlines()[0].split() == ["#", "OUTCOME", "GATES", "TRIES", "TURNS", "TOKENS", "TIME", "CHANGES", "PROMPT"]
+    assert text.out.splitlines()[0].split() == [
+        "#",
+        "OUTCOME",
+        "GATES",
+        "TRIES",
+        "TURNS",
+        "TOKENS",
+        "TIME",
+        "CHANGES",
+        "PROMPT",
+    ]
     assert "gate failed" in text.out
     assert "0 of 2 passed" in text.out
     page = cli("work", "--resume", "last", "--output", "markdown", "-q")
@@ -331,7 +414,9 @@ def test_the_report_as_text_and_as_markdown(cli: Work) -> None:
 
 
 def test_the_report_goes_to_a_file(cli: Work) -> None:
-    answer = cli("work", "x", "--model", cli.script(DONE), "--output", "markdown", "-o", "report.md")
+    answer = cli(
+        "work", "x", "--model", cli.script(DONE), "--output", "markdown", "-o", "report.md"
+    )
     assert (answer.code, answer.out) == (0, "")
     assert (cli.workspace / "report.md").read_text().startswith("# 1 of 1 passed\n")
     assert cli("work", "x", "-o", "nowhere/report.md", "--model", cli.script(DONE)).code == 2
@@ -344,8 +429,12 @@ def test_quiet_says_nothing_but_the_report(cli: Work) -> None:
 
 
 def test_what_happens_is_said_line_by_line(cli: Work) -> None:
-    answer = cli("work", "look\x1b[31m around", "--worktree", "--gate", "true", "--model", cli.script(DONE))
-    said = [line.partition("] ")[2] for line in answer.err.splitlines() if line.startswith("[1/1] ")]
+    answer = cli(
+        "work", "look\x1b[31m around", "--worktree", "--gate", "true", "--model", cli.script(DONE)
+    )
+    said = [
+        line.partition("] ")[2] for line in answer.err.splitlines() if line.startswith("[1/1] ")
+    ]
     assert [line.partition(":")[0] for line in said[:3]] == ["checking out", "working", "gate true"]
     assert said[3].startswith("passed · 1 turn")
     assert "\x1b" not in answer.err
@@ -371,13 +460,31 @@ def test_one_that_went_wrong_does_not_stop_the_others(cli: Work) -> None:
 
 def test_a_prompt_that_waits_for_a_person_goes_on_when_they_have_answered(cli: Work) -> None:
     model = cli.script(bash("curl -s https://example.org"), DONE)
-    answer = cli("work", "a", "b", "--mode", "ask", "--on-ask", "wait", "--gate", "touch judged", "--model", model, "--output", "json")
+    answer = cli(
+        "work",
+        "a",
+        "b",
+        "--mode",
+        "ask",
+        "--on-ask",
+        "wait",
+        "--gate",
+        "touch judged",
+        "--model",
+        model,
+        "--output",
+        "json",
+    )
     rows = cli.rows(answer)
     assert answer.code == 1
     assert [row["outcome"] for row in rows] == ["approval_needed"] * 2
     assert f"treadle runs resume {rows[0]['run_id']} --approve" in answer.err
     assert "treadle work --resume" in answer.err
-    (call,) = [entry["entry"]["call_id"] for entry in cli("runs", "export", rows[0]["run_id"]).events if entry["type"] == "approval.asked"]
+    (call,) = [
+        entry["entry"]["call_id"]
+        for entry in cli("runs", "export", rows[0]["run_id"]).events
+        if entry["type"] == "approval.asked"
+    ]
     assert cli("runs", "resume", rows[0]["run_id"], "--deny", call).code == 0
     answer, rows = cli.resume()
     assert [row["outcome"] for row in rows] == ["completed", "approval_needed"]
@@ -397,7 +504,9 @@ def test_gates_run_in_the_sandbox_that_the_models_commands_have(cli: Work) -> No
         if "gates are not confined" in answer.err:
             pytest.skip("no sandbox works here")
         assert not outside.exists()
-        assert cli("work", "x", "--gate", gate, "--no-sandbox", "--model", cli.script(DONE)).code == 0
+        assert (
+            cli("work", "x", "--gate", gate, "--no-sandbox", "--model", cli.script(DONE)).code == 0
+        )
         assert outside.exists()
     finally:
         outside.unlink(missing_ok=True)
@@ -443,9 +552,25 @@ def define(cli: Work, text: str = GUIDE) -> None:
 def test_each_prompt_is_worked_by_the_agent_that_is_named(cli: Work) -> None:
     define(cli)
     (cli.home / "schema.json").write_text(json.dumps(CITY))
-    options = ("--agent", "guide", "--input", "who=Ada", "--input", "days=3", "--output-schema", str(cli.home / "schema.json"), "--worktree")
+    options = (
+        "--agent",
+        "guide",
+        "--input",
+        "who=Ada",
+        "--input",
+        "days=3",
+        "--output-schema",
+        str(cli.home / "schema.json"),
+        "--worktree",
+    )
     look = {"name": "ls", "arguments": {"path": "."}}
-    answer, rows = cli.work("one", "two", *options, "--model", cli.script({"tool_calls": [look]}, {"text": 'So: {"city": "Rome"}'}))
+    answer, rows = cli.work(
+        "one",
+        "two",
+        *options,
+        "--model",
+        cli.script({"tool_calls": [look]}, {"text": 'So: {"city": "Rome"}'}),
+    )
     assert answer.code == 0, answer.err
     assert [json.loads(row["text"]) for row in rows] == [{"city": "Rome"}] * 2
     runs = json.loads(cli("runs", "list", "--json").out)
@@ -458,8 +583,25 @@ def test_each_prompt_is_worked_by_the_agent_that_is_named(cli: Work) -> None:
 def test_a_batch_that_was_killed_goes_on_with_its_agent(cli: Work) -> None:
     define(cli)
     (cli.home / "schema.json").write_text(json.dumps({"type": "string"}))
-    options = ("--agent", "guide", "--input", "who=Ada", "--output-schema", str(cli.home / "schema.json"))
-    killed = cli("work", "one", "two", *options, "--mode", "full", "--model", cli.script({"text": '{"result": "Rome"}'}), TREADLE_CRASH_AT="9")
+    options = (
+        "--agent",
+        "guide",
+        "--input",
+        "who=Ada",
+        "--output-schema",
+        str(cli.home / "schema.json"),
+    )
+    killed = cli(
+        "work",
+        "one",
+        "two",
+        *options,
+        "--mode",
+        "full",
+        "--model",
+        cli.script({"text": '{"result": "Rome"}'}),
+        TREADLE_CRASH_AT="9",
+    )
     assert killed.code == -9
     (cli.home / "schema.json").unlink()
     for contrary in ("--agent", "guide"), ("--input", "who=Bob"), ("--output-schema", "x.json"):
@@ -476,12 +618,17 @@ def test_a_batch_that_was_killed_goes_on_with_its_agent(cli: Work) -> None:
     [
         (("--agent", "guid", "--input", "who=Ada"), "did you mean 'guide'?"),
         (("--agent", "guide"), "agent 'guide' needs the input 'who': give it with --input who=…"),
-        (("--agent", "guide", "--input", "whom=Ada"), "agent 'guide' has no input 'whom': did you mean 'who'?"),
+        (
+            ("--agent", "guide", "--input", "whom=Ada"),
+            "agent 'guide' has no input 'whom': did you mean 'who'?",
+        ),
         (("--input", "who=Ada"), "--input who=Ada belongs to an agent: name it with --agent"),
         (("--output-schema", "nowhere.json"), "--output-schema 'nowhere.json' cannot be read"),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_said_before_a_batch_begins(cli: Work, options: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_with_an_agent_is_said_before_a_batch_begins(
+    cli: Work, options: tuple[str, ...], said: str
+) -> None:
     define(cli)
     answer = cli("work", "one", *options, "--model", cli.script(DONE))
     assert (answer.code, said in answer.err) == (2, True), answer.err

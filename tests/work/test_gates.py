@@ -26,12 +26,20 @@ class Judge:
 
     def gates(self, *commands: str, **more: object) -> Gates:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
-        defaults: dict[str, object] = {"timeout_s": 20, "environment": environment, "secrets": Redactor(()), "kept": self.kept, "scratch": self.kept / "tmp"}
+        defaults: dict[str, object] = {
+            "timeout_s": 20,
+            "environment": environment,
+            "secrets": Redactor(()),
+            "kept": self.kept,
+            "scratch": self.kept / "tmp",
+        }
         return Gates(commands=commands, **{**defaults, **more})  # pyright: ignore[reportArgumentType]
 
     async def judged(self, *commands: str, **more: object) -> tuple[GateResult, ...]:
         with anyio.fail_after(30):
-            return await self.gates(*commands, **more).judge("work_01-7", self.folder, attempt=2, begins=self.begun.append)
+            return await self.gates(*commands, **more).judge(
+                "work_01-7", self.folder, attempt=2, begins=self.begun.append
+            )
 
 
 @pytest.fixture
@@ -59,7 +67,9 @@ async def test_all_that_one_says_is_kept_and_its_end_is_told(judge: Judge) -> No
     assert gate.output.endswith("20000\nred last")
 
 
-async def test_an_endless_one_is_ended_at_its_time_and_its_log_is_bounded(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_one_is_ended_at_its_time_and_its_log_is_bounded(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("treadle.apps.batch.gates.LOG_BYTES_MAX", 100_000)
     (gate,) = await judge.judged("yes", timeout_s=0.5)
     assert (gate.passed, gate.exit_code) == (False, None)
@@ -68,7 +78,9 @@ async def test_an_endless_one_is_ended_at_its_time_and_its_log_is_bounded(judge:
     assert Path(gate.log).stat().st_size == 100_000
 
 
-async def test_what_one_leaves_in_the_background_keeps_nobody_waiting_and_is_ended(judge: Judge) -> None:
+async def test_what_one_leaves_in_the_background_keeps_nobody_waiting_and_is_ended(
+    judge: Judge,
+) -> None:
     (gate,) = await judge.judged("sleep 300 & echo $! > pid; echo started")
     assert (gate.passed, gate.output) == (True, "started")
     assert not lives(int((judge.folder / "pid").read_text()))
@@ -89,7 +101,9 @@ async def test_standard_input_is_empty_and_nobody_is_at_a_terminal(judge: Judge)
 
 
 async def test_a_secret_that_comes_in_pieces_is_taken_out_of_log_and_tail(judge: Judge) -> None:
-    (gate,) = await judge.judged("printf sword; sleep 0.05; echo fish-8812", secrets=Redactor(["swordfish-8812"]))
+    (gate,) = await judge.judged(
+        "printf sword; sleep 0.05; echo fish-8812", secrets=Redactor(["swordfish-8812"])
+    )
     assert gate.log
     assert "[redacted]" in gate.output
     assert "fish" not in gate.output + Path(gate.log).read_text()
@@ -114,7 +128,10 @@ async def test_where_a_sandbox_works_they_are_confined_by_it(judge: Judge, tmp_p
         pytest.skip("no sandbox works here")
     outside = Path("/var/tmp") / f"treadle-gate-{os.getpid()}"
     try:
-        commands = (f"touch {outside}; touch inside; touch /tmp/private", "mkdir -p .vscode; echo '{}' > .vscode/tasks.json; exit 3")
+        commands = (
+            f"touch {outside}; touch inside; touch /tmp/private",
+            "mkdir -p .vscode; echo '{}' > .vscode/tasks.json; exit 3",
+        )
         first, second = await judge.judged(*commands, sandbox=sandbox)
         assert not outside.exists()
         assert (judge.folder / "inside").exists()
@@ -132,9 +149,15 @@ async def test_where_a_sandbox_works_they_are_confined_by_it(judge: Judge, tmp_p
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="without /proc they are not found")
 async def test_what_a_batch_left_running_is_ended_and_nothing_else(tmp_path: Path) -> None:
     async def started(mark: str) -> anyio.abc.Process:
-        return await anyio.open_process(["sleep", "300"], env={**os.environ, LEFT_BY: mark}, start_new_session=True)
+        return await anyio.open_process(
+            ["sleep", "300"], env={**os.environ, LEFT_BY: mark}, start_new_session=True
+        )
 
-    ours, others, longer = await started("work_01"), await started("work_02"), await started("work_01x")
+    ours, others, longer = (
+        await started("work_01"),
+        await started("work_02"),
+        await started("work_01x"),
+    )
     try:
         with anyio.fail_after(10):
             await end_leftovers("work_01")

@@ -18,7 +18,12 @@ from treadle.types import Limits
 
 TERMS = Terms(model="script:x", cwd="/", mode="full", limits=Limits(turns=3), gates=("make test",))
 BATCH = Batch(id="work_01", prompts=("one", "two\udce9", "three"), terms=TERMS, base="abc")
-ROW = ReportRow(number=2, prompt="two\udce9", gates=(GateResult(command="make test", passed=True, exit_code=0),), diff=Diff(files=1, added=2, removed=3))
+ROW = ReportRow(
+    number=2,
+    prompt="two\udce9",
+    gates=(GateResult(command="make test", passed=True, exit_code=0),),
+    diff=Diff(files=1, added=2, removed=3),
+)
 PLACE = WorkPlace(folder="/w/2/repo", root="/w/2/repo", branch="treadle/work_01-2", tree="abc")
 
 
@@ -45,7 +50,10 @@ async def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 
 async def test_it_is_its_owners_alone(tmp_path: Path) -> None:
     async with await filled(tmp_path / "shelf") as logbook:
-        assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "shelf", logbook.folder, logbook.folder / ENTRIES)] == [0o700, 0o700, 0o600]
+        assert [
+            stat.S_IMODE(path.stat().st_mode)
+            for path in (tmp_path / "shelf", logbook.folder, logbook.folder / ENTRIES)
+        ] == [0o700, 0o700, 0o600]
 
 
 async def test_one_that_is_open_is_held(tmp_path: Path) -> None:
@@ -58,7 +66,9 @@ async def test_one_that_is_open_is_held(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_however_much_of_the_last_line_is_there_the_rest_is_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_however_much_of_the_last_line_is_there_the_rest_is_read(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     import anyio
 
     shelf = tmp_path_factory.mktemp("shelf")
@@ -85,7 +95,9 @@ async def test_a_batch_that_was_never_begun_is_told_apart_from_a_newer_one(tmp_p
     file.write_bytes(lines[0][:50])
     with pytest.raises(AgentError, match="was never begun"):
         Logbook.open(tmp_path, "work_01")
-    file.write_bytes(lines[0].replace(b'"batch.begun"', b'"batch.begun","version":2') + b"".join(lines[1:]))
+    file.write_bytes(
+        lines[0].replace(b'"batch.begun"', b'"batch.begun","version":2') + b"".join(lines[1:])
+    )
     with pytest.raises(AgentError, match="line 1: this version cannot read it"):
         Logbook.open(tmp_path, "work_01")
 
@@ -98,7 +110,9 @@ def test_a_shelf_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
-async def test_an_entry_that_the_disk_does_not_take_is_an_error_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_entry_that_the_disk_does_not_take_is_an_error_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with await filled(tmp_path) as logbook:
         before = (logbook.folder / ENTRIES).read_bytes()
         write = os.write
@@ -126,7 +140,9 @@ def test_a_batch_is_found_by_the_beginning_of_its_id_or_as_the_last(tmp_path: Pa
         find_batch(tmp_path, "nobody")
 
 
-def test_one_that_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_begun_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else it would be the `last` one."""
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))

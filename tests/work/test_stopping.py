@@ -1,6 +1,8 @@
-"""A batch that is stopped, killed or crashes at any point goes on with `--resume`, and nothing is done twice or lost.
+"""A batch that is stopped, killed or crashes at any point goes on with `--resume`, and nothing is
+done twice or lost.
 
-Each prompt's run has one call that must never run twice; it leaves a mark in a file outside of the worktree.
+Each prompt's run has one call that must never run twice; it leaves a mark in a file outside of the
+worktree.
 """
 
 from __future__ import annotations
@@ -27,16 +29,40 @@ HAS_PROC = os.path.isdir("/proc")
 class Batch:
     """A batch of three prompts in worktrees with a gate, and a witness of what was done."""
 
-    OPTIONS = ("--worktree", "--no-sandbox", "--gate", "test -s done.txt", "--retries", "7", "--mode", "full", "--output", "json")
+    OPTIONS = (
+        "--worktree",
+        "--no-sandbox",
+        "--gate",
+        "test -s done.txt",
+        "--retries",
+        "7",
+        "--mode",
+        "full",
+        "--output",
+        "json",
+    )
 
-    def __init__(self, cli: Work, *, first: str = "true", gate: str | None = None, parallel: int = 2) -> None:
+    def __init__(
+        self, cli: Work, *, first: str = "true", gate: str | None = None, parallel: int = 2
+    ) -> None:
         self.cli = cli
         self.witness = cli.home / "witness"
         once = f"echo $(basename $(dirname $PWD)) >> {self.witness}; {first}"
         done = [bash("echo done > done.txt"), {"text": "Done."}]
         self.model = cli.script(bash(once), *done * 8)
         gates = () if gate is None else ("--gate", gate)
-        self.arguments = ("work", "one", "two", "three", "--parallel", str(parallel), "--model", self.model, *self.OPTIONS, *gates)
+        self.arguments = (
+            "work",
+            "one",
+            "two",
+            "three",
+            "--parallel",
+            str(parallel),
+            "--model",
+            self.model,
+            *self.OPTIONS,
+            *gates,
+        )
 
     @contextmanager
     def started(self, **environment: str) -> Iterator[subprocess.Popen[str]]:
@@ -58,14 +84,24 @@ class Batch:
 
     def to_its_end(self) -> list[dict[str, Any]]:
         """As a person would get there: where no batch is, they type it again."""
-        begun = self.cli.shelf.exists() and [entry for entry in self.cli.shelf.iterdir() if (entry / "entries.jsonl").read_text(errors="replace").count("\n")]
-        answer = self.cli("work", "--resume", "last", "--output", "json") if begun else self.cli(*self.arguments)
+        begun = self.cli.shelf.exists() and [
+            entry
+            for entry in self.cli.shelf.iterdir()
+            if (entry / "entries.jsonl").read_text(errors="replace").count("\n")
+        ]
+        answer = (
+            self.cli("work", "--resume", "last", "--output", "json")
+            if begun
+            else self.cli(*self.arguments)
+        )
         assert answer.code == 0, answer
         return json.loads(answer.out)["rows"]
 
     def judge(self, rows: list[dict[str, Any]]) -> None:
         cli = self.cli
-        assert [(row["prompt"], row["outcome"], row["passed"]) for row in rows] == [(name, "completed", True) for name in ("one", "two", "three")]
+        assert [(row["prompt"], row["outcome"], row["passed"]) for row in rows] == [
+            (name, "completed", True) for name in ("one", "two", "three")
+        ]
         marks = self.witness.read_text().split() if self.witness.exists() else []
         assert len(marks) == len(set(marks)), f"a call ran twice: {marks}"
         assert sorted(cli.worktrees()) == sorted(Path(row["folder"]).resolve() for row in rows)
@@ -102,12 +138,26 @@ def test_a_signal_ends_it_with_what_there_is_and_it_can_go_on(cli: Work, number:
     assert process.returncode == 130
     report = json.loads(out)
     assert report["stopped"]
-    assert [(row["outcome"], row["attempts"]) for row in report["rows"]] == [("cancelled", 1), (None, 0), (None, 0)]
+    assert [(row["outcome"], row["attempts"]) for row in report["rows"]] == [
+        ("cancelled", 1),
+        (None, 0),
+        (None, 0),
+    ]
     assert f"treadle work --resume {report['id']}" in err
-    assert [str(path) for path in cli.worktrees()] == [str(Path(report["rows"][0]["folder"]).resolve())]
+    assert [str(path) for path in cli.worktrees()] == [
+        str(Path(report["rows"][0]["folder"]).resolve())
+    ]
     batch.model = ""
     Path(batch.arguments[batch.arguments.index("--model") + 1].removeprefix("script:")).write_text(
-        json.dumps([bash("true"), {"text": "Went on."}, bash("echo done > done.txt"), {"text": "Done."}, {"text": "Done."}])
+        json.dumps(
+            [
+                bash("true"),
+                {"text": "Went on."},
+                bash("echo done > done.txt"),
+                {"text": "Done."},
+                {"text": "Done."},
+            ]
+        )
     )
     answer, rows = cli.resume()
     assert answer.code == 0
@@ -135,7 +185,9 @@ def test_an_interrupted_gate_is_ended_and_run_again(cli: Work) -> None:
 # ---------------------------------------------------------------- it is killed
 
 
-@pytest.mark.parametrize(("number", "again"), [(1, 0), (4, 0), (9, 2), (14, 0), (22, 9), (31, 0), (44, 3)])
+@pytest.mark.parametrize(
+    ("number", "again"), [(1, 0), (4, 0), (9, 2), (14, 0), (22, 9), (31, 0), (44, 3)]
+)
 def test_a_batch_that_is_killed_at_a_boundary_goes_on(cli: Work, number: int, again: int) -> None:
     """`again`: where it is killed once more as it goes on; 0: nowhere."""
     killed, verdict = killed_at(cli, number, again)
@@ -217,7 +269,9 @@ def test_other_terms_count_from_the_resume_on(cli: Work) -> None:
         process.communicate(timeout=50)
     assert process.returncode == -signal.SIGKILL
     model = cli.script({"text": "By another one."})
-    answer, rows = cli.resume("--model", model, "--gate", "true", "--retries", "0", "--parallel", "3")
+    answer, rows = cli.resume(
+        "--model", model, "--gate", "true", "--retries", "0", "--parallel", "3"
+    )
     assert answer.code == 0
     assert [row["text"] for row in rows] == ["By another one."] * 3
     assert [[gate["command"] for gate in row["gates"]] for row in rows] == [["true"]] * 3
@@ -227,14 +281,18 @@ def test_other_terms_count_from_the_resume_on(cli: Work) -> None:
 
 
 def stopped_in_the_first(cli: Work) -> Batch:
-    """A batch that a person stopped while its first prompt was worked: there is work in its worktree."""
+    """A batch that a person stopped while its first prompt was worked: there is work in its
+    worktree.
+    """
     batch = Batch(cli, first="echo mine > mine.txt; sleep 30", parallel=1)
     with batch.started() as process:
         while not list((cli.home / ".local/share/treadle/worktrees").glob("*/work/mine.txt")):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
-    Path(batch.model.removeprefix("script:")).write_text(json.dumps([bash("echo done > done.txt"), {"text": "Done."}] * 4))
+    Path(batch.model.removeprefix("script:")).write_text(
+        json.dumps([bash("echo done > done.txt"), {"text": "Done."}] * 4)
+    )
     return batch
 
 

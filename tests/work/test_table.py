@@ -1,4 +1,6 @@
-"""What stands on a terminal while a batch is worked: lines above, and below them a region that is drawn anew."""
+"""What stands on a terminal while a batch is worked: lines above, and below them a region that is
+drawn anew.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,20 @@ def screen(sent: str) -> list[str]:
 
 def test_what_is_under_way_is_drawn_in_place_and_gone_in_the_end(cli: Work) -> None:
     model = cli.script(bash("sleep 0.4"), {"text": "Done."})
-    code, sent = on_a_terminal(cli, "work", "first", "second", "third", "--parallel", "2", "--worktree", "--mode", "full", "--model", model)
+    code, sent = on_a_terminal(
+        cli,
+        "work",
+        "first",
+        "second",
+        "third",
+        "--parallel",
+        "2",
+        "--worktree",
+        "--mode",
+        "full",
+        "--model",
+        model,
+    )
     assert code == 0
     assert "\x1b[?2026h" in sent
     assert re.search(r"bash +first", sent)
@@ -63,8 +78,18 @@ def test_what_is_under_way_is_drawn_in_place_and_gone_in_the_end(cli: Work) -> N
 
 
 def test_each_line_fits_the_terminal(cli: Work) -> None:
-    code, sent = on_a_terminal(cli, "work", "x" * 300, "--model", cli.script(bash("sleep 0.3"), {"text": "Done."}), "--mode", "full")
+    code, sent = on_a_terminal(
+        cli,
+        "work",
+        "x" * 300,
+        "--model",
+        cli.script(bash("sleep 0.3"), {"text": "Done."}),
+        "--mode",
+        "full",
+    )
     assert code == 0
-    frames = re.findall(r"\x1b\[\?2026h(?:\x1b\[\d+F\x1b\[J)?(.*?)\x1b\[\?2026l", sent.replace("\r", ""), re.DOTALL)
+    frames = re.findall(
+        r"\x1b\[\?2026h(?:\x1b\[\d+F\x1b\[J)?(.*?)\x1b\[\?2026l", sent.replace("\r", ""), re.DOTALL
+    )
     assert frames
     assert all(len(line) < 80 for frame in frames for line in frame.split("\n"))

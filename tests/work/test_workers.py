@@ -20,10 +20,21 @@ WRITES = bash("echo done > done.txt")
 
 def test_workers_drive_the_runs_and_this_process_judges_and_reports(cli: Work) -> None:
     with a_worker(cli) as worker:
-        answer, rows = cli.work("one", "two", "--workers", "--worktree", "--gate", "test -f done.txt", "--model", cli.script(WRITES, DONE))
+        answer, rows = cli.work(
+            "one",
+            "two",
+            "--workers",
+            "--worktree",
+            "--gate",
+            "test -f done.txt",
+            "--model",
+            cli.script(WRITES, DONE),
+        )
         assert worker.drained() == 0
     assert answer.code == 0
-    assert [(each["outcome"], each["passed"], each["diff"]) for each in rows] == [("completed", True, {"files": 1, "added": 1, "removed": 0})] * 2
+    assert [(each["outcome"], each["passed"], each["diff"]) for each in rows] == [
+        ("completed", True, {"files": 1, "added": 1, "removed": 0})
+    ] * 2
     assert worker.said.count("\n< run_") == 2
     assert not (cli.workspace / "done.txt").exists()
 
@@ -31,17 +42,38 @@ def test_workers_drive_the_runs_and_this_process_judges_and_reports(cli: Work) -
 def test_a_gate_that_fails_has_another_attempt_queued(cli: Work) -> None:
     model = cli.script(DONE, WRITES, DONE)
     with a_worker(cli):
-        answer, rows = cli.work("one", "--workers", "--worktree", "--retries", "1", "--gate", "test -f done.txt", "--model", model)
+        answer, rows = cli.work(
+            "one",
+            "--workers",
+            "--worktree",
+            "--retries",
+            "1",
+            "--gate",
+            "test -f done.txt",
+            "--model",
+            model,
+        )
     assert (answer.code, rows[0]["attempts"], rows[0]["passed"]) == (0, 2, True)
 
 
 def test_a_detached_batch_prints_its_id_and_is_reported_by_resume(cli: Work) -> None:
-    arguments = ("--worktree", "--mode", "full", "--gate", "test -f done.txt", "--model", cli.script(WRITES, DONE))
+    arguments = (
+        "--worktree",
+        "--mode",
+        "full",
+        "--gate",
+        "test -f done.txt",
+        "--model",
+        cli.script(WRITES, DONE),
+    )
     begun = cli("work", "one", "two", "--detach", *arguments)
     assert begun.code == 0
     batch = begun.out.strip()
     assert f"2 runs queued; treadle work --resume {batch} waits for them" in begun.err
-    assert [run["status"] for run in json.loads(cli("runs", "list", "--json").out)] == ["queued", "queued"]
+    assert [run["status"] for run in json.loads(cli("runs", "list", "--json").out)] == [
+        "queued",
+        "queued",
+    ]
     with a_worker(cli):
         answer, rows = cli.resume()
     assert (answer.code, [each["passed"] for each in rows]) == (0, [True, True])
@@ -49,13 +81,29 @@ def test_a_detached_batch_prints_its_id_and_is_reported_by_resume(cli: Work) -> 
 
 
 @pytest.mark.parametrize("boundary", range(1, 16, 3))
-def test_a_batch_that_is_killed_while_it_queues_submits_nothing_twice(cli: Work, boundary: int) -> None:
+def test_a_batch_that_is_killed_while_it_queues_submits_nothing_twice(
+    cli: Work, boundary: int
+) -> None:
     model = cli.script(WRITES, DONE)
-    arguments = ("work", "one", "two", "--workers", "--worktree", "--mode", "full", "--output", "json", "--model", model)
+    arguments = (
+        "work",
+        "one",
+        "two",
+        "--workers",
+        "--worktree",
+        "--mode",
+        "full",
+        "--output",
+        "json",
+        "--model",
+        model,
+    )
     with a_worker(cli):
         killed = cli(*arguments, TREADLE_CRASH_AT=str(boundary))
         assert killed.code in (-signal.SIGKILL, 0)
-        begun = cli.shelf.exists() and any((entry / "entries.jsonl").read_text().count("\n") for entry in cli.shelf.iterdir())
+        begun = cli.shelf.exists() and any(
+            (entry / "entries.jsonl").read_text().count("\n") for entry in cli.shelf.iterdir()
+        )
         answer = cli("work", "--resume", "last", "--output", "json") if begun else cli(*arguments)
         assert answer.code == 0, answer
     runs = json.loads(cli("runs", "list", "--json").out)
@@ -65,9 +113,29 @@ def test_a_batch_that_is_killed_while_it_queues_submits_nothing_twice(cli: Work,
 
 def test_a_signal_ends_the_runs_of_the_batch_and_it_can_go_on(cli: Work) -> None:
     model = cli.script(bash("touch begun; while [ ! -e go ]; do sleep 0.02; done"), DONE)
-    command = [sys.executable, "-m", "treadle", "work", "one", "--workers", "--mode", "full", "--output", "json", "--model", model]
+    command = [
+        sys.executable,
+        "-m",
+        "treadle",
+        "work",
+        "one",
+        "--workers",
+        "--mode",
+        "full",
+        "--output",
+        "json",
+        "--model",
+        model,
+    ]
     with a_worker(cli) as worker:
-        batch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cli.workspace, env=cli.environment())
+        batch = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cli.workspace,
+            env=cli.environment(),
+        )
         worker.until("> run_")
         while not (cli.workspace / "begun").exists():
             pass
@@ -91,7 +159,9 @@ def test_a_signal_ends_the_runs_of_the_batch_and_it_can_go_on(cli: Work) -> None
         (("x", "--workers", "--journal", "memory:"), "a batch is kept"),
     ],
 )
-def test_what_makes_no_sense_with_workers_is_refused(cli: Work, arguments: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_with_workers_is_refused(
+    cli: Work, arguments: tuple[str, ...], said: str
+) -> None:
     answer = cli("work", *arguments, "--model", cli.script(DONE))
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
@@ -101,6 +171,8 @@ def test_what_makes_no_sense_with_workers_is_refused(cli: Work, arguments: tuple
 def test_a_batch_over_postgresql_is_kept_on_this_machine(cli: Work, postgres_url: str) -> None:
     journal = {"TREADLE_JOURNAL": postgres_url}
     with a_worker(cli, **journal):
-        answer, rows = cli.work("one", "--workers", "--worktree", "--model", cli.script(WRITES, DONE), **journal)
+        answer, rows = cli.work(
+            "one", "--workers", "--worktree", "--model", cli.script(WRITES, DONE), **journal
+        )
     assert (answer.code, rows[0]["outcome"]) == (0, "completed")
     assert list((cli.home / ".treadle" / "work").iterdir())

@@ -21,7 +21,9 @@ TERMS = Terms(model="script:x", cwd="/", mode="full", worktree=True)
 
 async def worktrees_of(folder: Path, shelf: Path, batch: str = "work_01") -> Worktrees:
     found = await BatchRepository.of(folder, os.environ)
-    return found.worktrees(Batch(id=batch, prompts=("a", "b"), terms=TERMS, base=await found.head()), shelf)
+    return found.worktrees(
+        Batch(id=batch, prompts=("a", "b"), terms=TERMS, base=await found.head()), shelf
+    )
 
 
 @pytest.fixture
@@ -36,16 +38,22 @@ async def worktrees(folder: Path, tmp_path: Path) -> Worktrees:
 
 def left(folder: Path) -> tuple[int, str]:
     """Worktrees beside the checkout, and branches."""
-    return git(folder, "worktree", "list", "--porcelain").count("worktree ") - 1, git(folder, "branch", "--list", "treadle/*")
+    return git(folder, "worktree", "list", "--porcelain").count("worktree ") - 1, git(
+        folder, "branch", "--list", "treadle/*"
+    )
 
 
 async def is_clean(folder: Path, worktrees: Worktrees, place: WorkPlace) -> bool:
     assert place.root
     git_there = GitCommands(Path(place.root), os.environ)
-    return await worktrees.is_clean(place, await WorkingTreeChanges(git_there, folder.parent / "objects").moment())
+    return await worktrees.is_clean(
+        place, await WorkingTreeChanges(git_there, folder.parent / "objects").moment()
+    )
 
 
-async def test_one_is_made_and_taken_away_again(folder: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+async def test_one_is_made_and_taken_away_again(
+    folder: Path, worktrees: Worktrees, tmp_path: Path
+) -> None:
     place = worktrees.place(1)
     assert left(folder) == (0, "")
     await worktrees.make(place)
@@ -58,7 +66,9 @@ async def test_one_is_made_and_taken_away_again(folder: Path, worktrees: Worktre
     assert not list((tmp_path / "shelf").iterdir())
 
 
-async def test_many_at_once_of_several_batches_are_made_and_taken_away(folder: Path, tmp_path: Path) -> None:
+async def test_many_at_once_of_several_batches_are_made_and_taken_away(
+    folder: Path, tmp_path: Path
+) -> None:
     """Without a lock git takes some of those that are half made for broken ones."""
 
     async def one(worktrees: Worktrees, number: int) -> None:
@@ -74,7 +84,9 @@ async def test_many_at_once_of_several_batches_are_made_and_taken_away(folder: P
 
 
 @pytest.mark.parametrize("done", ["changed", "new", "committed", "moved"])
-async def test_one_with_anything_in_it_is_not_clean(folder: Path, worktrees: Worktrees, done: str) -> None:
+async def test_one_with_anything_in_it_is_not_clean(
+    folder: Path, worktrees: Worktrees, done: str
+) -> None:
     place = worktrees.place(1)
     await worktrees.make(place)
     there = Path(place.folder)
@@ -91,7 +103,9 @@ async def test_one_with_anything_in_it_is_not_clean(folder: Path, worktrees: Wor
     assert not await is_clean(folder, worktrees, place)
 
 
-async def test_git_itself_refuses_to_take_away_what_would_be_lost(folder: Path, worktrees: Worktrees) -> None:
+async def test_git_itself_refuses_to_take_away_what_would_be_lost(
+    folder: Path, worktrees: Worktrees
+) -> None:
     place = worktrees.place(1)
     await worktrees.make(place)
     (Path(place.folder) / "new.txt").touch()
@@ -108,7 +122,9 @@ async def test_a_branch_that_has_moved_stays(folder: Path, worktrees: Worktrees)
     assert left(folder)[1].strip() == place.branch
 
 
-async def test_half_of_one_is_discarded_whatever_is_there_of_it(folder: Path, worktrees: Worktrees) -> None:
+async def test_half_of_one_is_discarded_whatever_is_there_of_it(
+    folder: Path, worktrees: Worktrees
+) -> None:
     place = worktrees.place(1)
     await worktrees.discard(place)
     assert place.root
@@ -125,7 +141,9 @@ async def test_half_of_one_is_discarded_whatever_is_there_of_it(folder: Path, wo
     await worktrees.make(place)
 
 
-async def test_one_that_cannot_be_made_leaves_nothing(folder: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+async def test_one_that_cannot_be_made_leaves_nothing(
+    folder: Path, worktrees: Worktrees, tmp_path: Path
+) -> None:
     place = worktrees.place(1)
     git(folder, "branch", place.branch or "")
     git(folder, "checkout", "-q", place.branch or "")
@@ -156,14 +174,20 @@ async def test_cancelled_in_the_middle_nothing_is_left(folder: Path, worktrees: 
 
 async def test_they_lie_where_tools_may_write(tmp_path: Path) -> None:
     assert worktree_shelf({"HOME": "/home/ada"}) == Path("/home/ada/.local/share/treadle/worktrees")
-    assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path("/data/treadle/worktrees")
-    assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "relative"}) == Path("/home/ada/.local/share/treadle/worktrees")
+    assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "/data"}) == Path(
+        "/data/treadle/worktrees"
+    )
+    assert worktree_shelf({"HOME": "/home/ada", "XDG_DATA_HOME": "relative"}) == Path(
+        "/home/ada/.local/share/treadle/worktrees"
+    )
     from treadle.policy.guarded_paths import guard_of
 
     assert guard_of("/home/ada/.local/share/treadle/worktrees/work_01-1/repo/cart.py") is None
 
 
-async def test_what_is_missing_is_fetched_from_nowhere(folder: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+async def test_what_is_missing_is_fetched_from_nowhere(
+    folder: Path, worktrees: Worktrees, tmp_path: Path
+) -> None:
     """A repository could say that a program of its own is the remote that has what it lacks."""
     for key, value in {
         "core.repositoryFormatVersion": "1",
@@ -181,9 +205,20 @@ async def test_what_is_missing_is_fetched_from_nowhere(folder: Path, worktrees: 
     assert left(folder) == (0, "")
 
 
-async def test_a_repository_at_the_root_of_the_disk_has_worktrees_in_folders_of_their_own(worktrees: Worktrees, tmp_path: Path) -> None:
-    """As in a container. What goes with a worktree is the folder above it, which must not be the shelf with all the others."""
-    at_the_root = Worktrees(GitCommands(Path("/"), os.environ), Batch(id="work_02", prompts=("a",), terms=TERMS, base="HEAD"), tmp_path / "shelf", "")
+async def test_a_repository_at_the_root_of_the_disk_has_worktrees_in_folders_of_their_own(
+    worktrees: Worktrees, tmp_path: Path
+) -> None:
+    """As in a container.
+
+    What goes with a worktree is the folder above it, which must not be the shelf with all the
+    others.
+    """
+    at_the_root = Worktrees(
+        GitCommands(Path("/"), os.environ),
+        Batch(id="work_02", prompts=("a",), terms=TERMS, base="HEAD"),
+        tmp_path / "shelf",
+        "",
+    )
     place = at_the_root.place(1)
     assert place.root
     assert Path(place.root).parent == tmp_path / "shelf" / "work_02-1"

@@ -29,7 +29,10 @@ def greeter(name: str = "greeter", **options: Any) -> Agent[Any, Any]:
 @asynccontextmanager
 async def working(runtime: Runtime, *engine: Any, **options: Any) -> AsyncGenerator[Worker]:
     """A worker at work until the block ends."""
-    async with anyio.create_task_group() as group, Worker(runtime, *engine, **{"poll_s": 0.05, **options}) as worker:
+    async with (
+        anyio.create_task_group() as group,
+        Worker(runtime, *engine, **{"poll_s": 0.05, **options}) as worker,
+    ):
         group.start_soon(worker.work)
         with anyio.fail_after(10):
             await worker.registered.wait()
@@ -37,7 +40,11 @@ async def working(runtime: Runtime, *engine: Any, **options: Any) -> AsyncGenera
         worker.drain()
 
 
-async def until(runtime: Runtime, run_id: str, is_so: Callable[[RunInfo], bool] = lambda info: info.status == "finished") -> RunInfo:
+async def until(
+    runtime: Runtime,
+    run_id: str,
+    is_so: Callable[[RunInfo], bool] = lambda info: info.status == "finished",
+) -> RunInfo:
     with anyio.fail_after(20):
         while not is_so(info := await runtime.journal.info(run_id)):
             await anyio.sleep(0.01)

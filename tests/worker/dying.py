@@ -1,4 +1,7 @@
-"""A worker that is killed inside of a call: `python -m tests.worker.dying URL FILE`. It writes the run's id, and `called`."""
+"""A worker that is killed inside of a call: `python -m tests.worker.dying URL FILE`.
+
+It writes the run's id, and `called`.
+"""
 
 from __future__ import annotations
 

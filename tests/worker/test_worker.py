@@ -55,12 +55,22 @@ async def test_a_run_that_is_submitted_while_it_waits_begins_without_the_poll(ur
 async def test_it_is_listed_while_it_works_and_its_name_is_its_own(url: str) -> None:
     async with Runtime.open(url) as runtime, working(runtime, name="alpha", slots=3) as worker:
         (listed,) = await runtime.journal.queue.workers()
-        assert (listed.worker, listed.card.name, listed.card.slots, listed.card.engine, listed.alive) == (worker.worker_id, "alpha", 3, "local", True)
+        assert (
+            listed.worker,
+            listed.card.name,
+            listed.card.slots,
+            listed.card.engine,
+            listed.alive,
+        ) == (worker.worker_id, "alpha", 3, "local", True)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_two_workers_of_one_name_are_one_too_many(url: str) -> None:
-    async with Runtime.open(url) as runtime, Runtime.open(url) as other, working(runtime, name="alpha"):
+    async with (
+        Runtime.open(url) as runtime,
+        Runtime.open(url) as other,
+        working(runtime, name="alpha"),
+    ):
         with pytest.raises(AgentError, match="alpha") as caught:
             await Worker(other, name="alpha").work()
         assert caught.value.kind == "busy"
@@ -76,19 +86,25 @@ async def test_agents_and_deps_come_from_who_knows_them(url: str) -> None:
         return "seen"
 
     async def agent_of(info: Any) -> Agent[Any, Any]:
-        return Agent(name=info.agent, model=ScriptedModel([asks(call("look")), says("done")]), tools=[look])
+        return Agent(
+            name=info.agent, model=ScriptedModel([asks(call("look")), says("done")]), tools=[look]
+        )
 
     async def deps_of(info: Any) -> str:
         return f"deps of {info.agent}"
 
     async with Runtime.open(url) as runtime:
-        run_id = await runtime.submit(Agent(name="looker", model=ScriptedModel([says("never")]), tools=[look]), "look")
+        run_id = await runtime.submit(
+            Agent(name="looker", model=ScriptedModel([says("never")]), tools=[look]), "look"
+        )
         async with working(runtime, agent_of=agent_of, deps_of=deps_of):
             await until(runtime, run_id)
     assert seen == ["deps of looker"]
 
 
-async def test_a_run_of_an_unknown_agent_is_held_off_and_parked_with_its_reason(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_of_an_unknown_agent_is_held_off_and_parked_with_its_reason(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driving, "HELD_OFF_S", 0.0)
     async with Runtime.open(url) as elsewhere, beside(elsewhere, url) as runtime:
         run_id = await elsewhere.submit(greeter("stranger"), "greet")
@@ -106,7 +122,10 @@ async def test_a_run_of_an_unknown_agent_is_held_off_and_parked_with_its_reason(
 async def test_a_run_that_is_held_off_does_not_come_before_its_time(url: str) -> None:
     async with Runtime.open(url) as elsewhere, beside(elsewhere, url) as runtime:
         runtime.agents.register(greeter())
-        stranger, known = await elsewhere.submit(greeter("stranger"), "greet", priority=5), await runtime.submit(greeter(), "greet")
+        stranger, known = (
+            await elsewhere.submit(greeter("stranger"), "greet", priority=5),
+            await runtime.submit(greeter(), "greet"),
+        )
         begun = now()
         async with working(runtime) as worker:
             await until(runtime, known)
@@ -117,7 +136,9 @@ async def test_a_run_that_is_held_off_does_not_come_before_its_time(url: str) ->
         assert place.ready_at >= begun + timedelta(seconds=driving.HELD_OFF_S)
 
 
-async def test_what_an_application_raises_does_not_end_the_worker(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_an_application_raises_does_not_end_the_worker(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def agent_of(info: Any) -> Agent[Any, Any]:
         if info.agent == "broken":
             raise ValueError("no such luck")
@@ -143,11 +164,15 @@ async def test_what_a_worker_leaves_when_it_drains_another_one_ends(url: str) ->
         return "waited"
 
     def waiter() -> Agent[Any, Any]:
-        return Agent(name="waiter", model=ScriptedModel([asks(call("wait")), says("done")] * 2), tools=[wait])
+        return Agent(
+            name="waiter", model=ScriptedModel([asks(call("wait")), says("done")] * 2), tools=[wait]
+        )
 
     async with Runtime.open(url) as first, Runtime.open(url) as second:
         first.agents.register(waiter())
-        second.agents.register(Agent(name="waiter", model=ScriptedModel([says("done")] * 10), tools=[wait]))
+        second.agents.register(
+            Agent(name="waiter", model=ScriptedModel([says("done")] * 10), tools=[wait])
+        )
         run_id = await first.submit(waiter(), "wait")
         waiting = [await first.submit(waiter(), "wait") for _ in range(3)]
         async with working(first, name="first", slots=1, grace_s=0.0) as worker:
@@ -173,7 +198,9 @@ async def test_who_drains_lets_runs_end_within_its_grace(url: str) -> None:
         await go.wait()
         return "waited"
 
-    agent = Agent(name="waiter", model=ScriptedModel([asks(call("wait")), says("done")]), tools=[wait])
+    agent = Agent(
+        name="waiter", model=ScriptedModel([asks(call("wait")), says("done")]), tools=[wait]
+    )
     async with Runtime.open(url) as runtime:
         runtime.agents.register(agent)
         run_id = await runtime.submit(agent, "wait")
@@ -235,13 +262,19 @@ async def test_of_two_deliveries_of_one_ticket_one_drives(url: str) -> None:
             assert (await runtime.replay(run_id)).metrics.turns == 1
 
 
-async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it_is_woken(url: str) -> None:
+async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it_is_woken(
+    url: str,
+) -> None:
     @tool
     async def pay(amount: int) -> str:
         """Pays."""
         return f"paid {amount}"
 
-    agent = Agent(name="payer", model=ScriptedModel([asks(call("pay", "c1", amount=5)), says("done")]), tools=[pay])
+    agent = Agent(
+        name="payer",
+        model=ScriptedModel([asks(call("pay", "c1", amount=5)), says("done")]),
+        tools=[pay],
+    )
     async with Runtime.open(url) as runtime:
         runtime.agents.register(agent)
         run_id = await runtime.submit(agent, "pay", on_ask="wait")
@@ -260,7 +293,10 @@ async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it
         ({"queues": ["nightly"]}, "no queue 'nightly'"),
         ({"queues": []}, "at least"),
         ({"slots": 0}, "at least"),
-        ({"name": "x" * 10_000}, r"name is one line of at most 100 characters, none of which hides or controls, not 'x{59}…'$"),
+        (
+            {"name": "x" * 10_000},
+            r"name is one line of at most 100 characters, none of which hides or controls, not 'x{59}…'$",
+        ),
         ({"name": "a\nb\x1b[2J"}, r"not 'a b\\x1b\[2J'"),
         ({"name": "\u202ecod"}, r"not '\\u202ecod'"),
         ({"name": "\udcff"}, r"not '\\udcff'"),
@@ -274,9 +310,17 @@ def test_what_cannot_be_is_said_at_once(options: dict[str, Any], words: str) -> 
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_a_call_that_ran_when_its_worker_was_killed_is_told_as_unknown_by_the_next_one(url: str, tmp_path: Path) -> None:
+async def test_a_call_that_ran_when_its_worker_was_killed_is_told_as_unknown_by_the_next_one(
+    url: str, tmp_path: Path
+) -> None:
     program = [sys.executable, "-m", "tests.worker.dying", url, str(tmp_path / "effects")]
-    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": "src:."})
+    process = subprocess.Popen(
+        program,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": "src:."},
+    )
     assert process.stdout is not None
     run_id = (await to_thread.run_sync(process.stdout.readline)).strip()
     assert await to_thread.run_sync(process.stdout.readline) == "called\n"
@@ -317,7 +361,9 @@ async def test_three_workers_make_one_run_of_a_tick(url: str) -> None:
     assert len({run.run_id for run in runs}) == len(runs)
 
 
-async def test_a_schedule_whose_agent_is_unknown_is_told_and_ends_nothing(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_schedule_whose_agent_is_unknown_is_told_and_ends_nothing(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     schedules = {"hourly": Schedule(agent="stranger", prompt="greet", cron="* * * * *")}
     async with Runtime.open(url) as runtime:
         runtime.agents.register(greeter())
@@ -342,7 +388,9 @@ class Absent:
         return method
 
 
-async def test_a_journal_that_is_away_is_waited_for_and_told_once(url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_journal_that_is_away_is_waited_for_and_told_once(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Runtime.open(url) as runtime:
         runtime.agents.register(greeter())
         absent = Absent(runtime.journal.queue)
@@ -361,7 +409,9 @@ async def test_a_journal_that_is_away_is_waited_for_and_told_once(url: str, capl
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered_all_the_same(url: str) -> None:
+async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered_all_the_same(
+    url: str,
+) -> None:
     need_dbos(url)
     from treadle.workers.engines.dbos import DbosEngine
 
@@ -371,7 +421,9 @@ async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered
         queue = runtime.journal.queue
         (ticket,) = await queue.claim(["default"], engine="dbos", most=1)
         await queue.sent([ticket.run_id], engine="dbos")
-        submitted = [await runtime.submit(greeter(), "greet", tenant=f"t{n % 3}") for n in range(20)]
+        submitted = [
+            await runtime.submit(greeter(), "greet", tenant=f"t{n % 3}") for n in range(20)
+        ]
         async with working(runtime, engine, lanes={"default": QueueLimits(per_tenant=4)}):
             for run_id in [*submitted, lost]:
                 await until(runtime, run_id)
@@ -395,7 +447,9 @@ class Failing(LocalEngine):
         await super().submit(tickets)
 
 
-async def test_what_was_claimed_when_engine_and_journal_went_is_driven_once_they_are_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_claimed_when_engine_and_journal_went_is_driven_once_they_are_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Runtime.open(url) as runtime:
         runtime.agents.register(greeter())
         monkeypatch.setattr(runtime.journal, "queue", absent := Absent(runtime.journal.queue))
@@ -436,17 +490,23 @@ class Holding(LocalEngine):
         return []
 
 
-async def test_what_the_engine_has_is_told_to_the_journal_also_where_that_did_not_answer_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_engine_has_is_told_to_the_journal_also_where_that_did_not_answer_first(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Runtime.open(url) as runtime:
         monkeypatch.setattr(runtime.journal, "queue", Untold(queue := runtime.journal.queue))
         run_id = await runtime.submit(greeter(), "greet")
         async with working(runtime, Holding(), poll_s=0.01):
             with anyio.fail_after(10):
-                while [ticket.run_id for ticket in await queue.with_engine(engine="local", most=10)] != [run_id]:
+                while [
+                    ticket.run_id for ticket in await queue.with_engine(engine="local", most=10)
+                ] != [run_id]:
                     await anyio.sleep(0.01)
 
 
-async def test_two_workers_of_a_host_with_a_long_name_are_two(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_workers_of_a_host_with_a_long_name_are_two(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "h" * 300)
     async with Runtime.open(url) as runtime, working(runtime):
         (info,) = await runtime.journal.queue.workers()
@@ -454,7 +514,9 @@ async def test_two_workers_of_a_host_with_a_long_name_are_two(url: str, monkeypa
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_what_a_draining_worker_has_not_begun_is_not_kept_from_others_for_its_grace(url: str) -> None:
+async def test_what_a_draining_worker_has_not_begun_is_not_kept_from_others_for_its_grace(
+    url: str,
+) -> None:
     begun, go = anyio.Event(), anyio.Event()
 
     @tool
@@ -464,10 +526,14 @@ async def test_what_a_draining_worker_has_not_begun_is_not_kept_from_others_for_
         await go.wait()
         return "waited"
 
-    waiter = Agent(name="waiter", model=ScriptedModel([asks(call("wait")), says("done")]), tools=[wait])
+    waiter = Agent(
+        name="waiter", model=ScriptedModel([asks(call("wait")), says("done")]), tools=[wait]
+    )
     async with Runtime.open(url) as first, Runtime.open(url) as second:
         first.agents.register(waiter)
-        second.agents.register(Agent(name="waiter", model=ScriptedModel([says("done")] * 10), tools=[wait]))
+        second.agents.register(
+            Agent(name="waiter", model=ScriptedModel([says("done")] * 10), tools=[wait])
+        )
         await first.submit(waiter, "wait")
         waiting = [await first.submit(waiter, "wait") for _ in range(2)]
         async with working(first, name="first", slots=1, grace_s=1000) as worker:
@@ -490,10 +556,28 @@ async def test_a_worker_outlives_a_journal_that_is_away_for_days(url: str) -> No
         await sweep._back_off(AgentError("agent", "away"))  # pyright: ignore[reportPrivateUsage]
 
 
-def _listed(number: int, *, engine: str = "dbos", alive: bool = True, draining: bool = False) -> WorkerInfo:
-    card = WorkerCard(name=f"w{number}", host="h", pid=number, version="1", engine=engine, queues=("default",), slots=1)
+def _listed(
+    number: int, *, engine: str = "dbos", alive: bool = True, draining: bool = False
+) -> WorkerInfo:
+    card = WorkerCard(
+        name=f"w{number}",
+        host="h",
+        pid=number,
+        version="1",
+        engine=engine,
+        queues=("default",),
+        slots=1,
+    )
     since = datetime(2026, 11, 21, 12, number, tzinfo=UTC)
-    return WorkerInfo(worker=f"w{number}", card=card, since=since, seen_at=since, alive=alive, draining=draining, running=0)
+    return WorkerInfo(
+        worker=f"w{number}",
+        card=card,
+        since=since,
+        seen_at=since,
+        alive=alive,
+        draining=draining,
+        running=0,
+    )
 
 
 @pytest.mark.parametrize("others", [{"draining": True}, {"engine": "local"}, {"alive": False}])
@@ -508,7 +592,9 @@ def test_who_cannot_see_to_the_dead_is_not_counted_on(others: dict[str, Any]) ->
     assert not sweep._is_senior([*map(_listed, range(3)), _listed(9)])  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_a_schedule_whose_agent_breaks_ends_no_worker(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_schedule_whose_agent_breaks_ends_no_worker(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def broken(*_: Any, **__: Any) -> str:
         raise ValueError("no such luck")
 
@@ -530,13 +616,17 @@ async def test_the_engine_of_its_worker_is_told_of_a_run_that_is_killed(url: str
         assert runtime.engine is None
 
 
-async def test_a_delivery_that_came_second_does_not_wake_a_run_that_waits_for_a_person_by_now(url: str) -> None:
+async def test_a_delivery_that_came_second_does_not_wake_a_run_that_waits_for_a_person_by_now(
+    url: str,
+) -> None:
     @tool(needs_approval=True)
     async def pay(amount: int) -> str:
         """Pays."""
         return f"paid {amount}"
 
-    agent = Agent(name="payer", model=ScriptedModel([asks(call("pay", "c1", amount=5))]), tools=[pay])
+    agent = Agent(
+        name="payer", model=ScriptedModel([asks(call("pay", "c1", amount=5))]), tools=[pay]
+    )
     async with Runtime.open(url) as runtime:
         run_id = await runtime.submit(agent, "pay", on_ask="wait")
         (ticket,) = await runtime.journal.queue.claim(["default"], engine="local", most=1)

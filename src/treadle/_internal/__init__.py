@@ -1,4 +1,5 @@
-"""Private helpers for every package. They import nothing else from Treadle and are not part of its API.
+"""Private helpers for every package. They import nothing else from Treadle and are not part of its
+API.
 
 json_text.py      lossless JSON encoding and decoding
 redaction.py      removal of secrets from text, whole or in pieces

@@ -1,8 +1,10 @@
-"""Which addresses of the internet a tool or a confined command may connect to: those that mean the same everywhere, and none behind them.
+"""Which addresses of the internet a tool or a confined command may connect to: those that mean the
+same everywhere, and none behind them.
 
-Ours and not `ipaddress.is_global`, since what that says changes with the version of Python, and it takes multicast for global. Networks
-are from the IANA registries of special-purpose addresses (2026-11), and where clouds answer for a machine. Not here: asking for the
-addresses of a name (tools/builtin/web.py, policy/sandboxes/proxy.py). Entry: `why_private`.
+Ours and not `ipaddress.is_global`, since what that says changes with the version of Python, and it
+takes multicast for global. Networks are from the IANA registries of special-purpose addresses
+(2026-11), and where clouds answer for a machine. Not here: asking for the addresses of a name
+(tools/builtin/web.py, policy/sandboxes/proxy.py). Entry: `why_private`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def why_private(address: str) -> str | None:
-    """What the address stands for, where that is no public place; None where it is one. Of what is no address: that."""
+    """What the address stands for, where that is no public place; None where it is one.
+
+    Of what is no address: that.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -70,4 +75,6 @@ def _of_v6(address: IPv6Address) -> str | None:
 
 @lru_cache(maxsize=1)
 def _networks() -> tuple[list[tuple[IPv4Network, str]], list[tuple[IPv6Network, str]]]:
-    return [(IPv4Network(network), name) for network, name in _V4], [(IPv6Network(network), name) for network, name in _V6]
+    return [(IPv4Network(network), name) for network, name in _V4], [
+        (IPv6Network(network), name) for network, name in _V6
+    ]

@@ -1,4 +1,7 @@
-"""Time and chance, so that tests can own both. Deadlines are not here: they belong to cancel scopes. Entry: `Clock`."""
+"""Time and chance, so that tests can own both.
+
+Deadlines are not here: they belong to cancel scopes. Entry: `Clock`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Dying at a chosen point, for crash tests by anyone: `TREADLE_CRASH_AT=N` kills the process at the N-th durable boundary. Entry: `boundary`.
+"""Dying at a chosen point, for crash tests by anyone: `TREADLE_CRASH_AT=N` kills the process at the
+N-th durable boundary. Entry: `boundary`.
 
-Boundaries are passed before and after the commit of each append, and before and after each execution of a tool; they are
-counted for each process from 1.
+Boundaries are passed before and after the commit of each append, and before and after each
+execution of a tool; they are counted for each process from 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The environment that child processes of tools get, without credentials; and where we look for programs of our own.
+"""The environment that child processes of tools get, without credentials; and where we look for
+programs of our own.
 
 Entry: `child_environment`, `for_a_shell`, `path_outside`, `find_shell`.
 """
@@ -30,46 +31,70 @@ NO_SECRETS = frozenset({"PWD"})
 """Names that look like those of credentials and are none."""
 READ_BY_SHELLS = frozenset(
     {
-        "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "BASH_XTRACEFD", "BASH_LOADABLES_PATH", "POSIXLY_CORRECT", "_POSIX2_VERSION", "GLOBIGNORE",
-        "EXECIGNORE", "CDPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS4", "TMOUT", "INPUTRC", "GREP_OPTIONS", "RIPGREP_CONFIG_PATH", "LESSOPEN", "LESSCLOSE",
+        "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "BASH_XTRACEFD", "BASH_LOADABLES_PATH", "POSIXLY_CORRECT", "_POSIX2_VERSION", "GLOBIGNORE",  # noqa: E501
+        "EXECIGNORE", "CDPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS4", "TMOUT", "INPUTRC", "GREP_OPTIONS", "RIPGREP_CONFIG_PATH", "LESSOPEN", "LESSCLOSE",  # noqa: E501
     }
 )  # fmt: skip
-"""Variables that change how a shell, or a program that the policy lets look at files, reads its command line (bash(1), grep(1), ripgrep's
-guide, less(1)): with one of them a command would do something else than the policy has judged."""
+"""Variables that change how a shell, or a program that the policy lets look at files, reads its
+command line (bash(1), grep(1), ripgrep's guide, less(1)): with one of them a command would do
+something else than the policy has judged."""
 
 
 def find_shell(path: str) -> str:
-    """Return the shell that runs commands: bash, from /bin or a folder of `path`; sh if there is none."""
-    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash", path=path) or "/bin/sh"
+    """Return the shell that runs commands: bash, from /bin or a folder of `path`; sh if there is
+    none.
+    """
+    return (
+        "/bin/bash"
+        if os.access("/bin/bash", os.X_OK)
+        else shutil.which("bash", path=path) or "/bin/sh"
+    )
 
 
-def child_environment(secrets: Collection[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy without credentials: variables with a provider's key, with a name like DB_PASSWORD or X_TOKEN whatever their value, with a
-    password in a URL, or with one of `secrets` in their value.
+def child_environment(
+    secrets: Collection[str], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """A copy without credentials: variables with a provider's key, with a name like DB_PASSWORD or
+    X_TOKEN whatever their value, with a password in a URL, or with one of `secrets` in their value.
 
-    Secrets under 8 characters count for nothing. To hand a credential to commands on purpose, give the variable another name.
+    Secrets under 8 characters count for nothing. To hand a credential to commands on purpose, give
+    the variable another name.
     """
     source = os.environ if environment is None else environment
     known = [secret for secret in secrets if len(secret) >= SECRET_MIN_CHARS]
-    return {name: value for name, value in source.items() if not _is_credential(name, value) and not any(secret in value for secret in known)}
+    return {
+        name: value
+        for name, value in source.items()
+        if not _is_credential(name, value) and not any(secret in value for secret in known)
+    }
 
 
 def _is_credential(name: str, value: str) -> bool:
     if name in KEY_VARIABLES:
         return True
-    return (names_a_secret(name) and name not in NO_SECRETS) or ("://" in value and PASSWORD_IN_URL.search(value) is not None)
+    return (names_a_secret(name) and name not in NO_SECRETS) or (
+        "://" in value and PASSWORD_IN_URL.search(value) is not None
+    )
 
 
 def for_a_shell(environment: Mapping[str, str]) -> dict[str, str]:
     """A copy without the variables and exported functions that change what a command line means."""
-    return {name: value for name, value in environment.items() if name not in READ_BY_SHELLS and not name.startswith("BASH_FUNC_")}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in READ_BY_SHELLS and not name.startswith("BASH_FUNC_")
+    }
 
 
 def path_outside(path: str | None, workspace: Path) -> str:
-    """The folders of a PATH where no command of a run can have put a program: none is relative, and none is in `workspace`.
+    """The folders of a PATH where no command of a run can have put a program: none is relative, and
+    none is in `workspace`.
 
-    For what is started without a question and unconfined: the folder of an activated environment is often one of the workspace.
+    For what is started without a question and unconfined: the folder of an activated environment is
+    often one of the workspace.
     """
     place = os.path.realpath(workspace)
     folders = [folder for folder in (path or os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-    return os.pathsep.join(folder for folder in folders if not Path(os.path.realpath(folder)).is_relative_to(place))
+    return os.pathsep.join(
+        folder for folder in folders if not Path(os.path.realpath(folder)).is_relative_to(place)
+    )

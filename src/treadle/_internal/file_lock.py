@@ -1,4 +1,7 @@
-"""Locks of open files, which the kernel lets go of when their process dies. Entry: `take`, and `hold` and `is_held` for files that only say who is alive."""
+"""Locks of open files, which the kernel lets go of when their process dies. Entry:
+
+`take`, and `hold` and `is_held` for files that only say who is alive.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,31 @@ else:
     import fcntl
 
     def take(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-        """Until the descriptor is closed. False where another one has it; on Windows `shared` is ignored, and `wait` waits for 10 s."""
+        """Until the descriptor is closed.
+
+        False where another one has it; on Windows `shared` is ignored, and `wait` waits for 10 s.
+        """
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(
+                descriptor,
+                (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB),
+            )
         except OSError:
             return False
         return True
 
 
 def hold(path: Path, text: str) -> int:
-    """Makes the file, with that text, and locks it until the descriptor is closed. Whoever sees the file sees it locked.
+    """Makes the file, with that text, and locks it until the descriptor is closed. Whoever sees the
+    file sees it locked.
 
     Raises OSError. The descriptor is not inherited by programs that are started.
     """
-    new = path if sys.platform == "win32" else path.with_name(path.name + ".new")  # an open file has to keep its name there
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    # an open file has to keep its name there
+    new = path if sys.platform == "win32" else path.with_name(path.name + ".new")
+    descriptor = os.open(
+        new, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
+    )
     try:
         os.write(descriptor, text.encode())
         if not take(descriptor):
@@ -52,16 +65,21 @@ def hold(path: Path, text: str) -> int:
 
 
 def is_held(path: Path) -> str | None:
-    """The text of a file that a living process holds; None where nobody does, or there is no such file.
+    """The text of a file that a living process holds; None where nobody does, or there is no such
+    file.
 
-    Any number may ask at once: they do not take each other for its holder. Raises OSError where it cannot be told: a file that
-    cannot be opened may well be held.
+    Any number may ask at once: they do not take each other for its holder. Raises OSError where it
+    cannot be told: a file that cannot be opened may well be held.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return None
     try:
-        return None if take(descriptor, shared=True) else os.read(descriptor, 200).decode(errors="replace")
+        return (
+            None
+            if take(descriptor, shared=True)
+            else os.read(descriptor, 200).decode(errors="replace")
+        )
     finally:
         os.close(descriptor)

@@ -1,7 +1,9 @@
-"""Files that this process must not open a second time, because closing any descriptor of one drops the locks that the process has on it.
+"""Files that this process must not open a second time, because closing any descriptor of one drops
+the locks that the process has on it.
 
-POSIX locks belong to a process and an inode: `close` releases all of them, whichever descriptor it closes. Only files that someone names (a
-model, a user) are checked here; nothing can check what other code of the process opens. Entry: `HELD`, `check`, `read_checked`.
+POSIX locks belong to a process and an inode: `close` releases all of them, whichever descriptor it
+closes. Only files that someone names (a model, a user) are checked here; nothing can check what
+other code of the process opens. Entry: `HELD`, `check`, `read_checked`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-_WHY = "it belongs to a journal that this process has open, and reading it here would drop the journal's locks"
+_WHY = (
+    "it belongs to a journal that this process has open, and reading it here would drop the "
+    "journal's locks"
+)
 
 
 class HeldFiles:
@@ -36,20 +41,25 @@ HELD = HeldFiles()
 
 
 def check(found: os.stat_result, path: str) -> None:
-    """Call this with the file's status before it is opened. Raises OSError(EBUSY) for a held file."""
+    """Call this with the file's status before it is opened. Raises OSError(EBUSY) for a held file."""  # noqa: E501
     if HELD.has(found):
         raise OSError(errno.EBUSY, _WHY, path)
 
 
 def check_opened(descriptor: int, path: str) -> None:
-    """Check once more after the file was opened. Raises OSError(EBUSY) and leaves the descriptor open, since closing it would drop the locks."""
+    """Check once more after the file was opened.
+
+    Raises OSError(EBUSY) and leaves the descriptor open, since closing it would drop the locks.
+    """
     check(os.fstat(descriptor), path)
 
 
 def read_checked(path: Path) -> bytes:
     """The content of a file. Raises OSError, with EBUSY for a held file."""
     check(path.stat(), str(path))
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    )
     check_opened(descriptor, str(path))
     with open(descriptor, "rb") as file:
         return file.read()

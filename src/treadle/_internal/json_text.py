@@ -1,6 +1,8 @@
-"""Values as JSON bytes and back without loss, and JSON text that is taken apart without being parsed.
+"""Values as JSON bytes and back without loss, and JSON text that is taken apart without being
+parsed.
 
-What the values are stands in types.py, message.py and journal.py. Entry: `encode_json`, `decode_json`, `met`, `members`, `items`.
+What the values are stands in types.py, message.py and journal.py. Entry: `encode_json`,
+`decode_json`, `met`, `members`, `items`.
 """
 
 from __future__ import annotations
@@ -15,24 +17,35 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 
 JsonText: TypeAlias = str
-"""JSON kept as the text it came as: 1e400, NaN, duplicate keys and any depth survive, and nothing is parsed twice."""
+"""JSON kept as the text it came as: 1e400, NaN, duplicate keys and any depth survive, and nothing
+is parsed twice.
+"""
 
 LEVELS_MAX = 200
-"""Deeper text is kept, never parsed: what Python's parsers and those after them can stand differs from version to version."""
+"""Deeper text is kept, never parsed: what Python's parsers and those after them can stand differs
+from version to version.
+"""
 
 T = TypeVar("T")
 
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
-"""By kind: to look through the many kinds of an entry takes msgspec fifty times as long as to read one."""
+"""By kind: to look through the many kinds of an entry takes msgspec fifty times as long as to read
+one.
+"""
 _making = threading.Lock()
-"""One thread at a time looks at a kind for the first time: msgspec 0.22 shows another thread what it has not finished, which ends the process."""
+"""One thread at a time looks at a kind for the first time: msgspec 0.22 shows another thread what
+it has not finished, which ends the process.
+"""
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
 """What matters for the shape of a text: strings, brackets, commas."""
 
 
 def encode_json(value: object) -> bytes:
-    """Any value as JSON. Lone surrogates, for which UTF-8 has no place, are escaped; what JSON cannot count to is null."""
+    """Any value as JSON.
+
+    Lone surrogates, for which UTF-8 has no place, are escaped; what JSON cannot count to is null.
+    """
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -52,7 +65,10 @@ def _countable(value: Any) -> Any:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """The inverse of `encode_json`. Raises ValueError (msgspec.ValidationError where it is JSON, but no such value)."""
+    """The inverse of `encode_json`.
+
+    Raises ValueError (msgspec.ValidationError where it is JSON, but no such value).
+    """
     try:
         return cast("T", (_decoders.get(kind) or _decoder_of(kind)).decode(data))
     except msgspec.DecodeError:
@@ -66,14 +82,16 @@ def _decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def met(kind: type[T]) -> type[T]:
-    """The kind itself, once msgspec knows it: for one that no module makes a decoder of while it is imported. 1 µs from the second time on."""
+    """The kind itself, once msgspec knows it: for one that no module makes a decoder of while it is
+    imported. 1 µs from the second time on.
+    """
     with _making:
         msgspec.json.Decoder(kind)
     return kind
 
 
 def parse_json(text: JsonText) -> object:
-    """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""
+    """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""  # noqa: E501
     return _parsed(text)
 
 
@@ -107,7 +125,10 @@ def is_deeper(text: JsonText, levels: int) -> bool:
 
 
 def members(text: JsonText) -> dict[str, JsonText]:
-    """The members of an object by name, each value as the text it came as. Raises ValueError where the text is no object."""
+    """The members of an object by name, each value as the text it came as.
+
+    Raises ValueError where the text is no object.
+    """
     found: dict[str, JsonText] = {}
     for piece in _pieces(text, "{}"):
         name = _TOKEN.match(piece)
@@ -118,7 +139,10 @@ def members(text: JsonText) -> dict[str, JsonText]:
 
 
 def items(text: JsonText) -> list[JsonText]:
-    """The items of an array, each as the text it came as. Raises ValueError where the text is no array."""
+    """The items of an array, each as the text it came as.
+
+    Raises ValueError where the text is no array.
+    """
     return list(_pieces(text, "[]"))
 
 
@@ -131,7 +155,9 @@ def _pieces(text: JsonText, brackets: str) -> Iterator[JsonText]:
     """What stands between the commas of the outermost brackets."""
     whole = text.strip()
     if not (whole.startswith(brackets[0]) and whole.endswith(brackets[1])):
-        raise ValueError(f"this is no JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}")
+        raise ValueError(
+            f"this is no JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}"
+        )
     start = depth = 0
     for token in _TOKEN.finditer(whole, 1, len(whole) - 1):
         if token[0] in "[{":

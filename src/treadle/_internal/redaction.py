@@ -1,7 +1,7 @@
 """One filter before every sink: known secret values, and what looks like one, become `[redacted]`.
 
-It does not know where secrets come from (config/ does) nor where text goes. Entry: `Redactor`; `Masking` for text that comes
-in pieces, `mask_logs` for what the library logs.
+It does not know where secrets come from (config/ does) nor where text goes. Entry: `Redactor`;
+`Masking` for text that comes in pieces, `mask_logs` for what the library logs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ T = TypeVar("T")
 MASK = "[redacted]"
 
 SECRET_MIN_CHARS = 8
-"""Shorter values are left alone: they stand by chance in every text, and each gap would tell where."""
+"""Shorter values are left alone: they stand by chance in every text, and each gap would tell where.
+"""
 
 PASSES_MAX = 8
 
@@ -61,7 +62,9 @@ class Secret:
     @override
     def __str__(self) -> str:
         """Enough to tell one key from another; of a short value nothing at all."""
-        return f"set (ends …{self._value[-4:]})" if len(self._value) >= 2 * SECRET_MIN_CHARS else "set"
+        return (
+            f"set (ends …{self._value[-4:]})" if len(self._value) >= 2 * SECRET_MIN_CHARS else "set"
+        )
 
     @override
     def __repr__(self) -> str:
@@ -69,7 +72,8 @@ class Secret:
 
 
 class Redactor:
-    """Takes `secrets` out of texts, in the forms in which they travel: as they are, in JSON, in URLs, in base64.
+    """Takes `secrets` out of texts, in the forms in which they travel: as they are, in JSON, in
+    URLs, in base64.
 
     Immutable, cheap where nothing is found, and idempotent. Values under 8 characters are ignored.
     """
@@ -88,7 +92,7 @@ class Redactor:
         return bool(self._forms)
 
     def exact(self, text: str) -> str:
-        """Without the known values, and otherwise untouched: for tool results, entries and events."""
+        """Without the known values, and otherwise untouched: for tool results, entries and events."""  # noqa: E501
         for _ in range(PASSES_MAX):
             if not (spans := self._spans(text)):
                 return text
@@ -97,7 +101,9 @@ class Redactor:
         return MASK if self._spans(text) else text
 
     def text(self, text: str) -> str:
-        """Without the known values and whatever looks like a credential: for errors, logs and the terminal's stderr."""
+        """Without the known values and whatever looks like a credential: for errors, logs and the
+        terminal's stderr.
+        """
         text = self.exact(text)
         low = text.lower()
         for pattern in PATTERNS:
@@ -106,26 +112,43 @@ class Redactor:
         return text
 
     def shortened(self, text: str) -> str:
-        """`exact` for a text that shows with `…` where it was cut: half a value that stands there is taken out too."""
+        """`exact` for a text that shows with `…` where it was cut: half a value that stands there
+        is taken out too.
+        """
         text = self.exact(text)
         rest = text.removeprefix(CUT)
         whole = rest.removesuffix(CUT)
         begun, ended = rest != text, whole != rest
-        if begun and ended and len(whole) >= SECRET_MIN_CHARS and any(whole in form for form in self._forms):
+        if (
+            begun
+            and ended
+            and len(whole) >= SECRET_MIN_CHARS
+            and any(whole in form for form in self._forms)
+        ):
             return CUT + MASK + CUT
         if ended and (most := self._longest(whole, str.endswith, lambda form, size: form[:size])):
             whole = whole[:-most] + MASK
-        if begun and (most := self._longest(whole, str.startswith, lambda form, size: form[-size:])):
+        if begun and (
+            most := self._longest(whole, str.startswith, lambda form, size: form[-size:])
+        ):
             whole = MASK + whole[most:]
         return CUT * begun + whole + CUT * ended
 
-    def _longest(self, text: str, holds: Callable[[str, str], bool], piece: Callable[[str, int], str]) -> int:
+    def _longest(
+        self, text: str, holds: Callable[[str, str], bool], piece: Callable[[str, int], str]
+    ) -> int:
         """How long the longest such piece of a value is; 0 where there is none of 8 characters."""
-        sizes = [size for form in self._forms for size in range(SECRET_MIN_CHARS, len(form)) if holds(text, piece(form, size))]
+        sizes = [
+            size
+            for form in self._forms
+            for size in range(SECRET_MIN_CHARS, len(form))
+            if holds(text, piece(form, size))
+        ]
         return max(sizes, default=0)
 
     def inside(self, value: T) -> T:
-        """The value with `exact` done to every text in it: in structs, in tuples, and in JSON values, whose keys and numbers are texts too.
+        """The value with `exact` done to every text in it: in structs, in tuples, and in JSON
+        values, whose keys and numbers are texts too.
 
         The same object where it is no JSON value and nothing is found.
         """
@@ -146,7 +169,9 @@ class Redactor:
     def masking(self) -> Masking:
         """A new one, for one text."""
         if self._values is None:
-            self._values = _Values(self._forms, sorted(self._forms), _beginnings(self._forms).search)
+            self._values = _Values(
+                self._forms, sorted(self._forms), _beginnings(self._forms).search
+            )
             self._passes = PASSES_MAX if any(map(_touches_mask, self._forms)) else 1
         return Masking(self._values, self._passes)
 
@@ -161,9 +186,14 @@ class Redactor:
     def _inside_json(self, value: Any) -> Any:
         match value:
             case dict():
-                return {self.exact(str(key)): self._inside_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+                return {
+                    self.exact(str(key)): self._inside_json(item)
+                    for key, item in cast("dict[Any, Any]", value).items()
+                }
             case list() | tuple():  # which stands for a list there
-                return [self._inside_json(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
+                return [
+                    self._inside_json(item) for item in cast("list[Any] | tuple[Any, ...]", value)
+                ]
             case bool() | None:
                 return value
             case _:
@@ -174,10 +204,12 @@ class Redactor:
 
 
 class Masking:
-    """`Redactor.exact` for a text that comes in pieces: what `add` and `end` give, joined, is what `exact` gives for the whole.
+    """`Redactor.exact` for a text that comes in pieces: what `add` and `end` give, joined, is what
+    `exact` gives for the whole.
 
-    Only what may be the beginning of a known value waits for the next piece. Where values overlap the mask itself, `exact` looks
-    at its own work again; here each such pass is a Masking behind the one before, and nothing stands behind the last.
+    Only what may be the beginning of a known value waits for the next piece. Where values overlap
+    the mask itself, `exact` looks at its own work again; here each such pass is a Masking behind
+    the one before, and nothing stands behind the last.
     """
 
     __slots__ = ("_begins", "_held", "_next", "_values")
@@ -210,7 +242,8 @@ class Masking:
             self._held = text[cut:]
             return text[:cut]
         spans = sorted(_spans(forms, text), reverse=True)
-        for start, end in spans:  # a value that the next one overlaps waits for it: together they are one mask
+        # a value that the next one overlaps waits for it: together they are one mask
+        for start, end in spans:
             if start < cut < end:
                 cut = start
         self._held = text[cut:]
@@ -224,10 +257,14 @@ class _Values(NamedTuple):
     """The longest first."""
     in_order: list[str]
     begins: Callable[..., re.Match[str] | None]
-    """`begins(text, at)`: where, from `at` on, one of them may begin; it may be cut by the end of the text."""
+    """`begins(text, at)`: where, from `at` on, one of them may begin; it may be cut by the end of
+    the text.
+    """
 
     def open_at(self, text: str, at: int) -> int:
-        """Where the longest ending begins that is the beginning of a value, looked for from `at` on; the end of the text where there is none."""
+        """Where the longest ending begins that is the beginning of a value, looked for from `at`
+        on; the end of the text where there is none.
+        """
         while True:
             if len(text) - at < len(self.forms[0]):
                 ending = text[at:]
@@ -240,7 +277,8 @@ class _Values(NamedTuple):
 
 
 def _beginnings(forms: list[str]) -> re.Pattern[str]:
-    """Finds every place where one of the forms begins, cut by the end of the text or not; and, seldom, others.
+    """Finds every place where one of the forms begins, cut by the end of the text or not; and,
+    seldom, others.
 
     A class of characters for each of the first places: as fast for a hundred forms as for one.
     """
@@ -253,7 +291,9 @@ def _beginnings(forms: list[str]) -> re.Pattern[str]:
 
 def _touches_mask(form: str) -> bool:
     """Whether it can come to stand partly inside a mask."""
-    return MASK in form or any(form.startswith(MASK[i:]) or form.endswith(MASK[:i]) for i in range(1, len(MASK)))
+    return MASK in form or any(
+        form.startswith(MASK[i:]) or form.endswith(MASK[:i]) for i in range(1, len(MASK))
+    )
 
 
 def _spans(forms: list[str], text: str) -> list[tuple[int, int]]:
@@ -272,8 +312,8 @@ def _spans(forms: list[str], text: str) -> list[tuple[int, int]]:
 class RedactingFilter(logging.Filter):
     """Redacts the message with its arguments, the traceback and the extra fields of each record.
 
-    Belongs on handlers: a filter of a logger does not see what comes from that logger's children. The logger `treadle`, which has
-    none, gets its own from the first runtime on (`mask_logs`).
+    Belongs on handlers: a filter of a logger does not see what comes from that logger's children.
+    The logger `treadle`, which has none, gets its own from the first runtime on (`mask_logs`).
     """
 
     def __init__(self, redactor: Redactor | _Live) -> None:
@@ -285,7 +325,9 @@ class RedactingFilter(logging.Filter):
         redact = self._redactor.text
         record.msg, record.args = redact(_message(record)), None
         if record.exc_info:
-            record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+            record.exc_text = record.exc_text or logging.Formatter().formatException(
+                record.exc_info
+            )
             record.exc_info = None
         for name, value in list(vars(record).items()):
             if isinstance(value, str):
@@ -296,16 +338,23 @@ class RedactingFilter(logging.Filter):
 
 
 class _Live:
-    """The redactors that are in use, of all runtimes of the process; each is forgotten with whoever uses it."""
+    """The redactors that are in use, of all runtimes of the process; each is forgotten with whoever
+    uses it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Guards `_redactors` against two threads that add at once; whoever reads finds a whole tuple."""
+        """Guards `_redactors` against two threads that add at once; whoever reads finds a whole
+        tuple.
+        """
         self._redactors: tuple[weakref.ref[Redactor], ...] = ()
 
     def add(self, redactor: Redactor) -> None:
         with self._lock:
-            self._redactors = (*(known for known in self._redactors if known() is not None), weakref.ref(redactor))
+            self._redactors = (
+                *(known for known in self._redactors if known() is not None),
+                weakref.ref(redactor),
+            )
 
     def text(self, text: str) -> str:
         for known in self._redactors:
@@ -319,7 +368,8 @@ _library_filter = RedactingFilter(_live)
 
 
 def mask_logs(redactor: Redactor) -> Redactor:
-    """From now on, and as long as somebody holds the redactor, what the library logs is without its values and what looks like one.
+    """From now on, and as long as somebody holds the redactor, what the library logs is without its
+    values and what looks like one.
 
     Gives the redactor back. Safe from many threads, and for any number of redactors.
     """
@@ -329,7 +379,9 @@ def mask_logs(redactor: Redactor) -> Redactor:
 
 
 def without_secrets(text: str) -> str:
-    """Without what any redactor in use knows, and what looks like a credential: for whoever follows runs of any runtime from outside."""
+    """Without what any redactor in use knows, and what looks like a credential: for whoever follows
+    runs of any runtime from outside.
+    """
     return _live.text(text)
 
 
@@ -337,7 +389,9 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as e:  # noqa: BLE001  formatting calls foreign code, and a log line must not stop a program
-        return f"{record.msg} ({len(record.args or ())} arguments that do not fit: {type(e).__name__})"
+        return (
+            f"{record.msg} ({len(record.args or ())} arguments that do not fit: {type(e).__name__})"
+        )
 
 
 def _forms(secret: str) -> Iterable[str]:
@@ -356,7 +410,9 @@ def _forms(secret: str) -> Iterable[str]:
 
 
 def _base64_core(raw: bytes, before: int) -> Iterable[str]:
-    """The characters of base64 that depend on `raw` alone where `before` bytes (modulo 3) precede it."""
+    """The characters of base64 that depend on `raw` alone where `before` bytes (modulo 3) precede
+    it.
+    """
     whole = binascii.b2a_base64(bytes(before) + raw, newline=False).decode()
     first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
     yield whole[first:last]
@@ -382,14 +438,19 @@ SECRET_NAME = re.compile(
     r"|connection[-_]?string|otlp_(?:\w+_)?headers$|sshpass$",
     re.IGNORECASE,
 )
-COUNTS_TOKENS = re.compile(r"(?:^|[-_.])(?:max|min|num|limit|count|budget|input|output)(?=$|[-_.])", re.IGNORECASE)
+COUNTS_TOKENS = re.compile(
+    r"(?:^|[-_.])(?:max|min|num|limit|count|budget|input|output)(?=$|[-_.])", re.IGNORECASE
+)
 """The tokens of a model are no secret: MAX_TOKENS, TOKEN_LIMIT."""
 PASSWORD_IN_URL = re.compile(r"://[^/\s:@?#]*:([^/\s?#]+)@")
 KEY_IN_URL = re.compile(r"[?&][^=&\s]{0,40}(?:key|token|secret|sig)=([^&#\s]+)", re.IGNORECASE)
 
 
 def names_a_secret(name: str) -> bool:
-    """True if a variable or a header of this name holds a credential: GITHUB_TOKEN, DB_PASSWORD_2, X-Api-Key, Cookie."""
+    """True if a variable or a header of this name holds a credential:
+
+    GITHUB_TOKEN, DB_PASSWORD_2, X-Api-Key, Cookie.
+    """
     found = SECRET_NAME.search(name)
     return found is not None and not ("token" in found[0].lower() and COUNTS_TOKENS.search(name))
 
@@ -403,10 +464,11 @@ class Pattern(NamedTuple):
     signs: tuple[str, ...]
     """Lower-case texts without which the pattern is not tried."""
     regex: str
-    """Linear in the text: anchored at its start, and each repetition ends where the next piece cannot begin.
+    """Linear in the text: anchored at its start, and each repetition ends where the next piece
+    cannot begin.
 
     Compiled when it is first tried: most processes end without an error.
-    """
+"""
     put: str
 
 
@@ -414,23 +476,52 @@ def _pattern(signs: str, regex: str, put: str = MASK) -> Pattern:
     return Pattern(tuple(signs.split()), regex, put)
 
 
-_NAMES = r"(?:x-)?(?:api|goog-api|access|secret|private)[-_]?key|(?:auth|access|refresh|id)[-_]?token|client[-_]?secret|password|passwd"
+_NAMES = r"(?:x-)?(?:api|goog-api|access|secret|private)[-_]?key|(?:auth|access|refresh|id)[-_]?token|client[-_]?secret|password|passwd"  # noqa: E501
 _KEPT = r"(?!\[redacted\])"
 
 PATTERNS = (
-    _pattern("private", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"),
-    _pattern("authorization", rf"(?i)(\bauthorization[\"']?\s{{0,4}}+[:=]\s{{0,4}}+[\"']?+){_KEPT}[^\r\n\"']+", rf"\1{MASK}"),
+    _pattern(
+        "private",
+        (
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 "
+            r"]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+        ),
+    ),
+    _pattern(
+        "authorization",
+        rf"(?i)(\bauthorization[\"']?\s{{0,4}}+[:=]\s{{0,4}}+[\"']?+){_KEPT}[^\r\n\"']+",
+        rf"\1{MASK}",
+    ),
     _pattern("bearer", r"(?i)(\bbearer\s{1,4})[A-Za-z0-9._~+/=-]{8,}", rf"\1{MASK}"),
     _pattern("sk-", r"(?<![A-Za-z0-9])sk-(?:ant-[A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{16,})"),
     _pattern("aiza", r"AIza[A-Za-z0-9_-]{30,}"),
-    _pattern("ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"(?:gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
+    _pattern(
+        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        r"(?:gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})",
+    ),
     _pattern("xox", r"xox[a-z]-[A-Za-z0-9-]{10,}"),
     _pattern("akia asia", r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _pattern("eyj", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    _pattern(
+        "eyj", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+    ),
     _pattern("://", rf"(://[^/\s:@?#]*:){_KEPT}[^/\s?#\"'<>]+@", rf"\1{MASK}@"),
-    _pattern("key= token= sig=", rf"(?i)([?&](?:key|token|sig)=){_KEPT}[^\s&#\"'<>]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))=[\"']?+){_KEPT}[^\s&#\"',;)}}\]]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))[\"']\s{{0,4}}+:\s{{0,4}}+[\"']){_KEPT}[^\"'\r\n]+", rf"\1{MASK}"),
+    _pattern(
+        "key= token= sig=", rf"(?i)([?&](?:key|token|sig)=){_KEPT}[^\s&#\"'<>]+", rf"\1{MASK}"
+    ),
+    _pattern(
+        "key token secret passw",
+        rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))=[\"']?+){_KEPT}[^\s&#\"',;)}}\]]+",
+        rf"\1{MASK}",
+    ),
+    _pattern(
+        "key token secret passw",
+        rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))[\"']\s{{0,4}}+:\s{{0,4}}+[\"']){_KEPT}[^\"'\r\n]+",
+        rf"\1{MASK}",
+    ),
     _pattern("-api-key", rf"(?i)(\bx-(?:goog-)?api-key:\s{{0,4}}+){_KEPT}[^\s\"',]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}):\s{{1,4}}+){_KEPT}[^\s\"',]{{16,}}", rf"\1{MASK}"),
+    _pattern(
+        "key token secret passw",
+        rf"(?i)((?:{_NAMES}):\s{{1,4}}+){_KEPT}[^\s\"',]{{16,}}",
+        rf"\1{MASK}",
+    ),
 )

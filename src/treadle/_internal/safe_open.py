@@ -1,4 +1,6 @@
-"""Opening a file that Treadle writes during a run, where commands of the run may have put a link in its way. Entry: `open_in_place`."""
+"""Opening a file that Treadle writes during a run, where commands of the run may have put a link in
+its way. Entry: `open_in_place`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from pathlib import Path
 
 
 def open_in_place(path: Path, flags: int) -> int:
-    """Open or create a regular file for its owner alone and return its descriptor. `path` was resolved before the run.
+    """Open or create a regular file for its owner alone and return its descriptor. `path` was
+    resolved before the run.
 
-    Raises OSError where a link now stands in the way, at the end or above it, or where the file is none. Nothing is written then.
+    Raises OSError where a link now stands in the way, at the end or above it, or where the file is
+    none. Nothing is written then.
     """
     once = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, (flags & ~os.O_TRUNC) | once, 0o600)

@@ -1,4 +1,7 @@
-"""Whether a file or folder is still the same and unchanged, told without reading it. Entry: `Stamp`, `stamp_of`."""
+"""Whether a file or folder is still the same and unchanged, told without reading it. Entry:
+
+`Stamp`, `stamp_of`.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,25 @@ CLOCK_STEP_NS = 20_000_000
 
 
 class Stamp(NamedTuple):
-    """One state of a file or folder. Two folders that are made in one step of the clock share their times, so it names the inode as well."""
+    """One state of a file or folder.
+
+    Two folders that are made in one step of the clock share their times, so it names the inode as
+    well.
+    """
 
     device: int = 0
     inode: int = 0
     changed: int = 0
-    """ctime in ns: it moves with every change of content and every entry that comes or goes, and no program can set it."""
+    """ctime in ns: it moves with every change of content and every entry that comes or goes, and no
+    program can set it.
+    """
     size: int = 0
 
     def is_settled(self) -> bool:
-        """Return whether no further change can bear the same ctime. Ask before reading what is to be remembered."""
+        """Return whether no further change can bear the same ctime.
+
+        Ask before reading what is to be remembered.
+        """
         return time.time_ns() - self.changed > CLOCK_STEP_NS
 
 

@@ -1,4 +1,6 @@
-"""Private folders among the temporary files, which do not outlive their process for long, however it ends. Entry: `TemporaryFolder`."""
+"""Private folders among the temporary files, which do not outlive their process for long, however
+it ends. Entry: `TemporaryFolder`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _ALIVE = ".alive"
 
 
 class TemporaryFolder:
-    """Made with mode 0700. It goes with `close`; where its process is killed first, with the next one that makes such a folder.
+    """Made with mode 0700. It goes with `close`; where its process is killed first, with the next
+    one that makes such a folder.
 
     Raises OSError where it cannot be made.
     """
@@ -40,7 +43,7 @@ class TemporaryFolder:
 
 
 def _left_behind(parent: Path) -> Iterator[Path]:
-    """Only our own: in a folder that all may write to, others may have made some with such a name."""
+    """Only our own: in a folder that all may write to, others may have made some with such a name."""  # noqa: E501
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             with suppress(OSError):

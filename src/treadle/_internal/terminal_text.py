@@ -1,9 +1,12 @@
-r"""What of a text may be shown on a terminal, and how wide it is there. Colours and tables are each front's own.
+r"""What of a text may be shown on a terminal, and how wide it is there. Colours and tables are each
+front's own.
 
-What a terminal would obey is dropped: control characters, C0 and C1; sequences whole (CSI, and the strings of OSC, DCS, SOS, PM and APC up to
-the terminator that ends them on their line); characters that turn the direction of text or that nobody sees. What is meant to be decided
-about is shown with all of it instead. Source: ECMA-48; xterm's ctlseqs; Unicode TR 36 and 39, and its Default_Ignorable_Code_Point.
-Entry: `plain`, `one_line`, `revealed`, `encodable`, `columns`, `cut`, `wrapped`.
+What a terminal would obey is dropped: control characters, C0 and C1; sequences whole (CSI, and the
+strings of OSC, DCS, SOS, PM and APC up to the terminator that ends them on their line); characters
+that turn the direction of text or that nobody sees. What is meant to be decided about is shown with
+all of it instead. Source: ECMA-48; xterm's ctlseqs; Unicode TR 36 and 39, and its
+Default_Ignorable_Code_Point. Entry: `plain`, `one_line`, `revealed`, `encodable`, `columns`, `cut`,
+`wrapped`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ _SURROGATE = re.compile(f"[{_SURROGATES}]")
 
 
 def plain(text: str) -> str:
-    """Without anything that a terminal would take for a command, and without what hides or turns text. Lines and tabs stay."""
+    """Without anything that a terminal would take for a command, and without what hides or turns
+    text. Lines and tabs stay.
+    """
     return _SURROGATE.sub("\ufffd", _SHOWN_BY_NONE.sub("", text)) if _ODD.search(text) else text
 
 
@@ -48,20 +53,34 @@ def one_line(text: str, limit: int = LINE_CHARS) -> str:
 
 
 def revealed(text: str) -> str:
-    r"""As `plain`, but nothing is missing: what may not be shown stands there as `\x1b` or `\u202e`. For what a person is asked to allow."""
+    r"""As `plain`, but nothing is missing: what may not be shown stands there as `\x1b` or `\u202e`.
+
+    For what a person is asked to allow.
+    """  # noqa: E501
     return _ODD.sub(_named, text)
 
 
 def _named(odd: re.Match[str]) -> str:
     code = ord(odd[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def encodable(text: str, encoding: str) -> str:
-    """What a terminal of that encoding cannot show is spelled in ASCII, or becomes `?`, as wide as it was."""
+    """What a terminal of that encoding cannot show is spelled in ASCII, or becomes `?`, as wide as
+    it was.
+    """
     if text.isascii():
         return text
-    return "".join(c if c.isascii() or _can(c, encoding) else "?" * _columns_of(c) for c in text.translate(_SPELLED))
+    return "".join(
+        c if c.isascii() or _can(c, encoding) else "?" * _columns_of(c)
+        for c in text.translate(_SPELLED)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -98,8 +117,12 @@ def cut(text: str, most: int) -> str:
 
 
 def wrapped(text: str, most: int) -> list[str]:
-    """Its lines, none wider than that, broken between words where there are any; what is indented begins so."""
-    return [line for long in text.expandtabs(4).splitlines() for line in _broken(long.rstrip(), most)]
+    """Its lines, none wider than that, broken between words where there are any; what is indented
+    begins so.
+    """
+    return [
+        line for long in text.expandtabs(4).splitlines() for line in _broken(long.rstrip(), most)
+    ]
 
 
 def _broken(line: str, most: int) -> list[str]:

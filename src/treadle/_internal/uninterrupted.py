@@ -1,4 +1,7 @@
-"""Await a future whose work must not be abandoned when its task is cancelled. Entry: `uninterrupted`."""
+"""Await a future whose work must not be abandoned when its task is cancelled. Entry:
+
+`uninterrupted`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ T = TypeVar("T")
 
 
 async def uninterrupted(future: asyncio.Future[T]) -> T:
-    """Return the result of `future`. A cancellation of the awaiting task is deferred to its next await."""
+    """Return the result of `future`.
+
+    A cancellation of the awaiting task is deferred to its next await.
+    """
     task, cancels = asyncio.current_task(), 0
     assert task is not None, "there is a task that awaits"
     with anyio.CancelScope(shield=True):

@@ -1,4 +1,7 @@
-"""Numbers, money, sizes and times as a person reads them. Entry: `count`, `tokens`, `money`, `size`, `lasting`, `ago`, `local`."""
+"""Numbers, money, sizes and times as a person reads them. Entry:
+
+`count`, `tokens`, `money`, `size`, `lasting`, `ago`, `local`.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,21 @@ def tokens(number: int) -> str:
 
 
 def money(usd: float | None, *, more: bool = False) -> str:
-    """US dollars: $0.0042, $0.42, $12.30. None: what nobody knows the price of. `more`: there is something of which that is so."""
+    """US dollars: $0.0042, $0.42, $12.30. None: what nobody knows the price of.
+
+    `more`: there is something of which that is so.
+    """
     if usd is None:
         return "unknown"
-    shown = f"${usd:,.2f}" if usd >= 0.995 or usd == 0 else f"${usd:.2f}" if usd >= 0.0995 else f"${usd:.4f}" if usd >= 0.00005 else "<$0.0001"
+    shown = (
+        f"${usd:,.2f}"
+        if usd >= 0.995 or usd == 0
+        else f"${usd:.2f}"
+        if usd >= 0.0995
+        else f"${usd:.4f}"
+        if usd >= 0.00005
+        else "<$0.0001"
+    )
     return f"{shown} + unknown" if more else shown
 
 

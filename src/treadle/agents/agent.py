@@ -1,4 +1,5 @@
-"""What an agent is: a frozen definition, validated when it is made, with its templates and declared inputs.
+"""What an agent is: a frozen definition, validated when it is made, with its templates and declared
+inputs.
 
 Running one is the runtime's business; agents in files are definitions/. Entry: `Agent`.
 """
@@ -32,7 +33,9 @@ Deps = TypeVar("Deps", contravariant=True, default=object)
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
-"""Of types: a class inside a function is understood where its agent is first made, and not where that is changed later."""
+"""Of types: a class inside a function is understood where its agent is first made, and not where
+that is changed later.
+"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TOOL_MEMBERS = get_protocol_members(Tool)
 _HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -48,7 +51,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """A declared input of an agent. Its value fills `${name}` in instructions and initial messages."""
+    """A declared input of an agent. Its value fills `${name}` in instructions and initial messages."""  # noqa: E501
 
     type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
     required: bool = True
@@ -86,13 +89,18 @@ class Agent(Generic[Deps, Out]):
     instructions: str = ""
     """The system prompt. `${variable}` is filled from the run's inputs, once; `$$` is a dollar."""
     context: Sequence[SystemBlock] = ()
-    """More blocks of the system prompt, behind the instructions: templates too. What changes most often goes last, so that providers' caches keep the rest."""
+    """More blocks of the system prompt, behind the instructions: templates too.
+
+    What changes most often goes last, so that providers' caches keep the rest.
+    """
     model: str | Model | None = None
     """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
     """Another agent among them is a tool that takes a prompt (`Subagent`)."""
     output: TypeForm[Out] | Mapping[str, object] | None = None
-    """What a run gives: a pydantic model, dataclass, TypedDict, msgspec Struct, another type that JSON can describe, or a JSON Schema; None: text."""
+    """What a run gives: a pydantic model, dataclass, TypedDict, msgspec Struct, another type that
+    JSON can describe, or a JSON Schema; None: text.
+    """
     completion: bool = False
     """The run is done when the model calls the tool `complete` with its output, and not before."""
     hooks: Sequence[Hook] = ()
@@ -106,74 +114,146 @@ class Agent(Generic[Deps, Out]):
     answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
     """What `output` comes to."""
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
-    """Declared inputs. Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run starts."""
+    """Declared inputs.
 
-    if TYPE_CHECKING:  # a dataclass has one signature, and a schema says nothing of the type of its values
+    Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run
+    starts.
+    """
+
+    # a dataclass has one signature, and a schema says nothing of the type of its values
+    if TYPE_CHECKING:
 
         @overload
         def __init__(self, *, output: None = None, **fields: Unpack[AgentFields[Deps]]) -> None: ...
         @overload
-        def __init__(self: Agent[Any, Any], *, output: Mapping[str, object], **fields: Unpack[AgentFields[Any]]) -> None: ...
+        def __init__(
+            self: Agent[Any, Any],
+            *,
+            output: Mapping[str, object],
+            **fields: Unpack[AgentFields[Any]],
+        ) -> None: ...
         @overload
-        def __init__(self, *, output: TypeForm[Out], **fields: Unpack[AgentFields[Deps]]) -> None: ...
+        def __init__(
+            self, *, output: TypeForm[Out], **fields: Unpack[AgentFields[Deps]]
+        ) -> None: ...
         def __init__(self, **fields: Any) -> None: ...
 
     def __post_init__(self) -> None:
         given = cast("object", self.name)
         if not isinstance(given, str) or not _NAME.fullmatch(given):
-            raise AgentError("invalid", f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' "
+                    "and "
+                    "'.'"
+                ),
+            )
         self._check_kinds()
         tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in self.tools)
-        self._keep(tools=tools, messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context), hooks=tuple(self.hooks))
+        self._keep(
+            tools=tools,
+            messages=tuple(self.messages),
+            inputs=dict(self.inputs),
+            context=tuple(self.context),
+            hooks=tuple(self.hooks),
+        )
         for one in tools:
             self._check_tool(one)
         if self.completion and any(one.name == COMPLETE for one in tools):
-            raise AgentError("invalid", f"agent {self.name!r}: completion=True brings a tool named {COMPLETE!r}, and it has one already: rename that")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: completion=True brings a tool named {COMPLETE!r}, and "
+                    "it "
+                    "has one already: rename that"
+                ),
+            )
         ToolRegistry(tools)
         self._keep(answer=self._answer())
         for name, declared in self.inputs.items():
             if declared.type not in _TYPES:
-                raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; use one of: {', '.join(_TYPES)}")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; "
+                        f"use one of: {', '.join(_TYPES)}"
+                    ),
+                )
             if declared.default is not None:
                 self._check(name, declared, declared.default)
         if self.inputs and (unknown := sorted(self._holes - set(self.inputs))):
             declared = ", ".join(self.inputs)
-            raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared "
+                    f"inputs ({declared})"
+                ),
+            )
         if unused := sorted(set(self.inputs) - self._holes):
             raise self._unused(unused[0])
 
     def _unused(self, name: str) -> AgentError:
         why = f"no instructions, context or messages of it use ${{{name}}}"
-        return AgentError("invalid", f"agent {self.name!r} has no use for the input {name!r}: {why}. Write it there, or leave the input out")
+        return AgentError(
+            "invalid",
+            (
+                f"agent {self.name!r} has no use for the input {name!r}: {why}. Write it there, or "
+                "leave the input out"
+            ),
+        )
 
     def _callee(self, one: Agent[Any, Any]) -> Subagent:
         if needed := one.needs:
-            why = f"needs the input(s) {', '.join(needed)}, which no call can give: it takes a prompt and nothing else. Give them defaults"
-            raise AgentError("invalid", f"agent {self.name!r}: the agent {one.name!r} among its tools {why}")
+            why = (
+                f"needs the input(s) {', '.join(needed)}, which no call can give: it takes a "
+                "prompt and nothing else. Give them defaults"
+            )
+            raise AgentError(
+                "invalid", f"agent {self.name!r}: the agent {one.name!r} among its tools {why}"
+            )
         return Subagent(one)
 
     @property
     def needs(self) -> list[str]:
         """Inputs that a run has to be given."""
-        given = {name for name, declared in self.inputs.items() if not declared.required or declared.default is not None}
+        given = {
+            name
+            for name, declared in self.inputs.items()
+            if not declared.required or declared.default is not None
+        }
         return sorted((self._holes | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
-        """The commonest mix-ups of whoever has no type checker; each would fail much later, and say something else."""
+        """The commonest mix-ups of whoever has no type checker; each would fail much later, and say
+        something else.
+        """
         fields: Mapping[str, object] = self.__dict__
         if not isinstance(fields["instructions"], str):
             raise self._mixed_up("instructions", "give a text")
         if not isinstance(fields["tools"], Iterable):
             raise self._mixed_up("tools", "give a list of tools, like tools=[weather]")
-        if isinstance(model := fields["model"], type) or not (model is None or isinstance(model, str) or hasattr(model, "stream")):
-            raise self._mixed_up("model", "give a name like 'anthropic:claude-opus-5-5', or a Model object")
+        if isinstance(model := fields["model"], type) or not (
+            model is None or isinstance(model, str) or hasattr(model, "stream")
+        ):
+            raise self._mixed_up(
+                "model", "give a name like 'anthropic:claude-opus-5-5', or a Model object"
+            )
         if not isinstance(fields["limits"], Limits | None):
             raise self._mixed_up("limits", "give Limits(turns=…)")
         servers = fields["mcp_servers"]
         if not isinstance(servers, list | tuple) or any(
-            isinstance(server, type) or not hasattr(server, "secrets") for server in cast("Sequence[object]", servers)
+            isinstance(server, type) or not hasattr(server, "secrets")
+            for server in cast("Sequence[object]", servers)
         ):
-            raise AgentError("invalid", f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like [McpServer(name=…, command=[…])]")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like "
+                    "[McpServer(name=…, command=[…])]"
+                ),
+            )
         try:
             checked_hooks(fields["hooks"])
         except AgentError as e:
@@ -182,10 +262,14 @@ class Agent(Generic[Deps, Out]):
             raise self._mixed_up("settings", "give Settings(max_tokens=…)")
 
     def _mixed_up(self, field: str, instead: str) -> AgentError:
-        return AgentError("invalid", f"agent {self.name!r}: {field}= is {_shown(getattr(self, field))}: {instead}")
+        return AgentError(
+            "invalid", f"agent {self.name!r}: {field}= is {_shown(getattr(self, field))}: {instead}"
+        )
 
     def _keep(self, **own: object) -> None:
-        """Copies in the place of what was handed in: the caller's lists may change, a definition does not."""
+        """Copies in the place of what was handed in: the caller's lists may change, a definition
+        does not.
+        """
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -207,23 +291,60 @@ class Agent(Generic[Deps, Out]):
 
     def _check_tool(self, one: object) -> None:
         if hasattr(one, "secrets") and not hasattr(one, "execute"):
-            raise AgentError("invalid", f"agent {self.name!r}: {_shown(one)} among its tools is a server of tools: pass it as mcp_servers=[…]")
-        has = dir(one)  # asked for its definition, it would make its schema, and load pydantic for it
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: {_shown(one)} among its tools is a server of tools: "
+                    "pass "
+                    "it as mcp_servers=[…]"
+                ),
+            )
+        # asked for its definition, it would make its schema, and load pydantic for it
+        has = dir(one)
         if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
-            raise AgentError("invalid", f"agent {self.name!r}: {name} is no tool: put @tool above the function, or make a FunctionTool")
-        if missing := sorted(name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)):
-            raise AgentError("invalid", f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} (the protocol treadle.Tool)")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: {name} is no tool: put @tool above the function, or "
+                    "make "
+                    "a FunctionTool"
+                ),
+            )
+        if missing := sorted(
+            name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} "
+                    "(the protocol treadle.Tool)"
+                ),
+            )
 
     @cached_property
     def _holes(self) -> frozenset[str]:
-        texts = [self.instructions, *(block.text for block in self.context), *(m.text for m in self.messages)]
+        texts = [
+            self.instructions,
+            *(block.text for block in self.context),
+            *(m.text for m in self.messages),
+        ]
         return frozenset(name for text in texts for name in _HOLE.findall(text) if name)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run, defaults filled in. Raises AgentError(invalid) for one that is missing, unknown or of the wrong type."""
+        """The inputs of a run, defaults filled in.
+
+        Raises AgentError(invalid) for one that is missing, unknown or of the wrong type.
+        """
         if not isinstance(cast("object", given), Mapping):
-            raise AgentError("invalid", f"agent {self.name!r}: inputs= is a {type(given).__name__}: give values by name, like inputs={{'who': 'Ada'}}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: inputs= is a {type(given).__name__}: give values by "
+                    "name, "
+                    "like inputs={'who': 'Ada'}"
+                ),
+            )
         values = {**given}
         for name, declared in self.inputs.items():
             if name in values:
@@ -231,35 +352,63 @@ class Agent(Generic[Deps, Out]):
             elif not declared.required or declared.default is not None:
                 values[name] = "" if declared.default is None else declared.default
         if self.inputs and (unknown := sorted(set(given) - set(self.inputs))):
-            raise AgentError("invalid", f"agent {self.name!r} has no input {unknown[0]!r}; it has: {', '.join(self.inputs)}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r} has no input {unknown[0]!r}; it has: "
+                    f"{', '.join(self.inputs)}"
+                ),
+            )
         if unused := sorted(set(given) - self._holes - set(self.inputs)):
             raise self._unused(unused[0])
         wanted = self._holes | {name for name, declared in self.inputs.items() if declared.required}
         if missing := sorted(wanted - set(values)):
-            raise AgentError("invalid", f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass inputs={{{missing[0]!r}: ...}}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass "
+                    f"inputs={{{missing[0]!r}: ...}}"
+                ),
+            )
         for name, value in values.items():
             _must_be_json(self.name, name, value)
         return values
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run that goes on: as they were, and the defaults of those that are new. Raises as `values` does."""
+        """The inputs of a run that goes on: as they were, and the defaults of those that are new.
+
+        Raises as `values` does.
+        """
         return self.values(self.used_inputs(stored))
 
     def used_inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The stored inputs that this definition, which may have changed since, still uses."""
-        return {name: value for name, value in stored.items() if name in self._holes or name in self.inputs}
+        return {
+            name: value
+            for name, value in stored.items()
+            if name in self._holes or name in self.inputs
+        }
 
     def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
         """The system prompt of a run with these inputs; what comes out empty is left out."""
         blocks = [SystemBlock(text=self.instructions), *self.context]
-        filled = [msgspec.structs.replace(block, text=expand(block.text, values)) for block in blocks]
+        filled = [
+            msgspec.structs.replace(block, text=expand(block.text, values)) for block in blocks
+        ]
         return tuple(block for block in filled if block.text)
 
     def _check(self, name: str, declared: Input, value: object) -> None:
         wrong_bool = isinstance(value, bool) and declared.type in ("integer", "number")
         if not isinstance(value, _TYPES[declared.type]) or wrong_bool:
             article = "an" if declared.type[0] in "aio" else "a"
-            raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, not {value!r}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, "
+                    "not "
+                    f"{value!r}"
+                ),
+            )
 
     @property
     def own_tools(self) -> tuple[Tool[Deps], ...]:
@@ -279,7 +428,9 @@ class Agent(Generic[Deps, Out]):
             output = [] if self.answer is None else [{"output": self.answer.schema}]
             text = json.dumps([self.instructions, tools, said, *context, *output], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as e:
-            raise AgentError("invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}") from e
+            raise AgentError(
+                "invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}"
+            ) from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -294,7 +445,10 @@ def _must_be_json(agent: str, name: str, value: object) -> None:
     try:
         encode_json(value)
     except (TypeError, ValueError, RecursionError) as e:
-        raise AgentError("invalid", f"agent {agent!r}: the input {name!r} is nothing that JSON has a word for: {e}") from e
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: the input {name!r} is nothing that JSON has a word for: {e}",
+        ) from e
 
 
 def expand(template: str, values: Mapping[str, Any]) -> str:
@@ -303,4 +457,11 @@ def expand(template: str, values: Mapping[str, Any]) -> str:
 
 
 def expand_message(message: Message, values: Mapping[str, Any]) -> Message:
-    return message.with_parts([msgspec.structs.replace(p, text=expand(p.text, values)) if isinstance(p, TextPart) else p for p in message.parts])
+    return message.with_parts(
+        [
+            msgspec.structs.replace(p, text=expand(p.text, values))
+            if isinstance(p, TextPart)
+            else p
+            for p in message.parts
+        ]
+    )

@@ -1,6 +1,7 @@
 """What runs have cost, by day, model, session, user or agent: a fold of what each of them spent.
 
-Where runs are found is a journal's business, how rows look the command line's. Entry: `Tally`, `Costs`.
+Where runs are found is a journal's business, how rows look the command line's. Entry: `Tally`,
+`Costs`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One row, or the sum of all of them."""
 
     key: str | None
-    """A day in UTC, the name of a model or an agent, or the id of a session or a user. None: runs without one, and the sum."""
+    """A day in UTC, the name of a model or an agent, or the id of a session or a user.
+
+    None: runs without one, and the sum.
+    """
     runs: int = 0
     """That spent anything."""
     responses: int = 0
@@ -33,7 +37,10 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
     rows: tuple[Cost, ...]
-    """Days: the newest first. Otherwise the most expensive first, then those without any price, by their tokens."""
+    """Days: the newest first.
+
+    Otherwise the most expensive first, then those without any price, by their tokens.
+    """
     total: Cost
 
 
@@ -53,20 +60,36 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def parts(self) -> tuple[Spending, ...]:
-        """Also of a run whose end an older version wrote: all of it on the day on which it began, without a price."""
+        """Also of a run whose end an older version wrote: all of it on the day on which it began,
+        without a price.
+        """
         if self.spending or not self.turns:
             return self.spending
         day = self.started_at.date().isoformat()
-        return (Spending(model=self.model, day=day, responses=self.turns, unpriced=self.turns, usage=self.usage),)
+        return (
+            Spending(
+                model=self.model,
+                day=day,
+                responses=self.turns,
+                unpriced=self.turns,
+                usage=self.usage,
+            ),
+        )
 
 
 class Tally:
-    """Adds up runs, the oldest first. Runs that a run's tools started count for its session, and each for its own agent."""
+    """Adds up runs, the oldest first.
+
+    Runs that a run's tools started count for its session, and each for its own agent.
+    """
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
-        """`since`: the first day that counts. Raises AgentError(invalid) for an unknown grouping."""
+        """`since`: the first day that counts. Raises AgentError(invalid) for an unknown grouping."""  # noqa: E501
         if by not in get_args(By):
-            raise AgentError("invalid", f"costs are grouped by {', '.join(map(repr, get_args(By)))}, and not by {by!r}")
+            raise AgentError(
+                "invalid",
+                f"costs are grouped by {', '.join(map(repr, get_args(By)))}, and not by {by!r}",
+            )
         self._by: By = by
         self._since = "" if since is None else since.isoformat()
         self._rows: dict[str | None, Cost] = {}
@@ -83,7 +106,9 @@ class Tally:
         seen: set[str | None] = set()
         for part in parts:
             key = self._key(run, part, session)
-            self._rows[key] = _plus(self._rows.get(key) or Cost(key=key), part, runs=key not in seen)
+            self._rows[key] = _plus(
+                self._rows.get(key) or Cost(key=key), part, runs=key not in seen
+            )
             seen.add(key)
         for first, part in enumerate(parts):
             self._total = _plus(self._total, part, runs=not first)
@@ -104,8 +129,18 @@ class Tally:
     def costs(self) -> Costs:
         rows = self._rows.values()
         if self._by == "day":
-            return Costs(rows=tuple(sorted(rows, key=lambda row: row.key or "", reverse=True)), total=self._total)
-        dearest = sorted(rows, key=lambda row: (-1.0 if row.cost_usd is None else row.cost_usd, row.usage.total_tokens), reverse=True)
+            return Costs(
+                rows=tuple(sorted(rows, key=lambda row: row.key or "", reverse=True)),
+                total=self._total,
+            )
+        dearest = sorted(
+            rows,
+            key=lambda row: (
+                -1.0 if row.cost_usd is None else row.cost_usd,
+                row.usage.total_tokens,
+            ),
+            reverse=True,
+        )
         return Costs(rows=tuple(dearest), total=self._total)
 
 

@@ -1,7 +1,9 @@
-"""What a run and those it started have spent and have under way, and what the limits of it and of all above it leave.
+"""What a run and those it started have spent and have under way, and what the limits of it and of
+all above it leave.
 
-A request is reserved here and on every run above before it is sent, and settled from its usage; so no limit is passed between a look and
-a spending. Not here: what a token costs (prices.py). Entry: `Ledger`.
+A request is reserved here and on every run above before it is sent, and settled from its usage; so
+no limit is passed between a look and a spending. Not here: what a token costs (prices.py). Entry:
+`Ledger`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ from treadle.types import Limits, Outcome, Reserved, Usage, usd
 LEAST_SAID = 256
 """Output tokens that a turn is expected to have at least, where one looks ahead."""
 
-LIMIT_NAMES = {Outcome.TURN_LIMIT: "turns", Outcome.CALL_LIMIT: "tool_calls", Outcome.TOKEN_LIMIT: "tokens", Outcome.COST_LIMIT: "cost_usd"}
+LIMIT_NAMES = {
+    Outcome.TURN_LIMIT: "turns",
+    Outcome.CALL_LIMIT: "tool_calls",
+    Outcome.TOKEN_LIMIT: "tokens",
+    Outcome.COST_LIMIT: "cost_usd",
+}
 """What a last turn is due to, in the words of `Limits`."""
 
 _DearestOf: TypeAlias = Callable[[int], Dearest]
@@ -46,19 +53,25 @@ class BudgetSpent(Exception):
 
 
 class Ledger:
-    """One run's spending against its limits, and its children's, and a share of the limits above it."""
+    """One run's spending against its limits, and its children's, and a share of the limits above
+    it.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.usage = Usage()
         self.cost_usd: float | None = None
         """Of what had a price; None where nothing had."""
         self.unpriced = 0
-        """How much was used whose price was not known: responses, and failed attempts of which one knows what they used."""
+        """How much was used whose price was not known: responses, and failed attempts of which one
+        knows what they used.
+        """
         self.turns = 0
         self.tool_calls = 0
         """Calls that started."""
         self.unreported_tokens, self.unreported_usd = 0, 0.0
-        """Estimate of usage that no provider reported: the input of each request that was cut, and the text that had arrived."""
+        """Estimate of usage that no provider reported: the input of each request that was cut, and
+        the text that had arrived.
+        """
         self.fixed_bytes = 0
         """What the first request holds beside messages."""
         self.context_tokens = 0
@@ -72,7 +85,9 @@ class Ledger:
         self._run_id = ""
         self._account = BudgetNode(limits)
         self.estimates = self.counts_calls = False
-        """Whether a limit, here or above, asks how large the next request will be; whether one is of calls."""
+        """Whether a limit, here or above, asks how large the next request will be; whether one is
+        of calls.
+        """
         self._look()
         self._price: Dearest | None = None
         """Of its last request."""
@@ -100,12 +115,20 @@ class Ledger:
     @property
     def total(self) -> RunTotals:
         """Of its own and of everything below it."""
-        own = RunTotals(turns=self.turns, tool_calls=self.tool_calls, usage=self.usage, cost_usd=self.cost_usd, unpriced=self.unpriced)
+        own = RunTotals(
+            turns=self.turns,
+            tool_calls=self.tool_calls,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            unpriced=self.unpriced,
+        )
         return sum(self.below.values(), own)
 
-    def begin(self, above: Ledger | None = None, *, run_id: str = "", completes: bool = False) -> None:
-        """From here on it is driven. `above`: that of the run that started it, where it counts under `run_id`. `completes`: it ends with a call,
-        for which one is kept.
+    def begin(
+        self, above: Ledger | None = None, *, run_id: str = "", completes: bool = False
+    ) -> None:
+        """From here on it is driven. `above`: that of the run that started it, where it counts
+        under `run_id`. `completes`: it ends with a call, for which one is kept.
 
         Raises BudgetSpent where no turn is left above.
         """
@@ -129,7 +152,9 @@ class Ledger:
         self._keeps_last = self._on_last = self._keeps_call = False
 
     def expect(self, children: int) -> None:
-        """So many calls run now, each of which may start a child: what is left is for all of them, but for a next turn of its own."""
+        """So many calls run now, each of which may start a child: what is left is for all of them,
+        but for a next turn of its own.
+        """
         account = self._account
         account.starting = max(children, 1)
         if not self.estimates:
@@ -137,7 +162,11 @@ class Ledger:
         said = max(self._said_tokens, LEAST_SAID)
         account.need[TOKENS] = self.context_tokens + 3 * said
         if (price := self._price) is not None:
-            account.need[USD] = units(price.request + price.token_in * (self.context_tokens + said) + price.token_out * said)
+            account.need[USD] = units(
+                price.request
+                + price.token_in * (self.context_tokens + said)
+                + price.token_out * said
+            )
 
     def add_below(self, run_id: str, other: Ledger) -> None:
         """Count what a child spent that nobody drives now."""
@@ -148,8 +177,12 @@ class Ledger:
     # ------------------------------------------------------------ turns and requests
 
     def last_turn(self, new_bytes: int = 0, dearest: _DearestOf | None = None) -> Outcome | None:
-        """The limit that makes the coming turn the last one, where the model must answer without tools. `new_bytes`: as for `output_left`."""
-        if self._account.free(TURNS) < 1 and (self.turns or not self._keeps_last or self._account.is_below):
+        """The limit that makes the coming turn the last one, where the model must answer without
+        tools. `new_bytes`: as for `output_left`.
+        """
+        if self._account.free(TURNS) < 1 and (
+            self.turns or not self._keeps_last or self._account.is_below
+        ):
             return Outcome.TURN_LIMIT
         if self._account.free(CALLS) < 1:
             return Outcome.CALL_LIMIT
@@ -165,7 +198,9 @@ class Ledger:
             return Outcome.TOKEN_LIMIT
         if dearest is not None and self._account.free(USD) != math.inf:
             price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)
-            if self._account.free(USD) < self._turn_usd + units(price.request + price.token_in * (asked + said) + price.token_out * said):
+            if self._account.free(USD) < self._turn_usd + units(
+                price.request + price.token_in * (asked + said) + price.token_out * said
+            ):
                 return Outcome.COST_LIMIT
         return None
 
@@ -175,7 +210,11 @@ class Ledger:
         limits = self.limits
         if limits.turns is not None and 1 < limits.turns <= self.turns + 1:
             return Outcome.TURN_LIMIT
-        return Outcome.CALL_LIMIT if limits.tool_calls is not None and self.tool_calls >= limits.tool_calls else None
+        return (
+            Outcome.CALL_LIMIT
+            if limits.tool_calls is not None and self.tool_calls >= limits.tool_calls
+            else None
+        )
 
     @property
     def is_last_turn(self) -> bool:
@@ -186,10 +225,13 @@ class Ledger:
     def turns_spent(self) -> bool:
         return not self._keeps_last and self._account.free(TURNS) < 1
 
-    def output_left(self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None) -> ReservedResponse:
+    def output_left(
+        self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None
+    ) -> ReservedResponse:
         """How many output tokens the next request may ask for, at most `wanted`.
 
-        `new_bytes`: of messages that no response has counted yet. `dearest`: what so much input costs, asked where money is limited.
+        `new_bytes`: of messages that no response has counted yet. `dearest`: what so much input
+        costs, asked where money is limited.
         """
         if not self.estimates:
             return ReservedResponse(wanted, None)
@@ -197,14 +239,23 @@ class Ledger:
         if (tokens := self._account.free(TOKENS) - asked) < left.tokens:
             left = ReservedResponse(int(tokens), Outcome.TOKEN_LIMIT)
         if dearest is not None and (units := self._account.free(USD)) != math.inf:
-            price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)  # a step of the rates is reached for sure where it can be
+            # a step of the rates is reached for sure where it can be
+            price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)
             if (tokens := _affordable(int(units), asked, wanted, price)) < left.tokens:
                 left = ReservedResponse(tokens, Outcome.COST_LIMIT)
         self._price = price
         reserved = Reserved(input_tokens=asked, output_tokens=max(left.tokens, 0))
         if price is not None:
-            money = float(price.request + price.token_in * asked), float(price.token_out * reserved.output_tokens)
-            reserved = Reserved(input_tokens=asked, output_tokens=reserved.output_tokens, input_usd=money[0], output_usd=money[1])
+            money = (
+                float(price.request + price.token_in * asked),
+                float(price.token_out * reserved.output_tokens),
+            )
+            reserved = Reserved(
+                input_tokens=asked,
+                output_tokens=reserved.output_tokens,
+                input_usd=money[0],
+                output_usd=money[1],
+            )
         return left._replace(reserved=reserved)
 
     def _expected_input(self, new_bytes: int) -> int:
@@ -222,15 +273,22 @@ class Ledger:
             self._account.hold(USD, _units_of(left.reserved))
 
     def check_again(self, reserved: Reserved | None) -> None:
-        """Before an attempt that may have cost all of its reservation is made once more. Raises BudgetSpent where it does not fit twice."""
+        """Before an attempt that may have cost all of its reservation is made once more.
+
+        Raises BudgetSpent where it does not fit twice.
+        """
         if reserved is not None and self._account.free(TOKENS) < reserved.tokens:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
         if reserved is not None and self._account.free(USD) < _units_of(reserved):
             raise BudgetSpent(Outcome.COST_LIMIT)
 
     def set_aside(self, reserved: Reserved) -> bool:
-        """Keeps that much for a request beside the turns, until it is given back; False where it is not there."""
-        if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < _units_of(reserved):
+        """Keeps that much for a request beside the turns, until it is given back; False where it is
+        not there.
+        """
+        if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < _units_of(
+            reserved
+        ):
             return False
         self._account.hold(TOKENS, reserved.tokens)
         self._account.hold(USD, _units_of(reserved))
@@ -249,7 +307,10 @@ class Ledger:
     # ------------------------------------------------------------ what was spent
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        """What a response, or a failed attempt, is known to have taken. `cost_usd`: None where its price is not known."""
+        """What a response, or a failed attempt, is known to have taken. `cost_usd`:
+
+        None where its price is not known.
+        """
         self.usage += usage
         self._account.spend(TOKENS, usage.total_tokens)
         if cost_usd is None:
@@ -259,14 +320,17 @@ class Ledger:
             self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None, said_bytes: int = 0) -> None:
-        """An attempt was cut, and nobody knows what it took: it counts as all that it may have. `said_bytes`: of the text that had arrived."""
+        """An attempt was cut, and nobody knows what it took: it counts as all that it may have.
+
+        `said_bytes`: of the text that had arrived.
+        """
         if reserved is not None:
             self._account.spend(TOKENS, reserved.tokens)
             self._account.spend(USD, _units_of(reserved))
             self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
     def take_back(self, reserved: Reserved | None) -> None:
-        """An attempt of a child was counted here as lost, and the child goes on, which counts it."""
+        """An attempt of a child was counted here as lost, and the child goes on, which counts it."""  # noqa: E501
         if reserved is not None:
             self._account.spend(TOKENS, -reserved.tokens)
             self._account.spend(USD, -_units_of(reserved))
@@ -277,23 +341,34 @@ class Ledger:
             of_output = min(said / reserved.output_tokens, 1) if reserved.output_tokens else 0
             self.unreported_usd += reserved.input_usd + (reserved.output_usd or 0) * of_output
 
-    def settle(self, usage: Usage, cost_usd: float | None = None, context_tokens: int | None = None) -> None:
-        """A response came: its counts say exactly how large the conversation is, unless `context_tokens` does. 0: it is not known, and stays as it was."""
+    def settle(
+        self, usage: Usage, cost_usd: float | None = None, context_tokens: int | None = None
+    ) -> None:
+        """A response came: its counts say exactly how large the conversation is, unless
+        `context_tokens` does. 0: it is not known, and stays as it was.
+        """
         self.spend(usage, cost_usd)
-        self.context_tokens = usage.total_tokens if context_tokens is None else context_tokens or self.context_tokens
+        self.context_tokens = (
+            usage.total_tokens if context_tokens is None else context_tokens or self.context_tokens
+        )
         self._said_tokens, self._turn_usd = usage.output_tokens, units(cost_usd) if cost_usd else 0
         self._turn_is_over()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
-        """A response came whose provider did not tell what it used: it counts as what was expected, and as what it said."""
-        asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)  # as the journal has it
+        """A response came whose provider did not tell what it used: it counts as what was expected,
+        and as what it said.
+        """
+        # as the journal has it
+        asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)
         said = -(-said_bytes // BYTES_PER_TOKEN)
         self.spend(Usage(), None)
         self._account.spend(TOKENS, asked + said)
         self._estimate(reserved, asked, said)
         if reserved is not None and reserved.input_usd is not None:
             of_output = said / reserved.output_tokens if reserved.output_tokens else 0
-            self._account.spend(USD, units(reserved.input_usd + (reserved.output_usd or 0) * of_output))
+            self._account.spend(
+                USD, units(reserved.input_usd + (reserved.output_usd or 0) * of_output)
+            )
         self.context_tokens, self._said_tokens = asked + said, said
         self._turn_is_over()
 
@@ -319,7 +394,12 @@ class Ledger:
         if self.cost_usd is None or not self.unpriced:
             return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
-        return (f"the cost of this run is not all: {times} a model was used whose price is not known; prices in the configuration can say it",)
+        return (
+            (
+                f"the cost of this run is not all: {times} a model was used whose price is not "
+                "known; prices in the configuration can say it"
+            ),
+        )
 
     def left(self, limit: Outcome) -> float:
         """What is left of it, for people."""
@@ -330,7 +410,10 @@ class Ledger:
     # ------------------------------------------------------------ calls
 
     def admit_call(self, *, completes: bool = False) -> bool:
-        """Whether one more may start; it is kept for it until `start_call` or `forget_calls`. `completes`: it says that the run is done."""
+        """Whether one more may start; it is kept for it until `start_call` or `forget_calls`.
+
+        `completes`: it says that the run is done.
+        """
         if completes and self._keeps_call:
             self._keeps_call = False
             return True
@@ -352,7 +435,9 @@ class Ledger:
 
 
 def _affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:
-    """Output tokens, where every token of the request is as dear as it can be: a cache may have forgotten all of it."""
+    """Output tokens, where every token of the request is as dear as it can be: a cache may have
+    forgotten all of it.
+    """
     left_usd = Decimal(left) / PER_DOLLAR - price.request - price.token_in * asked
     if left <= 0 or left_usd < 0:
         return 0

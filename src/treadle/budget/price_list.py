@@ -1,7 +1,9 @@
-"""What models cost that the configuration does not price: the list of the library genai-prices as it is installed, never one from a network.
+"""What models cost that the configuration does not price: the list of the library genai-prices as
+it is installed, never one from a network.
 
-The library takes a quarter of a second of a processor to load: it is loaded once, in a thread, and not before a first response has begun
-to come. What somebody has agreed with a vendor is not known here. Entry: `Prices`.
+The library takes a quarter of a second of a processor to load: it is loaded once, in a thread, and
+not before a first response has begun to come. What somebody has agreed with a vendor is not known
+here. Entry: `Prices`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle._internal.uninterrupted import uninterrupted
-from treadle.budget.prices import UNKNOWN, KnownPrice, Listen, PriceStep, Pricing, Rate, Rates, Tariff, configured, flat
+from treadle.budget.prices import (
+    UNKNOWN,
+    KnownPrice,
+    Listen,
+    PriceStep,
+    Pricing,
+    Rate,
+    Rates,
+    Tariff,
+    configured,
+    flat,
+)
 from treadle.config import Config, Provider
 from treadle.config.endpoint import on_this_machine
 from treadle.config.keys import VENDORS
@@ -32,7 +45,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("treadle")
 
-_NAMES: Mapping[str, str] = {"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "gemini": "google"}
+_NAMES: Mapping[str, str] = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "gemini": "google",
+}
 """What the list calls the vendor at whose own address each type of provider is."""
 
 
@@ -45,7 +63,7 @@ class _Place(NamedTuple):
 
 
 class Prices:
-    """What a model costs, by its name: as configured, else as listed. One for each configuration."""
+    """What a model costs, by its name: as configured, else as listed. One for each configuration."""  # noqa: E501
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -55,26 +73,40 @@ class Prices:
         found = self._known.get(name)
         if found is None:
             said = self._said(name)
-            found = self._known[name] = self.reached_at(name, None if said is None else said.base_url)
+            found = self._known[name] = self.reached_at(
+                name, None if said is None else said.base_url
+            )
         return found
 
     def reached_at(self, name: str, address: str | None) -> Pricing:
-        """Of a model that was not made from its name. `address`: a base URL, with its scheme; None: the vendor's own."""
+        """Of a model that was not made from its name.
+
+        `address`: a base URL, with its scheme; None: the vendor's own.
+        """
         provider, _, model_id = name.partition(":")
         provider = ALIASES.get(provider, provider)
         prices, said = self._config.prices, self._said(name)
-        if (price := prices.get(f"{provider}:{model_id}") or prices.get(f"{provider}:*")) is not None:
+        if (
+            price := prices.get(f"{provider}:{model_id}") or prices.get(f"{provider}:*")
+        ) is not None:
             return KnownPrice(configured(price))
-        if said is None or (address is not None and on_this_machine(address)):  # who plays a file, or answers here, is in no list
+        # who plays a file, or answers here, is in no list
+        if said is None or (address is not None and on_this_machine(address)):
             return UNKNOWN
         vendor = _NAMES.get(said.type) if address is None else None
-        return UNKNOWN if vendor is None and address is None else _Listed(_Place(vendor, address), model_id)
+        return (
+            UNKNOWN
+            if vendor is None and address is None
+            else _Listed(_Place(vendor, address), model_id)
+        )
 
     def _said(self, name: str) -> Provider | None:
         """None: no provider, but a file, or somebody's own code."""
         provider = name.partition(":")[0]
         provider = ALIASES.get(provider, provider)
-        return self._config.providers.get(provider) or (Provider(type=provider) if provider in VENDORS else None)
+        return self._config.providers.get(provider) or (
+            Provider(type=provider) if provider in VENDORS else None
+        )
 
 
 class _Listed:
@@ -107,7 +139,9 @@ class _Listed:
     async def load(self) -> Tariff | None:
         return await self._tariff("")
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
+    async def cost_usd(
+        self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
+    ) -> float | None:
         tier = None
         if details is not None:
             if details.cost_usd is not None:
@@ -122,7 +156,11 @@ class _Listed:
         for key, model_id in (("", self._model_id), (said, said)):
             if key not in self._found:
                 snapshot = await _LIST.snapshot()
-                self._found[key] = None if snapshot is None or not model_id else listed(snapshot, self._place.vendor, self._place.address, model_id)
+                self._found[key] = (
+                    None
+                    if snapshot is None or not model_id
+                    else listed(snapshot, self._place.vendor, self._place.address, model_id)
+                )
             if (tariff := self._found[key]) is not None:
                 return tariff
         return None
@@ -148,16 +186,25 @@ class _List:
         with self._lock:
             if self._future is None:
                 self._future = Future()
-                threading.Thread(target=self._run, args=(self._future,), name="treadle-prices").start()
+                threading.Thread(
+                    target=self._run, args=(self._future,), name="treadle-prices"
+                ).start()
             return self._future
 
     async def snapshot(self) -> DataSnapshot | None:
-        """None where it cannot be loaded. Not interrupted: whoever is cancelled meanwhile has a response that must not be lost."""
+        """None where it cannot be loaded.
+
+        Not interrupted: whoever is cancelled meanwhile has a response that must not be lost.
+        """
         future = self.load()
-        return future.result() if future.done() else await uninterrupted(asyncio.wrap_future(future))
+        return (
+            future.result() if future.done() else await uninterrupted(asyncio.wrap_future(future))
+        )
 
     def abandon(self) -> None:
-        """In a forked child: the thread is not there, and what it had half imported cannot be imported again."""
+        """In a forked child: the thread is not there, and what it had half imported cannot be
+        imported again.
+        """
         self._lock = threading.Lock()
         if self._future is not None and not self._future.done():
             self._future = Future()
@@ -179,16 +226,28 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_LIST.abandon)
 
 
-def listed(snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str) -> Tariff | None:
-    """What the list says of a model; None where it does not know the model, or no price of its tokens."""
+def listed(
+    snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str
+) -> Tariff | None:
+    """What the list says of a model; None where it does not know the model, or no price of its
+    tokens.
+    """
     try:
         _, model = snapshot.find_provider_model(model_id, None, vendor, address)
     except LookupError:
         return None
     tiers = _tiers(model)
     if isinstance(model.prices, list):
-        by_price = {id(dated.prices): at_that_time for dated in model.prices if (at_that_time := _rates(dated.prices, tiers)) is not None}
-        return (lambda at: by_price[id(model.get_prices(at))]) if by_price and len(by_price) == len(model.prices) else None
+        by_price = {
+            id(dated.prices): at_that_time
+            for dated in model.prices
+            if (at_that_time := _rates(dated.prices, tiers)) is not None
+        }
+        return (
+            (lambda at: by_price[id(model.get_prices(at))])
+            if by_price and len(by_price) == len(model.prices)
+            else None
+        )
     rates = _rates(model.prices, tiers)
     return None if rates is None else lambda at: rates
 
@@ -200,15 +259,24 @@ def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
     def rates_of(tier: str, at: Time) -> Rates | None:
         key = tier, at.date()
         if key not in known:
-            named = {variant.when.get("service_tier", variant.when.get("speed")) for variant in model.price_variants or ()}
-            known[key] = _rates(model.get_prices(at, {"service_tier": tier, "speed": tier}), rates_of) if tier in named else None
+            named = {
+                variant.when.get("service_tier", variant.when.get("speed"))
+                for variant in model.price_variants or ()
+            }
+            known[key] = (
+                _rates(model.get_prices(at, {"service_tier": tier, "speed": tier}), rates_of)
+                if tier in named
+                else None
+            )
         return known[key]
 
     return rates_of
 
 
 def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rates | None:
-    """None where tokens have no price in it: of what is free, and of what nobody knows, the list says the same."""
+    """None where tokens have no price in it: of what is free, and of what nobody knows, the list
+    says the same.
+    """
     if price.input_mtok is None:
         return None
     base = _rate(price.input_mtok)
@@ -217,10 +285,18 @@ def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rat
         output=flat(Decimal(0)) if price.output_mtok is None else _rate(price.output_mtok),
         cache_read=base if price.cache_read_mtok is None else _rate(price.cache_read_mtok),
         cache_write=base if price.cache_write_mtok is None else _rate(price.cache_write_mtok),
-        reasoning=None if price.output_reasoning_mtok is None else _rate(price.output_reasoning_mtok),
-        request=Decimal(0) if price.requests_kcount is None else _rate(price.requests_kcount)[-1].usd / 1000,
-        cache_write_1h=None if price.cache_write_1h_mtok is None else _rate(price.cache_write_1h_mtok),
-        search=Decimal(0) if price.web_searches_kcount is None else _rate(price.web_searches_kcount)[-1].usd / 1000,
+        reasoning=None
+        if price.output_reasoning_mtok is None
+        else _rate(price.output_reasoning_mtok),
+        request=Decimal(0)
+        if price.requests_kcount is None
+        else _rate(price.requests_kcount)[-1].usd / 1000,
+        cache_write_1h=None
+        if price.cache_write_1h_mtok is None
+        else _rate(price.cache_write_1h_mtok),
+        search=Decimal(0)
+        if price.web_searches_kcount is None
+        else _rate(price.web_searches_kcount)[-1].usd / 1000,
         tiers=tiers,
     )
 
@@ -228,4 +304,7 @@ def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rat
 def _rate(price: Decimal | TieredPrices) -> Rate:
     if isinstance(price, Decimal):
         return flat(price)
-    return (*(PriceStep(tier.start, tier.price) for tier in reversed(price.tiers)), PriceStep(-1, price.base))
+    return (
+        *(PriceStep(tier.start, tier.price) for tier in reversed(price.tiers)),
+        PriceStep(-1, price.base),
+    )

@@ -1,6 +1,7 @@
 """What tokens cost: rates per million of them, and what a response comes to, exactly.
 
-Which model has which rates is said by the configuration, or by price_list.py. Entry: `Rates`, `Pricing`.
+Which model has which rates is said by the configuration, or by price_list.py. Entry: `Rates`,
+`Pricing`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def _no_tiers(tier: str, at: Time) -> Rates | None:
 
 
 class Rates(NamedTuple):
-    """All that tokens of one model cost at one time. A step holds for all tokens of a response, not only for those above it."""
+    """All that tokens of one model cost at one time.
+
+    A step holds for all tokens of a response, not only for those above it.
+    """
 
     input: Rate
     output: Rate
@@ -74,9 +78,17 @@ class Rates(NamedTuple):
 
     def asked(self, settings: Settings, at: Time) -> Rates:
         """Rates that a request with these settings can meet."""
-        fast = self.tiers("fast", at) or self.tiers("priority", at) if settings.service_tier == "fast" else None
+        fast = (
+            self.tiers("fast", at) or self.tiers("priority", at)
+            if settings.service_tier == "fast"
+            else None
+        )
         rates = fast or self
-        return rates if settings.cache == "1h" or rates.cache_write_1h is None else rates._replace(cache_write_1h=None)
+        return (
+            rates
+            if settings.cache == "1h" or rates.cache_write_1h is None
+            else rates._replace(cache_write_1h=None)
+        )
 
     def cost_usd(self, usage: Usage) -> float:
         total = usage.total_input_tokens
@@ -84,11 +96,17 @@ class Rates(NamedTuple):
         if usage.cache_read_tokens:
             sum_usd += _at(self.cache_read, total) * usage.cache_read_tokens
         if usage.cache_write_tokens:
-            longer = 0 if self.cache_write_1h is None else min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
+            longer = (
+                0
+                if self.cache_write_1h is None
+                else min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
+            )
             sum_usd += _at(self.cache_write, total) * (usage.cache_write_tokens - longer)
             if self.cache_write_1h is not None:
                 sum_usd += _at(self.cache_write_1h, total) * longer
-        reasoning = 0 if self.reasoning is None else min(usage.reasoning_tokens, usage.output_tokens)
+        reasoning = (
+            0 if self.reasoning is None else min(usage.reasoning_tokens, usage.output_tokens)
+        )
         sum_usd += _at(self.output, total) * (usage.output_tokens - reasoning)
         if self.reasoning is not None:
             sum_usd += _at(self.reasoning, total) * reasoning
@@ -97,8 +115,15 @@ class Rates(NamedTuple):
     def dearest(self, input_tokens: int) -> Dearest:
         """Of a request with at most so much input."""
         written = self.cache_write if self.cache_write_1h is None else self.cache_write_1h
-        inputs = (_highest(rate, input_tokens) for rate in (self.input, self.cache_read, self.cache_write, written))
-        outputs = (_highest(rate, input_tokens) for rate in (self.output, self.reasoning) if rate is not None)
+        inputs = (
+            _highest(rate, input_tokens)
+            for rate in (self.input, self.cache_read, self.cache_write, written)
+        )
+        outputs = (
+            _highest(rate, input_tokens)
+            for rate in (self.output, self.reasoning)
+            if rate is not None
+        )
         return Dearest(max(inputs) / _MILLION, max(outputs) / _MILLION, self.request)
 
 
@@ -120,10 +145,19 @@ Tariff: TypeAlias = Callable[[Time], Rates]
 def configured(price: Price) -> Tariff:
     """What the configuration says, whenever it is asked."""
     base = flat(price.input)
-    read, write = (base if usd is None else flat(usd) for usd in (price.cache_read, price.cache_write))
+    read, write = (
+        base if usd is None else flat(usd) for usd in (price.cache_read, price.cache_write)
+    )
     longer = None if price.cache_write_1h is None else flat(price.cache_write_1h)
     search = Decimal(str(price.web_searches)) / 1000
-    rates = Rates(input=base, output=flat(price.output), cache_read=read, cache_write=write, cache_write_1h=longer, search=search)
+    rates = Rates(
+        input=base,
+        output=flat(price.output),
+        cache_read=read,
+        cache_write=write,
+        cache_write_1h=longer,
+        search=search,
+    )
     return lambda at: rates
 
 
@@ -139,15 +173,23 @@ class Pricing(Protocol):
         ...
 
     def listening(self, listen: Listen | None) -> Listen | None:
-        """What a response's deltas are told to: `listen`, and whoever has to know that a response has begun."""
+        """What a response's deltas are told to:
+
+        `listen`, and whoever has to know that a response has begun.
+        """
         ...
 
     async def load(self) -> Tariff | None:
         """Whatever is to be read for it; without holding up the event loop."""
         ...
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
-        """Of a response to a request at that time. `said`: the model that it names, which counts where the asked one has no price."""
+    async def cost_usd(
+        self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
+    ) -> float | None:
+        """Of a response to a request at that time.
+
+        `said`: the model that it names, which counts where the asked one has no price.
+        """
         ...
 
 
@@ -165,7 +207,9 @@ class KnownPrice:
     async def load(self) -> Tariff | None:
         return self.tariff
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
+    async def cost_usd(
+        self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
+    ) -> float | None:
         if self.tariff is not None:
             return self.tariff(at).cost_usd(usage)
         return None if details is None else details.cost_usd
@@ -179,7 +223,9 @@ def needed(pricing: Pricing, model: str) -> Tariff:
     if (tariff := pricing.tariff) is None:
         raise AgentError(
             "invalid",
-            f"the run has a limit on money (cost_usd), and the price of {model!r} is not known: say what it costs in your configuration, "
-            f'prices: {{"{model}": {{input: 0.5, output: 1.5}}}} (USD for a million tokens; 0 where it is free), or limit tokens instead',
+            f"the run has a limit on money (cost_usd), and the price of {model!r} is not known: "
+            "say what it costs in your configuration, "
+            f'prices: {{"{model}": {{input: 0.5, output: 1.5}}}} (USD for a million tokens; 0 '
+            "where it is free), or limit tokens instead",
         )
     return tariff

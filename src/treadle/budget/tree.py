@@ -1,4 +1,5 @@
-"""What a run and those below it have spent and hold of each kind, under the limits of all above: the arithmetic of a tree of budgets.
+"""What a run and those below it have spent and hold of each kind, under the limits of all above:
+the arithmetic of a tree of budgets.
 
 What the kinds mean, and when something is held or spent, is ledger.py's. Entry: `BudgetNode`.
 """
@@ -16,7 +17,11 @@ PER_DOLLAR = Decimal(10**12)
 
 
 class BudgetNode:
-    """One run's. Not safe from several threads: runs and their children are driven in one event loop, and nothing here waits."""
+    """One run's.
+
+    Not safe from several threads: runs and their children are driven in one event loop, and nothing
+    here waits.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -44,10 +49,17 @@ class BudgetNode:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         self._limits = limits
-        self._most = (limits.turns, limits.tool_calls, limits.tokens, None if limits.cost_usd is None else units(limits.cost_usd))
+        self._most = (
+            limits.turns,
+            limits.tool_calls,
+            limits.tokens,
+            None if limits.cost_usd is None else units(limits.cost_usd),
+        )
 
     def join(self, above: BudgetNode) -> bool:
-        """It counts on `above` from here on, and has a share of what is left there; False where no turn is left."""
+        """It counts on `above` from here on, and has a share of what is left there; False where no
+        turn is left.
+        """
         left = [above.free(kind) - above.need[kind] for kind in KINDS]
         if left[TURNS] < 1:
             return False
@@ -78,7 +90,11 @@ class BudgetNode:
         least, node, child = math.inf, self, None
         while node is not None:
             if (limit := node._most[kind]) is not None:
-                kept = sum(max(one._share[kind] - (one.spent[kind] - one._since[kind] + one.held[kind]), 0) for one in node._below if one is not child)
+                kept = sum(
+                    max(one._share[kind] - (one.spent[kind] - one._since[kind] + one.held[kind]), 0)
+                    for one in node._below
+                    if one is not child
+                )
                 own = 0 if child is None else node.need[kind]
                 least = min(least, limit - node.spent[kind] - node.held[kind] - kept - own)
             child, node = node, node._above
@@ -107,7 +123,9 @@ class BudgetNode:
 
     def is_limited(self, kind: int) -> bool:
         """Here or above."""
-        return self._most[kind] is not None or (self._above is not None and self._above.is_limited(kind))
+        return self._most[kind] is not None or (
+            self._above is not None and self._above.is_limited(kind)
+        )
 
 
 def units(amount: float | Decimal) -> int:

@@ -1,4 +1,7 @@
-"""The command line: `treadle`. Commands live in modules of their own and are loaded when they are called. Entry: `main`."""
+"""The command line: `treadle`.
+
+Commands live in modules of their own and are loaded when they are called. Entry: `main`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ import sys
 
 
 def main() -> None:
-    """Runs one command and exits with the codes of the manual: 0 done, 1 error, 2 usage, 3 limit, 4 approval, 75 later, 130 stopped."""
-    if sys.argv[1:] in (["--version"], ["-V"]):  # before anything is imported: it is asked by scripts, often
+    """Runs one command and exits with the codes of the manual: 0 done, 1 error, 2 usage, 3 limit, 4
+    approval, 75 later, 130 stopped.
+    """
+    # before anything is imported: it is asked by scripts, often
+    if sys.argv[1:] in (["--version"], ["-V"]):
         from treadle import __version__  # noqa: PLC0415  the cheapest import there is
 
         print(f"treadle {__version__}")
@@ -53,6 +59,9 @@ def _told(error: Exception) -> int:
 
         traceback.print_exception(error, file=text)
     else:
-        text.write(f"treadle: this is a bug in Treadle: {type(error).__name__}: {error}\n  Set TREADLE_TRACEBACK=1 to see where, and please report it.\n")
+        text.write(
+            f"treadle: this is a bug in Treadle: {type(error).__name__}: {error}\n  Set "
+            "TREADLE_TRACEBACK=1 to see where, and please report it.\n"
+        )
     click.echo(clean(text.getvalue()), err=True, nl=False)
     return code

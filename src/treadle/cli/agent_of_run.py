@@ -1,4 +1,5 @@
-"""Which agent goes on with a run: the one that its name means where the run works. Entry: `agent_of_run`.
+"""Which agent goes on with a run: the one that its name means where the run works. Entry:
+`agent_of_run`.
 
 What may be said of it on the command line is agent_option.py's.
 """
@@ -29,14 +30,22 @@ class RunAgent(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None) -> RunAgent:
-    """`cwd`: where it goes on; `schema`: which its answer was to fit when it began. Blocks while it reads files.
+def agent_of_run(
+    info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None
+) -> RunAgent:
+    """`cwd`: where it goes on; `schema`: which its answer was to fit when it began. Blocks while it
+    reads files.
 
-    Raises Failed where there is no such agent there any more, AgentError(invalid) where something is wrong with it.
+    Raises Failed where there is no such agent there any more, AgentError(invalid) where something
+    is wrong with it.
     """
-    found = _assistant(info, config, cwd) if info.agent == ASSISTANT else _defined(info, config, cwd)
+    found = (
+        _assistant(info, config, cwd) if info.agent == ASSISTANT else _defined(info, config, cwd)
+    )
     agent = found.agent
-    differs = schema is not None and (agent.answer is None or schema not in (agent.output, agent.answer.schema))
+    differs = schema is not None and (
+        agent.answer is None or schema not in (agent.output, agent.answer.schema)
+    )
     return found._replace(agent=replace(agent, output=schema)) if differs else found
 
 
@@ -53,7 +62,9 @@ def _defined(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
     name, catalog = info.agent, Catalog(config, cwd)
     catalog.name(name)  # as the command line did when the run began
     if name not in catalog.names() and not catalog.modules.problems:
-        raise CommandFailed(f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}")
+        raise CommandFailed(
+            f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}"
+        )
     chosen = defined_agent(config, catalog, name)
     return RunAgent(chosen.agent, chosen.others, chosen.warnings)
 
@@ -66,4 +77,8 @@ async def schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:
 
 
 def schema_when_begun(started: RunStarted) -> dict[str, object] | None:
-    return started.settings.output_schema if started.output is None else decode_json(started.output.encode(), dict[str, object])
+    return (
+        started.settings.output_schema
+        if started.output is None
+        else decode_json(started.output.encode(), dict[str, object])
+    )

@@ -1,6 +1,8 @@
-"""Which agent a command runs: `--agent`, its inputs, and where it is looked for. Entry: `agent_options`, `chosen_agent`, `defined_agent`.
+"""Which agent a command runs: `--agent`, its inputs, and where it is looked for. Entry:
+`agent_options`, `chosen_agent`, `defined_agent`.
 
-What a definition may say is treadle.agents.definitions'; the coding assistant is treadle.agents.coding's.
+What a definition may say is treadle.agents.definitions'; the coding assistant is
+treadle.agents.coding's.
 """
 
 from __future__ import annotations
@@ -30,9 +32,24 @@ ASSISTANT = "treadle"
 """The coding assistant, which runs where no agent is named."""
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
-    click.option("--agent", metavar="NAME", help="Run this agent, with its instructions and tools: see `treadle agents list`."),
-    click.option("--input", "inputs", metavar="K=V", multiple=True, help="An input of the agent, of the type that it declares; repeatable."),
-    click.option("--output-schema", type=click.Path(path_type=Path), metavar="FILE", help="A JSON Schema: the answer is JSON that fits it."),
+    click.option(
+        "--agent",
+        metavar="NAME",
+        help="Run this agent, with its instructions and tools: see `treadle agents list`.",
+    ),
+    click.option(
+        "--input",
+        "inputs",
+        metavar="K=V",
+        multiple=True,
+        help="An input of the agent, of the type that it declares; repeatable.",
+    ),
+    click.option(
+        "--output-schema",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A JSON Schema: the answer is JSON that fits it.",
+    ),
 )
 
 
@@ -53,10 +70,19 @@ def agent_options(command: F) -> F:
     return command
 
 
-def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False) -> ChosenAgent:
-    """`attended`: a person is there to be asked. Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output."""
+def chosen_agent(
+    config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False
+) -> ChosenAgent:
+    """`attended`: a person is there to be asked.
+
+    Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output.
+    """
     chosen = _named(config, cwd, options, attended=attended)
-    return chosen._replace(agent=_with_output(chosen.agent, options["output_schema"])) if options["output_schema"] else chosen
+    return (
+        chosen._replace(agent=_with_output(chosen.agent, options["output_schema"]))
+        if options["output_schema"]
+        else chosen
+    )
 
 
 def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool) -> ChosenAgent:
@@ -76,20 +102,27 @@ def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: b
 
 
 def defined_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
-    """Make an agent of files and modules that a person named. Raises AgentError(invalid) with all that is wrong with it."""
+    """Make an agent of files and modules that a person named.
+
+    Raises AgentError(invalid) with all that is wrong with it.
+    """
     catalog.name(name)
     return made_agent(config, catalog, name)
 
 
 def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
-    """As `defined_agent`, for a name that no person typed: of an untrusted project nothing counts."""
+    """As `defined_agent`, for a name that no person typed: of an untrusted project nothing counts."""  # noqa: E501
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
     return ChosenAgent(agent, _limits(config, agent), {}, others, catalog.remarks(name))
 
 
 def module_hooks(config: Config) -> tuple[Hook, ...]:
-    """Of the configured modules, for every run. Raises AgentError(invalid) where one cannot be imported: what guards runs is not left out in silence."""
+    """Of the configured modules, for every run.
+
+    Raises AgentError(invalid) where one cannot be imported: what guards runs is not left out in
+    silence.
+    """
     if not config.agents:
         return ()
     from treadle.agents.definitions import import_modules  # noqa: PLC0415  it brings the library for YAML
@@ -104,7 +137,9 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     try:
         schema: object = json.loads(file.read_bytes())
     except OSError as e:
-        raise CommandFailed(f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}") from e
+        raise CommandFailed(
+            f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}"
+        ) from e
     except json.JSONDecodeError as e:
         raise CommandFailed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
     except RecursionError as e:
@@ -112,7 +147,10 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     except ValueError as e:
         raise CommandFailed(f"{file}: --output-schema is no JSON: {e}") from e
     if not isinstance(schema, dict):
-        raise CommandFailed(f'{file}: --output-schema must be a JSON Schema, an object like {{"type": "object"}}, not {type(schema).__name__}')
+        raise CommandFailed(
+            f'{file}: --output-schema must be a JSON Schema, an object like {{"type": '
+            f'"object"}}, not {type(schema).__name__}'
+        )
     try:
         asked = replace(agent, output=cast("dict[str, object]", schema))
         assert asked.answer is not None, "there is a schema"
@@ -127,7 +165,11 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
 def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
     """What an option says goes before what the agent says, and that before the configuration."""
     said = msgspec.structs.asdict(agent.limits or Limits())
-    own = {name: None for name, value in said.items() if value is not None and config.origin("limits", name).source != "flag"}
+    own = {
+        name: None
+        for name, value in said.items()
+        if value is not None and config.origin("limits", name).source != "flag"
+    }
     return msgspec.structs.replace(config.limits, **own)
 
 
@@ -139,7 +181,9 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
     for each in given:
         name, equals, text = each.partition("=")
         if not equals or not name:
-            raise CommandFailed(f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada")
+            raise CommandFailed(
+                f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada"
+            )
         if name in values:
             raise CommandFailed(f"--input gives {name!r} twice")
         if agent.inputs and name not in agent.inputs:
@@ -148,5 +192,8 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
             raise CommandFailed(f"agent {agent.name!r} has no input {name!r}: {hint}")
         values[name] = typed(name, text, agent.inputs.get(name))
     if needed := missing(agent.inputs, agent.instructions, values):
-        raise CommandFailed(f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input {needed[0]}=…")
+        raise CommandFailed(
+            f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input "
+            f"{needed[0]}=…"
+        )
     return values

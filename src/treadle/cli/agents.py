@@ -1,4 +1,5 @@
-"""`treadle agents`: the agents that files and modules define: which there are, what each is, what is wrong with them. Entry: `agents`.
+"""`treadle agents`: the agents that files and modules define: which there are, what each is, what
+is wrong with them. Entry: `agents`.
 
 How a definition is read stands in treadle.agents.definitions.
 """
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
     from treadle.agents.definitions.keys import ReadDefinition
 
 NONE = "no agents are defined here: `treadle init` writes an example"
-folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where they are looked for.")
+folder = click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=".",
+    help="Where they are looked for.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
@@ -39,9 +46,10 @@ as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def agents() -> None:
     """List, show and check the agents that are defined in files and in Python modules.
 
-    .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in your own folder and in the project. Of one name your own counts,
-    then the project's nearest. Agents of a project that you have not trusted are marked; they run only where you name them with
-    --agent. Modules are named by the key `agents` of the configuration.
+    .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in your own folder and in the
+    project. Of one name your own counts, then the project's nearest. Agents of a project that you
+    have not trusted are marked; they run only where you name them with --agent. Modules are named
+    by the key `agents` of the configuration.
     """
 
 
@@ -56,14 +64,30 @@ def list_(as_json: bool, cwd: Path) -> None:
     for line in (*catalog.hidden(), *(problem for each in facts for problem in each["problems"])):
         _warn(secrets, line)
     if as_json:
-        put_json([{key: value for key, value in each.items() if key != "instructions"} for each in facts], secrets)
+        put_json(
+            [
+                {key: value for key, value in each.items() if key != "instructions"}
+                for each in facts
+            ],
+            secrets,
+        )
     elif facts:
         rows = [
-            [each["name"], each["model"] or "", _marked(each), "(see above)" if each["problems"] else plain(" ".join(each["description"].split()))]
+            [
+                each["name"],
+                each["model"] or "",
+                _marked(each),
+                "(see above)" if each["problems"] else plain(" ".join(each["description"].split())),
+            ]
             for each in facts
         ]
         broken = {each["name"] for each in facts if each["problems"]}
-        for line in table(["name", "model", "from", "description"], rows, ink=Ink(), style=partial(_colour, broken)):
+        for line in table(
+            ["name", "model", "from", "description"],
+            rows,
+            ink=Ink(),
+            style=partial(_colour, broken),
+        ):
             put(secrets.text(line))
     else:
         click.echo(NONE, err=True)
@@ -82,7 +106,10 @@ def _colour(broken: set[str], column: int, text: str) -> Style:
 @as_json
 @folder
 def show(name: str, as_json: bool, cwd: Path) -> None:
-    """What the agent NAME is told, and what it may use. Exits with 1 where something is wrong with it."""
+    """What the agent NAME is told, and what it may use.
+
+    Exits with 1 where something is wrong with it.
+    """
     config, catalog = _opened(cwd)
     secrets = Redactor(config.secrets())
     with failing():
@@ -97,13 +124,16 @@ def show(name: str, as_json: bool, cwd: Path) -> None:
     sys.exit(int(bool(facts["problems"])))
 
 
-@agents.command(context_settings=HELP, short_help="Say what is wrong with definitions, with file and line.")
+@agents.command(
+    context_settings=HELP, short_help="Say what is wrong with definitions, with file and line."
+)
 @click.argument("which", metavar="[NAME|FILE]", required=False)
 @folder
 def check(which: str | None, cwd: Path) -> None:
     """Say what is wrong with the agent NAME, with FILE, or with all agents, with file and line.
 
-    Nothing is connected to: tools of MCP servers are taken on trust. Exits with 1 where something is wrong.
+    Nothing is connected to: tools of MCP servers are taken on trust. Exits with 1 where something
+    is wrong.
     """
     config, catalog = _opened(cwd)
     with failing():
@@ -120,9 +150,14 @@ def check(which: str | None, cwd: Path) -> None:
     put(f"ok: {', '.join(names)}" if names else "ok: no agents are defined here")
 
 
-@agents.command(context_settings=HELP, short_help="Print the format of a definition as a JSON Schema, for editors.")
+@agents.command(
+    context_settings=HELP,
+    short_help="Print the format of a definition as a JSON Schema, for editors.",
+)
 def schema() -> None:
-    """Print the format of a definition as a JSON Schema, with which editors complete and check what is typed."""
+    """Print the format of a definition as a JSON Schema, with which editors complete and check what
+    is typed.
+    """
     from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  only here
 
     put_json(definition_schema(), Redactor(()))
@@ -166,13 +201,37 @@ def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
     definition = catalog.definition(name)
     if file is None and of is not None:
         try:
-            return {"name": name, "source": "module", "place": of.module, "trusted": True, **_of_code(of.it), "problems": problems}
+            return {
+                "name": name,
+                "source": "module",
+                "place": of.module,
+                "trusted": True,
+                **_of_code(of.it),
+                "problems": problems,
+            }
         except AgentError as e:  # a type of an output that JSON cannot describe
-            return {"name": name, "source": "module", "place": of.module, "trusted": True, **dict.fromkeys(_KEYS), "problems": [f"{of.module}: {e.message}"]}
+            return {
+                "name": name,
+                "source": "module",
+                "place": of.module,
+                "trusted": True,
+                **dict.fromkeys(_KEYS),
+                "problems": [f"{of.module}: {e.message}"],
+            }
     said: dict[str, Any] = _of_file(definition) if definition is not None else dict.fromkeys(_KEYS)
     place = "" if file is None else _short(file.path, cwd)
-    source, trusted = "own" if file is not None and file.root is None else "project", not catalog.is_untrusted(name)
-    return {"name": name, "source": source, "place": place, "trusted": trusted, **said, "problems": problems}
+    source, trusted = (
+        "own" if file is not None and file.root is None else "project",
+        not catalog.is_untrusted(name),
+    )
+    return {
+        "name": name,
+        "source": source,
+        "place": place,
+        "trusted": trusted,
+        **said,
+        "problems": problems,
+    }
 
 
 _KEYS = ("description", "model", "tools", "limits", "inputs", "output", "instructions")
@@ -194,7 +253,9 @@ def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
     model = agent.model
     return {
         "description": agent.description,
-        "model": model if isinstance(model, str | None) else getattr(model, "name", type(model).__name__),
+        "model": model
+        if isinstance(model, str | None)
+        else getattr(model, "name", type(model).__name__),
         "tools": [one.name for one in agent.own_tools],
         "limits": msgspec.to_builtins(agent.limits) if agent.limits else {},
         "inputs": _inputs(agent),
@@ -205,7 +266,12 @@ def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
 
 def _inputs(of: ReadDefinition | Agent[Any, Any]) -> dict[str, Any]:
     return {
-        name: {"type": one.type, "required": one.required and one.default is None, "default": one.default, "description": one.description}
+        name: {
+            "type": one.type,
+            "required": one.required and one.default is None,
+            "default": one.default,
+            "description": one.description,
+        }
         for name, one in of.inputs.items()
     }
 
@@ -228,10 +294,22 @@ def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield from _field("model", facts["model"] or "that of the configuration", ink)
     yield from _field("tools", ", ".join(facts["tools"]) or "none", ink)
     if facts["limits"]:
-        yield from _field("limits", ", ".join(f"{name} {value}" for name, value in facts["limits"].items()), ink)
+        yield from _field(
+            "limits", ", ".join(f"{name} {value}" for name, value in facts["limits"].items()), ink
+        )
     for name, one in facts["inputs"].items():
-        need = "needed" if one["required"] else f"default {one['default']!r}" if one["default"] is not None else "may be left out"
-        yield from _field(f"input {name}", f"{one['type']}, {need}{': ' if one['description'] else ''}{one['description']}", ink)
+        need = (
+            "needed"
+            if one["required"]
+            else f"default {one['default']!r}"
+            if one["default"] is not None
+            else "may be left out"
+        )
+        yield from _field(
+            f"input {name}",
+            f"{one['type']}, {need}{': ' if one['description'] else ''}{one['description']}",
+            ink,
+        )
     if facts["output"] is not None:
         yield from _field("output", msgspec.json.encode(facts["output"]).decode(), ink)
     if facts["instructions"]:

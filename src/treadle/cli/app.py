@@ -13,23 +13,53 @@ from treadle.cli.help import HELP
 COMMANDS = {
     "chat": ("treadle.cli.chat:chat", "Talk with an agent in the terminal."),
     "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
-    "work": ("treadle.cli.work:work", "Work many prompts to their ends, with checks after each, and a report."),
+    "work": (
+        "treadle.cli.work:work",
+        "Work many prompts to their ends, with checks after each, and a report.",
+    ),
     "tasks": ("treadle.cli.tasks:tasks", "Keep a list of tasks, in plain language."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
-    "models": ("treadle.cli.models:models", "List models: which providers answer, sizes, prices, abilities."),
-    "worker": ("treadle.cli.worker:worker", "Drive runs that wait in queues, on any number of machines."),
-    "serve": ("treadle.cli.serve:serve", "Serve the task assistant over HTTP: a web page, accounts, chat and tasks."),
-    "mcp": ("treadle.cli.mcp:mcp", "Serve agents as tools to a client of the Model Context Protocol."),
-    "agents": ("treadle.cli.agents:agents", "List, show and check agents that are defined in files."),
+    "models": (
+        "treadle.cli.models:models",
+        "List models: which providers answer, sizes, prices, abilities.",
+    ),
+    "worker": (
+        "treadle.cli.worker:worker",
+        "Drive runs that wait in queues, on any number of machines.",
+    ),
+    "serve": (
+        "treadle.cli.serve:serve",
+        "Serve the task assistant over HTTP: a web page, accounts, chat and tasks.",
+    ),
+    "mcp": (
+        "treadle.cli.mcp:mcp",
+        "Serve agents as tools to a client of the Model Context Protocol.",
+    ),
+    "agents": (
+        "treadle.cli.agents:agents",
+        "List, show and check agents that are defined in files.",
+    ),
     "tools": ("treadle.cli.tools:tools", "List the tools that agents can be given."),
     "init": ("treadle.cli.init:init", "Write an example agent and a commented configuration."),
-    "demo": ("treadle.cli.demo:demo", "Watch an agent find and fix a bug, and prove it. Needs no key."),
+    "demo": (
+        "treadle.cli.demo:demo",
+        "Watch an agent find and fix a bug, and prove it. Needs no key.",
+    ),
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
-    "policy": ("treadle.cli.policy:policy", "Say what would happen to a command, without running it."),
+    "policy": (
+        "treadle.cli.policy:policy",
+        "Say what would happen to a command, without running it.",
+    ),
     "trust": ("treadle.cli.trust:trust", "Say that a project's own configuration may be used."),
-    "doctor": ("treadle.cli.doctor:doctor", "Test the key, the connection, the sandbox and the tools."),
-    "completion": ("treadle.cli.completion:completion", "Print shell completion for bash, zsh or fish."),
+    "doctor": (
+        "treadle.cli.doctor:doctor",
+        "Test the key, the connection, the sandbox and the tools.",
+    ),
+    "completion": (
+        "treadle.cli.completion:completion",
+        "Print shell completion for bash, zsh or fish.",
+    ),
 }
 
 
@@ -37,7 +67,22 @@ _LATER = "it comes in a later version"
 ELSEWHERE = {
     **{
         name: f"it is `treadle runs {name}`"
-        for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune", "top", "follow", "wake")
+        for name in (
+            "list",
+            "show",
+            "resume",
+            "replay",
+            "fork",
+            "diff",
+            "kill",
+            "undo",
+            "cost",
+            "export",
+            "prune",
+            "top",
+            "follow",
+            "wake",
+        )
     },
     "acp": _LATER,
     "help": "it is `treadle --help`",
@@ -52,7 +97,8 @@ ELSEWHERE = {
 def app(ctx: click.Context) -> None:
     """Treadle runs agents: a language model, tools, and the loop between them.
 
-    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`. `treadle COMMAND --help` tells of each command.
+    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`. `treadle COMMAND
+    --help` tells of each command.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False  # of every command's output, on a terminal too

@@ -1,4 +1,7 @@
-"""`treadle chat`: the terminal UI, started with what the command line says of its runs. What it looks like is treadle.tui's. Entry: `chat`."""
+"""`treadle chat`: the terminal UI, started with what the command line says of its runs.
+
+What it looks like is treadle.tui's. Entry: `chat`.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,23 @@ HISTORY = "history"
 @click.command(context_settings=HELP)
 @agent_options
 @chat_options
-@click.option("--resume", is_flag=False, flag_value=LAST, metavar="[ID]", help="Open a conversation again: the last one, or the one of this id.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=LAST,
+    metavar="[ID]",
+    help="Open a conversation again: the last one, or the one of this id.",
+)
 def chat(resume: str | None, **options: Any) -> None:
     """Talk with an agent in the terminal: see what it does, approve it, steer it, go back.
 
-    It needs a terminal; without one, use `treadle run`. /help inside tells of keys and commands. Limits of a run hold for each message; none
-    is set where nobody sets one.
+    It needs a terminal; without one, use `treadle run`. /help inside tells of keys and commands.
+    Limits of a run hold for each message; none is set where nobody sets one.
     """
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        raise CommandFailed('there is no terminal here: use `treadle run "what to do"`, which needs none')
+        raise CommandFailed(
+            'there is no terminal here: use `treadle run "what to do"`, which needs none'
+        )
     check_directory(options["cwd"])
     with failing():
         config = configured(options, cwd=options["cwd"])
@@ -53,7 +64,9 @@ def chat(resume: str | None, **options: Any) -> None:
                 history=Path(config.home or home(os.environ)) / HISTORY,
                 reload=partial(configured, options, cwd=options["cwd"]),
                 setting=partial(_setting, cwd, options),
-                runtime=lambda config: open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)),
+                runtime=lambda config: open_runtime(
+                    config, journal_url(config, options["journal"]), hooks=module_hooks(config)
+                ),
                 session=partial(_session, resume),
             )
         )
@@ -67,14 +80,28 @@ def chat(resume: str | None, **options: Any) -> None:
         silence(sys.stdout)
 
 
-def _setting(cwd: Path, options: dict[str, Any], config: Config) -> tuple[RunSetting, tuple[str, ...]]:
+def _setting(
+    cwd: Path, options: dict[str, Any], config: Config
+) -> tuple[RunSetting, tuple[str, ...]]:
     from treadle.tui.conversation import RunSetting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
 
     chosen = chosen_agent(config, cwd, options, attended=True)
     said = msgspec.structs.asdict(chosen.limits)
-    limits = Limits(**{name: value for name, value in said.items() if config.origin("limits", name).source != "default"})
+    limits = Limits(
+        **{
+            name: value
+            for name, value in said.items()
+            if config.origin("limits", name).source != "default"
+        }
+    )
     setting = RunSetting(
-        agent=chosen.agent, cwd=cwd, mode=config.defaults.mode, limits=limits, settings=settings_of(options), inputs=chosen.inputs, others=chosen.others
+        agent=chosen.agent,
+        cwd=cwd,
+        mode=config.defaults.mode,
+        limits=limits,
+        settings=settings_of(options),
+        inputs=chosen.inputs,
+        others=chosen.others,
     )
     return setting, (*config.warnings, *chosen.warnings)
 

@@ -1,4 +1,7 @@
-"""A group of commands that imports each of them only when it is called. Which there are is said where a group is made. Entry: `CommandGroup`."""
+"""A group of commands that imports each of them only when it is called.
+
+Which there are is said where a group is made. Entry: `CommandGroup`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from typing_extensions import override
 
 @contextmanager
 def in_one_sentence() -> Generator[None]:
-    """Wrong use of a command is told as every other failure is; where its help is to be found ends the sentence."""
+    """Wrong use of a command is told as every other failure is; where its help is to be found ends
+    the sentence.
+    """
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -23,7 +28,11 @@ def in_one_sentence() -> Generator[None]:
         from treadle.cli.exits import CommandFailed  # noqa: PLC0415  only where something was mistyped
 
         words = _in_our_words(e).rstrip(".")
-        where = "" if e.ctx is None or "`" in words else f"{'' if words.endswith('?') else '.'} See `{e.ctx.command_path} --help`"
+        where = (
+            ""
+            if e.ctx is None or "`" in words
+            else f"{'' if words.endswith('?') else '.'} See `{e.ctx.command_path} --help`"
+        )
         raise CommandFailed(words + where) from e
 
 
@@ -32,21 +41,39 @@ def _in_our_words(error: click.UsageError) -> str:
         case click.NoSuchOption():
             import difflib  # noqa: PLC0415  only where something was mistyped
 
-            near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=0.7)
-            return f"there is no option {error.option_name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")
-        case click.NoSuchCommand() if error.ctx is not None and isinstance(error.ctx.command, click.Group):
-            return f"there is no command {error.command_name!r}: {_nearest(error.command_name, error.ctx.command.commands)}"
+            near = difflib.get_close_matches(
+                error.option_name, error.possibilities or (), n=2, cutoff=0.7
+            )
+            return f"there is no option {error.option_name!r}" + (
+                f": did you mean {' or '.join(near)}?" if near else ""
+            )
+        case click.NoSuchCommand() if error.ctx is not None and isinstance(
+            error.ctx.command, click.Group
+        ):
+            return (
+                f"there is no command {error.command_name!r}: "
+                f"{_nearest(error.command_name, error.ctx.command.commands)}"
+            )
         case click.MissingParameter() if error.param is not None:
             return f"{_name(error.param)} is missing"
         case click.BadParameter() if error.param is not None:
             value, _, why = error.message.partition(" is not ")
             if isinstance(error.param.type, click.IntRange | click.FloatRange):
                 return f"{_name(error.param)} must be {_number(error.param.type)}, not {value}"
-            return f"{_name(error.param)} must be {why.rstrip('.').removeprefix('a valid ')}, not {value}" if why else f"{_name(error.param)}: {value}"
+            return (
+                (
+                    f"{_name(error.param)} must be {why.rstrip('.').removeprefix('a valid ')}, not "
+                    f"{value}"
+                )
+                if why
+                else f"{_name(error.param)}: {value}"
+            )
         case _ if error.message.startswith("Got unexpected extra argument"):
             said, _, words = error.message.partition("(")
             is_quoted = " " in words and not said.startswith("Got unexpected extra arguments")
-            return f"{words.rstrip(').')!r} is one argument too many" + ("" if is_quoted else ": put words that belong together in quotes")
+            return f"{words.rstrip(').')!r} is one argument too many" + (
+                "" if is_quoted else ": put words that belong together in quotes"
+            )
         case _:
             is_name = error.message[:2].isupper()  # of a parameter, such as COMMAND
             return error.message if is_name else error.message[:1].lower() + error.message[1:]
@@ -56,23 +83,48 @@ def _nearest(name: str, known: Collection[str]) -> str:
     import difflib  # noqa: PLC0415  only where something was mistyped
 
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+    return (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+    )
 
 
 def _name(parameter: click.Parameter) -> str:
-    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+    return (
+        parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+    )
 
 
 def _number(kind: click.IntRange | click.FloatRange) -> str:
-    least = "" if kind.min is None else f" greater than {kind.min}" if kind.min_open else f" of at least {kind.min}"
-    return f"a {'whole ' if isinstance(kind, click.IntRange) else ''}number{least}" + ("" if kind.max is None else f", at most {kind.max}")
+    least = (
+        ""
+        if kind.min is None
+        else f" greater than {kind.min}"
+        if kind.min_open
+        else f" of at least {kind.min}"
+    )
+    return f"a {'whole ' if isinstance(kind, click.IntRange) else ''}number{least}" + (
+        "" if kind.max is None else f", at most {kind.max}"
+    )
 
 
 class CommandGroup(click.Group):
-    """Knows every command's name and line of help, and imports a command only to run it or to show its own help."""
+    """Knows every command's name and line of help, and imports a command only to run it or to show
+    its own help.
+    """
 
-    def __init__(self, *arguments: Any, known: Mapping[str, tuple[str, str]], elsewhere: Mapping[str, str] | None = None, **more: Any) -> None:
-        """`known`: by name, where the command is, as `module:name`, and its line of help. `elsewhere`: words that are none, and what to type instead."""
+    def __init__(
+        self,
+        *arguments: Any,
+        known: Mapping[str, tuple[str, str]],
+        elsewhere: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        """`known`: by name, where the command is, as `module:name`, and its line of help.
+
+        `elsewhere`: words that are none, and what to type instead.
+        """
         super().__init__(*arguments, **more)
         self._known = known
         self._elsewhere = elsewhere or {}
@@ -90,8 +142,16 @@ class CommandGroup(click.Group):
 
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self._known and not args[0].startswith("-") and not ctx.resilient_parsing:  # which is how completion asks
-            raise click.UsageError(f"there is no command {args[0]!r}: {self._instead(args[0])}", ctx)
+        # which is how completion asks
+        if (
+            args
+            and args[0] not in self._known
+            and not args[0].startswith("-")
+            and not ctx.resilient_parsing
+        ):
+            raise click.UsageError(
+                f"there is no command {args[0]!r}: {self._instead(args[0])}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def _instead(self, name: str) -> str:

@@ -1,4 +1,5 @@
-"""`treadle config show | path | check | set`: settings, where each came from, and changes to the user's own file.
+"""`treadle config show | path | check | set`: settings, where each came from, and changes to the
+user's own file.
 
 Order, trust and keys are treadle.config's. Entry: `config`.
 """
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 folder = click.option(
-    "--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for. Default: the working directory."
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=".",
+    help="Where the project's files are looked for. Default: the working directory.",
 )
 
 
@@ -34,7 +39,8 @@ folder = click.option(
 def config() -> None:
     """Show, check and set settings.
 
-    Later wins: defaults, ~/.treadle/config.yaml, the project's .treadle/config.yaml, environment, options.
+    Later wins: defaults, ~/.treadle/config.yaml, the project's .treadle/config.yaml, environment,
+    options.
     """
 
 
@@ -48,10 +54,27 @@ def show(as_json: bool, cwd: Path) -> None:
     _warn(loaded.warnings)
     rows = loaded.rows()
     if as_json:
-        table = {r.key: {"value": r.value, "source": r.origin.source, "name": r.origin.name or None, "line": r.origin.line} for r in rows}
+        table = {
+            r.key: {
+                "value": r.value,
+                "source": r.origin.source,
+                "name": r.origin.name or None,
+                "line": r.origin.line,
+            }
+            for r in rows
+        }
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
         return
-    texts = [(f"{r.key}: {r.value if isinstance(r.value, str) else json.dumps(r.value, ensure_ascii=False)}", r.origin) for r in rows]
+    texts = [
+        (
+            (
+                f"{r.key}: "
+                f"{r.value if isinstance(r.value, str) else json.dumps(r.value, ensure_ascii=False)}"  # noqa: E501
+            ),
+            r.origin,
+        )
+        for r in rows
+    ]
     width = min(max(len(text) for text, _ in texts), 60)
     for text, origin in texts:
         click.echo(f"{text:<{width}}  # {origin}")
@@ -64,7 +87,10 @@ def path(cwd: Path) -> None:
     with failing():
         files = config_files(os.environ, cwd)
     for file in files:
-        click.echo(f"{file.path}  ({'there' if file.path.exists() else 'not there'}, {'of the project' if file.root else 'your own'})")
+        click.echo(
+            f"{file.path}  ({'there' if file.path.exists() else 'not there'}, "
+            f"{'of the project' if file.root else 'your own'})"
+        )
 
 
 @config.command(context_settings=HELP)
@@ -77,7 +103,12 @@ def check(file: Path | None, cwd: Path) -> None:
     if file is not None:
         if not file.exists():
             raise CommandFailed(f"{str(file)!r} is not there")
-        files = [next((f for f in files if f.path.exists() and f.path.samefile(file)), ConfigFile(file.absolute()))]
+        files = [
+            next(
+                (f for f in files if f.path.exists() and f.path.samefile(file)),
+                ConfigFile(file.absolute()),
+            )
+        ]
     with failing():
         layers = Layers(os.environ, trust=trust_of(home(os.environ), project_of(cwd)))
     for each in files:
@@ -95,7 +126,8 @@ def check(file: Path | None, cwd: Path) -> None:
 def set_(key: str, value: str) -> None:
     """Set KEY in your own file, like: limits.turns 30. Comments and order stay.
 
-    With - as VALUE it is read from standard input, so that an API key stays out of the shell's history. A list is written '["a", "b"]'.
+    With - as VALUE it is read from standard input, so that an API key stays out of the shell's
+    history. A list is written '["a", "b"]'.
     """
     with failing():
         file = home(os.environ) / "config.yaml"
@@ -106,7 +138,8 @@ def set_(key: str, value: str) -> None:
         raise CommandFailed(str(e.args[0])) from None
     if value == "-":
         value = _from_input(key)
-    if any("\ud800" <= character <= "\udfff" for character in value):  # how Python shows bytes that are no text
+    # how Python shows bytes that are no text
+    if any("\ud800" <= character <= "\udfff" for character in value):
         raise CommandFailed(f"{key}: the value is not UTF-8 text")
     try:
         plain, read = _meant(found, value)
@@ -114,7 +147,11 @@ def set_(key: str, value: str) -> None:
         raise CommandFailed(refusal(names, e, "" if found.secret else repr(value))) from None
     with failing():
         change(file, [(names, plain)])
-    shown = str(read) if isinstance(read, Secret) else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
+    shown = (
+        str(read)
+        if isinstance(read, Secret)
+        else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
+    )
     click.echo(f"{key}: {shown}  # {file}")
 
 

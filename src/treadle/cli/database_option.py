@@ -1,6 +1,8 @@
-"""Which database of users' rows a command works on: the option, the variable, or the one in Treadle's own folder.
+"""Which database of users' rows a command works on: the option, the variable, or the one in
+Treadle's own folder.
 
-What stands in it is treadle.service.database's. Entry: `database_option`, `database_url`, `require_database`.
+What stands in it is treadle.service.database's. Entry: `database_option`, `database_url`,
+`require_database`.
 """
 
 from __future__ import annotations
@@ -22,21 +24,28 @@ INSTALL: Final = "pip install 'treadle[service]'"
 database_option = click.option(
     "--database",
     metavar="URL",
-    help="Where tasks, conversations and accounts are kept: sqlite:///FILE or postgresql://… . Default: TREADLE_DATABASE, else tasks.db in ~/.treadle.",
+    help=(
+        "Where tasks, conversations and accounts are kept: sqlite:///FILE or postgresql://… . "
+        "Default: TREADLE_DATABASE, else tasks.db in ~/.treadle."
+    ),
 )
 
 
 def database_url(given: str | None) -> str:
-    """`given`, what `--database` said, else TREADLE_DATABASE, else `tasks.db` in Treadle's own folder. Nothing is opened or made.
+    """`given`, what `--database` said, else TREADLE_DATABASE, else `tasks.db` in Treadle's own
+    folder. Nothing is opened or made.
 
-    The path of a SQLite file is absolute, `~` expanded. Raises Failed where Treadle's folder cannot be one.
+    The path of a SQLite file is absolute, `~` expanded. Raises Failed where Treadle's folder cannot
+    be one.
     """
     url = given or os.environ.get(_VARIABLE)
     if not url:
         with failing():
             return f"{_SQLITE}{home(os.environ) / 'tasks.db'}"
     name = url.removeprefix(_SQLITE)
-    return url if name == url or not name else f"{_SQLITE}{os.path.abspath(os.path.expanduser(name))}"
+    return (
+        url if name == url or not name else f"{_SQLITE}{os.path.abspath(os.path.expanduser(name))}"
+    )
 
 
 def require_database() -> None:

@@ -1,4 +1,5 @@
-"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a bug; then a run survives kill -9. Entry: `demo`.
+"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a
+bug; then a run survives kill -9. Entry: `demo`.
 
 The kill and what comes after it stand in demo_crash.py.
 """
@@ -34,7 +35,10 @@ INTRO = """\
 The model of this demo is scripted: what it says and asks for is fixed. Everything else is real:
 the loop, the tools, the files in {}, and pytest.
 """
-OUTRO = "With a key, a real model does the same in your own project:\n  export ANTHROPIC_API_KEY=…\n  treadle run --mode full {}"
+OUTRO = (
+    "With a key, a real model does the same in your own project:\n  export ANTHROPIC_API_KEY=…\n "
+    " treadle run --mode full {}"
+)
 KEPT = "The files are in {}; this shows the runs of part two:\n  TREADLE_HOME={} treadle runs list"
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pytest -q --tb=no"
 """Without the plugins that happen to be installed: they would talk into the demo."""
@@ -44,9 +48,13 @@ PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pyt
 @click.option("--keep", is_flag=True, help="Leave the files where they were worked on.")
 @click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
 def demo(keep: bool, fast: bool) -> None:
-    """Watch an agent find, fix and prove a bug in a small Python project; then one that is killed, and goes on. Needs no key and no network."""
+    """Watch an agent find, fix and prove a bug in a small Python project; then one that is killed,
+    and goes on. Needs no key and no network.
+    """
     if sys.platform == "win32":
-        raise CommandFailed("the demo needs bash, and a process that can be killed: run it on Linux, macOS or WSL")
+        raise CommandFailed(
+            "the demo needs bash, and a process that can be killed: run it on Linux, macOS or WSL"
+        )
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
     try:
         _mend(folder / "shop", fast)
@@ -60,7 +68,10 @@ def demo(keep: bool, fast: bool) -> None:
 
 
 def _mend(directory: Path, fast: bool) -> None:
-    """The first half. Ends the process where it was cancelled; raises Failed where it did not come to its end."""
+    """The first half.
+
+    Ends the process where it was cancelled; raises Failed where it did not come to its end.
+    """
     with as_file(files("treadle.cli").joinpath("demo_project")) as project:
         shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
     before = (directory / "cart.py").read_text(encoding="utf-8")
@@ -72,7 +83,13 @@ def _mend(directory: Path, fast: bool) -> None:
     if result.outcome is Outcome.CANCELLED:
         sys.exit(130)
     if not result.success or not _proved(result):
-        raise CommandFailed(f"the demo did not come to its end ({result.outcome.value}): {result.error or result.text}", 1)
+        raise CommandFailed(
+            (
+                f"the demo did not come to its end ({result.outcome.value}): "
+                f"{result.error or result.text}"
+            ),
+            1,
+        )
 
 
 async def _work(directory: Path, fast: bool) -> RunResult[str]:
@@ -88,22 +105,42 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
     """What the model says, with `delay_ms` between its words."""
     pytest = {"name": "bash", "arguments": {"command": PYTEST}}
     edits = [
-        {"old": "total = sum(price for _, price, _ in self.lines)", "new": "total = sum(price * quantity for _, price, quantity in self.lines)"},
+        {
+            "old": "total = sum(price for _, price, _ in self.lines)",
+            "new": "total = sum(price * quantity for _, price, quantity in self.lines)",
+        },
         {"old": "if total > DISCOUNT_FROM_CENTS:", "new": "if total >= DISCOUNT_FROM_CENTS:"},
     ]
     entries: list[dict[str, Any]] = [
-        {"text": "I look at what is here, and run the tests to see them fail.", "tool_calls": [{"name": "ls", "arguments": {"path": "."}}, pytest]},
         {
-            "text": "Two tests fail, both about totals. I read the code and what is expected of it.",
-            "tool_calls": [{"name": "read", "arguments": {"path": name}} for name in ("cart.py", "test_cart.py")],
+            "text": "I look at what is here, and run the tests to see them fail.",
+            "tool_calls": [{"name": "ls", "arguments": {"path": "."}}, pytest],
         },
         {
-            "reasoning": "total_cents ignores the quantity, and the discount uses > where the docstring says 'at least'.",
-            "text": "There are two bugs in total_cents: it leaves out the quantity, and the discount starts above 100.00 instead of at it.",
+            "text": "Two tests fail, both about totals. I read the code and what is expected of it.",  # noqa: E501
+            "tool_calls": [
+                {"name": "read", "arguments": {"path": name}}
+                for name in ("cart.py", "test_cart.py")
+            ],
+        },
+        {
+            "reasoning": (
+                "total_cents ignores the quantity, and the discount uses > where the docstring "
+                "says 'at least'."
+            ),
+            "text": (
+                "There are two bugs in total_cents: it leaves out the quantity, and the discount "
+                "starts above 100.00 instead of at it."
+            ),
             "tool_calls": [{"name": "edit", "arguments": {"path": "cart.py", "edits": edits}}],
         },
         {"text": "Both are fixed. The proof:", "tool_calls": [pytest]},
-        {"text": "Fixed: total_cents now multiplies by the quantity and gives the discount from exactly 100.00 on. All four tests pass."},
+        {
+            "text": (
+                "Fixed: total_cents now multiplies by the quantity and gives the discount from "
+                "exactly 100.00 on. All four tests pass."
+            )
+        },
     ]
     return [{**entry, "delay_ms": delay_ms} for entry in entries]
 
@@ -112,8 +149,19 @@ def _show_change(before: str, after: str) -> None:
     import difflib  # noqa: PLC0415  after the show, where nobody waits for it
 
     click.echo()
-    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), "cart.py, before", "cart.py, after", lineterm="", n=1)):
-        click.secho(line, fg="green" if line.startswith("+") else "red" if line.startswith("-") else None)
+    for line in list(
+        difflib.unified_diff(
+            before.splitlines(),
+            after.splitlines(),
+            "cart.py, before",
+            "cart.py, after",
+            lineterm="",
+            n=1,
+        )
+    ):
+        click.secho(
+            line, fg="green" if line.startswith("+") else "red" if line.startswith("-") else None
+        )
     click.echo()
 
 

@@ -1,6 +1,8 @@
-"""The demo's second half: a run is killed in the middle of a charge, really, and goes on from its journal. Entry: `crash`.
+"""The demo's second half: a run is killed in the middle of a charge, really, and goes on from its
+journal. Entry: `crash`.
 
-Everything happens through the commands that are shown, in processes of their own, in the demo's own folder.
+Everything happens through the commands that are shown, in processes of their own, in the demo's own
+folder.
 """
 
 from __future__ import annotations
@@ -69,14 +71,22 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 
     entries: list[dict[str, Any]] = [
         {"text": "I read the order.", "tool_calls": call("read", path="order-17.txt")},
-        {"text": "It is not charged yet. I charge the card.", "tool_calls": call("bash", command=CHARGE)},
         {
-            "text": "Nobody knows whether that charge happened. So I do not repeat it: I look into the ledger.",
+            "text": "It is not charged yet. I charge the card.",
+            "tool_calls": call("bash", command=CHARGE),
+        },
+        {
+            "text": (
+                "Nobody knows whether that charge happened. So I do not repeat it: I look into "
+                "the ledger."
+            ),
             "tool_calls": call("read", path="ledger.txt"),
         },
         {
             "text": "The ledger has order 17: it did happen. What is missing is the receipt.",
-            "tool_calls": call("write", path="receipt.txt", content="Order 17, one kettle: 42.00 EUR, charged.\n"),
+            "tool_calls": call(
+                "write", path="receipt.txt", content="Order 17, one kettle: 42.00 EUR, charged.\n"
+            ),
         },
         {"text": "Order 17 is charged, once, and has its receipt."},
     ]
@@ -84,7 +94,10 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 
 
 def crash(directory: Path, *, fast: bool) -> None:
-    """Makes `directory` and plays in it. Raises Failed where it did not come to the end that it tells of."""
+    """Makes `directory` and plays in it.
+
+    Raises Failed where it did not come to the end that it tells of.
+    """
     with as_file(files("treadle.cli").joinpath("demo_orders")) as orders:
         shutil.copytree(orders, directory, ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "model.json").write_text(json.dumps(script(0 if fast else 25)), encoding="utf-8")
@@ -122,7 +135,9 @@ class Stage:
 
     @property
     def _bank(self) -> Path:
-        """There while the program that charges runs, which ends when it goes: a process id from inside a sandbox names a stranger out here."""
+        """There while the program that charges runs, which ends when it goes: a process id from
+        inside a sandbox names a stranger out here.
+        """
         return self.directory / "bank.busy"
 
     @property
@@ -130,7 +145,10 @@ class Stage:
         """Nobody's keys and settings: what is shown here must not depend on them."""
         mine = ("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
         own = {"TREADLE_HOME": str(self.home), "TMPDIR": str(self.temporary)}
-        return {**{name: value for name, value in os.environ.items() if not name.startswith(mine)}, **own}
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith(mine)},
+            **own,
+        }
 
     def say(self, arguments: Sequence[str]) -> list[str]:
         """Shows the command, and gives what to execute."""
@@ -141,7 +159,14 @@ class Stage:
     def command(self, *arguments: str) -> None:
         """Raises Failed where it fails, or does not end."""
         try:
-            subprocess.run(self.say(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, timeout=WITHIN_S, check=True)
+            subprocess.run(
+                self.say(arguments),
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                timeout=WITHIN_S,
+                check=True,
+            )
         except subprocess.SubprocessError as e:
             raise CommandFailed(f"the demo did not come to its end: {e}", 1) from e
         click.echo()
@@ -149,7 +174,13 @@ class Stage:
     @asynccontextmanager
     async def running(self, *arguments: str) -> AsyncGenerator[Process]:
         """It is killed where it is left behind."""
-        async with await anyio.open_process(self.say(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, stderr=None) as process:
+        async with await anyio.open_process(
+            self.say(arguments),
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=None,
+        ) as process:
             try:
                 yield process
             finally:
@@ -195,7 +226,9 @@ async def _play(stage: Stage) -> str:
 
 async def _killed(stage: Stage) -> str:
     view, run_id = DemoView(), ""
-    async with stage.running("run", "--mode", "full", "--model", "script:model.json", "--output", "stream-json", PROMPT) as process:
+    async with stage.running(
+        "run", "--mode", "full", "--model", "script:model.json", "--output", "stream-json", PROMPT
+    ) as process:
         async for event in _events(process):
             view.show(event)
             run_id = event.run_id
@@ -204,7 +237,13 @@ async def _killed(stage: Stage) -> str:
                 process.send_signal(signal.SIGKILL)
                 break
         if await process.wait() != -signal.SIGKILL:
-            raise CommandFailed(f"the demo's run could not be killed in the middle of its charge (exit code {process.returncode})", 1)
+            raise CommandFailed(
+                (
+                    "the demo's run could not be killed in the middle of its charge (exit code "
+                    f"{process.returncode})"
+                ),
+                1,
+            )
         view.end_line()
         click.secho(f"\n{KILLED.format(process.pid)}", fg="red")
     stage.end_bank()
@@ -217,7 +256,9 @@ async def _resumed(stage: Stage, run_id: str) -> None:
         async for event in _events(process):
             view.show(event)
         if await process.wait():
-            raise CommandFailed(f"the demo's run could not be resumed (exit code {process.returncode})", 1)
+            raise CommandFailed(
+                f"the demo's run could not be resumed (exit code {process.returncode})", 1
+            )
     click.echo()
 
 
@@ -237,10 +278,27 @@ async def _check(stage: Stage, run_id: str) -> None:
         entries = [record.entry for record in await journal.read(run_id)]
     finally:
         await journal.aclose()
-    charges = [entry for entry in entries if isinstance(entry, ToolStarted) and CHARGE in entry.arguments_json]
-    results = [entry for entry in entries if isinstance(entry, ToolFinished) and entry.status == "unknown"]
+    charges = [
+        entry
+        for entry in entries
+        if isinstance(entry, ToolStarted) and CHARGE in entry.arguments_json
+    ]
+    results = [
+        entry for entry in entries if isinstance(entry, ToolFinished) and entry.status == "unknown"
+    ]
     last = entries[-1]
-    if stage.ledger != CHARGED or len(charges) != 1 or [r.result.call_id for r in results] != [charges[0].call_id]:
-        raise CommandFailed(f"the demo did not go as it should: the ledger has {stage.ledger!r}; {len(charges)} starts, {len(results)} unknown", 1)
+    if (
+        stage.ledger != CHARGED
+        or len(charges) != 1
+        or [r.result.call_id for r in results] != [charges[0].call_id]
+    ):
+        raise CommandFailed(
+            (
+                f"the demo did not go as it should: the ledger has {stage.ledger!r}; "
+                f"{len(charges)} "
+                f"starts, {len(results)} unknown"
+            ),
+            1,
+        )
     if not isinstance(last, RunFinished) or last.outcome is not Outcome.COMPLETED:
         raise CommandFailed("the demo's run did not come to its end", 1)

@@ -57,9 +57,16 @@ class DemoView:
             click.secho(f"  ? {event.name}: {one_line(event.result, 200)}", fg="yellow")
             return
         exited = f" exit {event.exit_code}" if event.exit_code else ""
-        words = f"  {'✗' if event.failed else '✓'} {event.name}{exited} {event.duration_ms / 1000:.1f} s"
+        words = (
+            f"  {'✗' if event.failed else '✓'} {event.name}{exited} "
+            f"{event.duration_ms / 1000:.1f} s"
+        )
         click.secho(words, fg="red" if event.failed else "green")
-        lines = [line for line in plain(event.result).splitlines() if line.strip()] if event.name == "bash" else []
+        lines = (
+            [line for line in plain(event.result).splitlines() if line.strip()]
+            if event.name == "bash"
+            else []
+        )
         for line in lines[-OUTPUT_LINES:]:
             click.secho(f"    {line[:LINE_CHARS]}", dim=True)
 

@@ -1,4 +1,7 @@
-"""`treadle doctor`: whether what a run needs is there and works. Connects only where the configuration points to. Entry: `doctor`."""
+"""`treadle doctor`: whether what a run needs is there and works.
+
+Connects only where the configuration points to. Entry: `doctor`.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +45,30 @@ class CheckResult:
 
 @click.command(context_settings=HELP)
 @click.option("--offline", is_flag=True, help="Without connecting to the provider.")
-@click.option("--full", is_flag=True, help="Try every way out of the sandbox that is known, and start the configured MCP servers. Takes some seconds.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help=(
+        "Try every way out of the sandbox that is known, and start the configured MCP servers. "
+        "Takes some seconds."
+    ),
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of findings.")
 def doctor(offline: bool, full: bool, as_json: bool) -> None:
-    """Test the key, the connection, the sandbox and the tools, and say what to do about what is wrong.
+    """Test the key, the connection, the sandbox and the tools, and say what to do about what is
+    wrong.
 
-    One small request goes to the provider of the default model, to see that the key is accepted. Exits with 1 where
-    something is bad.
+    One small request goes to the provider of the default model, to see that the key is accepted.
+    Exits with 1 where something is bad.
     """
     findings: list[CheckResult] = []
     mask: Callable[[str], str] = Redactor(()).text
     for finding in _findings(offline, full=full):
         findings.append(CheckResult(finding.what, finding.state, plain(mask(finding.text))))
         if not as_json:
-            mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[finding.state]
+            mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[
+                finding.state
+            ]
             click.echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
@@ -63,7 +76,14 @@ def doctor(offline: bool, full: bool, as_json: bool) -> None:
 
 
 def _findings(offline: bool, *, full: bool) -> Iterator[CheckResult]:
-    yield CheckResult("treadle", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    yield CheckResult(
+        "treadle",
+        "ok",
+        (
+            f"{__version__} on Python {platform.python_version()}, {platform.system()} "
+            f"{platform.machine()}"
+        ),
+    )
     try:
         config = load()
     except AgentError as e:
@@ -78,7 +98,11 @@ def _findings(offline: bool, *, full: bool) -> Iterator[CheckResult]:
     for what, state, text in journal_findings(config):
         yield CheckResult(what, state, text)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
-    yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
+    yield _program(
+        "rg",
+        "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'",
+        needed=False,
+    )
     for state, text in sandbox_findings(config, full=full):
         yield CheckResult("sandbox", state, text)
     for state, text in server_findings(config, full=full, offline=offline):
@@ -106,21 +130,43 @@ def _model(config: Config, offline: bool) -> Iterator[CheckResult]:
     except AgentError as e:
         yield CheckResult("key", "bad", e.message)
         return
-    yield CheckResult("key", "ok", f"{endpoint.kind} from {endpoint.key_origin}" if endpoint.key_origin else "none, and none is needed")
-    sdk = "; the anthropic SDK is installed too, for clients you make yourself" if find_spec("anthropic") else ""
-    yield CheckResult("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}")
+    yield CheckResult(
+        "key",
+        "ok",
+        f"{endpoint.kind} from {endpoint.key_origin}"
+        if endpoint.key_origin
+        else "none, and none is needed",
+    )
+    sdk = (
+        "; the anthropic SDK is installed too, for clients you make yourself"
+        if find_spec("anthropic")
+        else ""
+    )
+    yield CheckResult(
+        "connection",
+        "ok",
+        f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}",
+    )
     if not offline:
         yield anyio.run(_ask, config, name)
 
 
 def _small_model(config: Config) -> Iterator[CheckResult]:
-    """Where long conversations cannot be summed up by it; that of nobody's choice may lack its key."""
-    name, instead = config.models.small, "Long conversations are summed up by the run's own model instead; set models.small to another"
+    """Where long conversations cannot be summed up by it; that of nobody's choice may lack its key."""  # noqa: E501
+    name, instead = (
+        config.models.small,
+        (
+            "Long conversations are summed up by the run's own model instead; set models.small to "
+            "another"
+        ),
+    )
     try:
         provider, rest = config.split(name)
         if provider in ("script", "tape", "record"):
             if provider != "record" and not Path(rest).is_file():
-                yield CheckResult("small model", "note", f"{name}: there is no such file. {instead}")
+                yield CheckResult(
+                    "small model", "note", f"{name}: there is no such file. {instead}"
+                )
             return
         config.endpoint(provider)
     except AgentError as e:
@@ -139,6 +185,16 @@ async def _ask(config: Config, name: str) -> CheckResult:
         except TimeoutError:
             return CheckResult("answer", "bad", f"none within {CONNECT_WITHIN_S:.0f} s")
         except AgentError as e:
-            advice = ". Check the address, the network and the proxy" if e.kind is ErrorKind.NETWORK else ""
-            return CheckResult("answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}")
-    return CheckResult("answer", "ok", f"{response.model or name} answered with {response.usage.total_tokens} tokens")
+            advice = (
+                ". Check the address, the network and the proxy"
+                if e.kind is ErrorKind.NETWORK
+                else ""
+            )
+            return CheckResult(
+                "answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}"
+            )
+    return CheckResult(
+        "answer",
+        "ok",
+        f"{response.model or name} answered with {response.usage.total_tokens} tokens",
+    )

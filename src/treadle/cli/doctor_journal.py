@@ -1,4 +1,7 @@
-"""Whether the journal can be had, and what it needs: part of `treadle doctor`. Entry: `journal_findings`."""
+"""Whether the journal can be had, and what it needs: part of `treadle doctor`. Entry:
+
+`journal_findings`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from treadle.journal.queue import WorkerInfo
 from treadle.types import now
 
 CLOCK_S = 5.0
-"""Another clock than that is worth a word: times of entries are the processes', leases the server's alone."""
+"""Another clock than that is worth a word: times of entries are the processes', leases the server's
+alone.
+"""
 COMMIT_MS = 20.0
 """A run waits for a commit at each step."""
 
@@ -33,7 +38,10 @@ class _Seen(NamedTuple):
 
 
 def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
-    """What, how it is, and in words; opened as a run opens it. Where there is none yet, none is made."""
+    """What, how it is, and in words; opened as a run opens it.
+
+    Where there is none yet, none is made.
+    """
     url = journal_url(config, None)
     file = journal_file(url)
     if url == "memory:":
@@ -50,7 +58,11 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
             return
         from treadle.journal.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
 
-        yield "journal", "ok", f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *seen.counts])}"
+        yield (
+            "journal",
+            "ok",
+            f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *seen.counts])}",
+        )
         yield from _workers(seen.workers)
 
 
@@ -61,41 +73,93 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
         found = checked(url)
         seen = anyio.run(_seen, config, url) if found.tables else _Seen([], [])
     except ImportError:
-        yield "journal", "bad", "a journal in PostgreSQL needs psycopg: pip install 'treadle[postgres]'"
+        yield (
+            "journal",
+            "bad",
+            "a journal in PostgreSQL needs psycopg: pip install 'treadle[postgres]'",
+        )
         return
     except AgentError as e:
         yield "journal", "bad", e.message
         return
     if not found.may_write:
-        yield "journal", "bad", f"this user may only read {found.place}: runs cannot be kept there. Give it the rights of the journal's owner"
+        yield (
+            "journal",
+            "bad",
+            (
+                f"this user may only read {found.place}: runs cannot be kept there. Give it the "
+                "rights of the journal's owner"
+            ),
+        )
         return
-    tables = f"tables of version {found.tables}" if found.tables else "no tables yet, the first run makes them"
-    yield "journal", "ok", f"{found.place}: {', '.join([f'PostgreSQL {found.server}', tables, *seen.counts])}"
+    tables = (
+        f"tables of version {found.tables}"
+        if found.tables
+        else "no tables yet, the first run makes them"
+    )
+    yield (
+        "journal",
+        "ok",
+        f"{found.place}: {', '.join([f'PostgreSQL {found.server}', tables, *seen.counts])}",
+    )
     if found.commit_ms is not None:
         slow = found.commit_ms > COMMIT_MS
-        why = ": runs wait for one at each step, so put the server nearer, or its log on a faster disk" if slow else ""
-        yield "commit", "note" if slow else "ok", f"takes {found.commit_ms:.1f} ms, of which {found.round_trip_ms:.1f} ms are the way there and back{why}"
+        why = (
+            (
+                ": runs wait for one at each step, so put the server nearer, or its log on a "
+                "faster "
+                "disk"
+            )
+            if slow
+            else ""
+        )
+        yield (
+            "commit",
+            "note" if slow else "ok",
+            (
+                f"takes {found.commit_ms:.1f} ms, of which {found.round_trip_ms:.1f} ms are the "
+                "way "
+                f"there and back{why}"
+            ),
+        )
     if found.is_pooled:
         yield (
             "listening",
             "note",
-            "through a pooler, which drops it: processes look for news by themselves. Give them the server's own address to hear it at once",
+            (
+                "through a pooler, which drops it: processes look for news by themselves. Give "
+                "them "
+                "the server's own address to hear it at once"
+            ),
         )
     else:
         yield "listening", "ok", "LISTEN works: processes hear of each other's runs at once"
     if abs(found.clock_s) > CLOCK_S:
-        yield "clock", "note", f"the server's is {abs(found.clock_s):.0f} s {'ahead of' if found.clock_s > 0 else 'behind'} this machine's: set both by NTP"
+        yield (
+            "clock",
+            "note",
+            (
+                f"the server's is {abs(found.clock_s):.0f} s "
+                f"{'ahead of' if found.clock_s > 0 else 'behind'} this machine's: set both by NTP"
+            ),
+        )
     yield from _workers(seen.workers)
 
 
 def _counts(runs: list[RunInfo]) -> list[str]:
     not_finished = Counter(info.status for info in runs if info.status != "finished")
-    return [count(len(runs), "run"), *(f"{number} {status}" for status, number in not_finished.items())]
+    return [
+        count(len(runs), "run"),
+        *(f"{number} {status}" for status, number in not_finished.items()),
+    ]
 
 
 async def _queued(journal: Journal) -> list[str]:
     backlogs = await journal.queue.backlogs()
-    sums = {state: sum(getattr(backlog, state) for backlog in backlogs) for state in ("ready", "running", "waiting", "parked")}
+    sums = {
+        state: sum(getattr(backlog, state) for backlog in backlogs)
+        for state in ("ready", "running", "waiting", "parked")
+    }
     return [f"{number} {state}" for state, number in sums.items() if number]
 
 
@@ -103,18 +167,39 @@ def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
     """A line each; nothing where there was none within a day."""
     for info in workers:
         card = info.card
-        where = f"{one_line(card.name)} on {one_line(card.host)}, {card.version}, queues {one_line(', '.join(card.queues))}"
+        where = (
+            f"{one_line(card.name)} on {one_line(card.host)}, {card.version}, queues "
+            f"{one_line(', '.join(card.queues))}"
+        )
         if not info.alive:
-            yield "worker", "note", f"{where}: dead, last seen {ago(info.seen_at, now())} ago; its runs go on elsewhere"
+            yield (
+                "worker",
+                "note",
+                (
+                    f"{where}: dead, last seen {ago(info.seen_at, now())} ago; its runs go on "
+                    "elsewhere"
+                ),
+            )
         else:
-            yield "worker", "ok", f"{where}: {info.running} of {card.slots} slots in use{', draining' if info.draining else ''}"
+            yield (
+                "worker",
+                "ok",
+                (
+                    f"{where}: {info.running} of {card.slots} slots in "
+                    f"use{', draining' if info.draining else ''}"
+                ),
+            )
 
 
 async def _seen(config: Config, url: str) -> _Seen:
-    """The runs of a file are counted; those of a server may be any number, and only what is queued there is."""
+    """The runs of a file are counted; those of a server may be any number, and only what is queued
+    there is.
+    """
     journal = opened_journal(config, url)
     try:
-        counts = await _queued(journal) if journal_file(url) is None else _counts(await journal.runs())
+        counts = (
+            await _queued(journal) if journal_file(url) is None else _counts(await journal.runs())
+        )
         return _Seen(counts, await journal.queue.workers())
     finally:
         await journal.aclose()
@@ -126,7 +211,20 @@ def _place(file: Path) -> tuple[State, str]:
 
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return "bad", f"{file} cannot be made: {folder} is not a directory that you can write. Set TREADLE_HOME or TREADLE_JOURNAL"
+        return (
+            "bad",
+            (
+                f"{file} cannot be made: {folder} is not a directory that you can write. Set "
+                "TREADLE_HOME or TREADLE_JOURNAL"
+            ),
+        )
     if (kind := mount_kind(folder.resolve())) in NETWORK:
-        return "bad", f"{file} would lie on a network file system ({kind}), where locks cannot be trusted: set TREADLE_JOURNAL"
+        return (
+            "bad",
+            (
+                f"{file} would lie on a network file system ({kind}), where locks cannot be "
+                "trusted: "
+                "set TREADLE_JOURNAL"
+            ),
+        )
     return "ok", f"{file}: not there yet, the first run makes it"

@@ -1,4 +1,5 @@
-"""What `treadle doctor` says of the sandbox: whether it works, and with `--full` whether each way out of it that we know is held.
+"""What `treadle doctor` says of the sandbox: whether it works, and with `--full` whether each way
+out of it that we know is held.
 
 The ways out are in treadle.policy.sandboxes.escapes. Entry: `sandbox_findings`.
 """
@@ -25,7 +26,10 @@ State: TypeAlias = Literal["ok", "note", "bad"]
 
 
 def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str]]:
-    """One for each thing to say. With `full` it takes some seconds, and writes in a folder of its own, which is gone afterwards."""
+    """One for each thing to say.
+
+    With `full` it takes some seconds, and writes in a folder of its own, which is gone afterwards.
+    """
     wanted = config.defaults.sandbox
     own = home(os.environ)
     sandbox = find_sandbox(own if own.is_dir() else None)
@@ -34,23 +38,35 @@ def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str
     if standing.works and wanted != "off":
         yield anyio.run(_network, config, sandbox)
     if full and standing.works:
-        yield from _escapes(sandbox, own if own.is_dir() and os.access(own, os.W_OK) else Path(tempfile.gettempdir()))
+        yield from _escapes(
+            sandbox,
+            own if own.is_dir() and os.access(own, os.W_OK) else Path(tempfile.gettempdir()),
+        )
     elif full:
         yield "note", "nothing was tried, since none works"
 
 
 def _standing(standing: SandboxStatus, wanted: str) -> tuple[State, str]:
     if wanted == "off":
-        return "note", f"defaults.sandbox is off: what would run unasked in it asks ({standing.text})"
+        return (
+            "note",
+            f"defaults.sandbox is off: what would run unasked in it asks ({standing.text})",
+        )
     if standing.works:
         return "ok", standing.text
     if wanted == "on":
         return "bad", f"{standing.text}. defaults.sandbox is on, so no run with commands begins"
-    return "note", f"{standing.text}. Until then what would run unasked in it asks; in mode full nothing confines commands"
+    return (
+        "note",
+        (
+            f"{standing.text}. Until then what would run unasked in it asks; in mode full nothing "
+            "confines commands"
+        ),
+    )
 
 
 async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
-    """What commands of mode full reach. The network of their own is made once, where there is one."""
+    """What commands of mode full reach. The network of their own is made once, where there is one."""  # noqa: E501
     from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
     listed = config.permissions.network
@@ -60,15 +76,31 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
         return "note", f"in mode full, {OPEN}"
     hosts = ", ".join(listed)
     if not isinstance(sandbox, Bubblewrap):
-        return "note", f"commands of mode full reach the hosts of permissions.network ({hosts}), and all of this machine; that is unproven"
+        return (
+            "note",
+            (
+                f"commands of mode full reach the hosts of permissions.network ({hosts}), and "
+                "all of "
+                "this machine; that is unproven"
+            ),
+        )
     network = egress_to(listed)
     try:
         await network.open(partial(isolated, sandbox.program))
     except OSError as e:
-        return "note", f"commands of mode full have no network, because one of their own cannot be made here: {e}"
+        return (
+            "note",
+            (
+                "commands of mode full have no network, because one of their own cannot be made "
+                f"here: {e}"
+            ),
+        )
     finally:
         await network.aclose()
-    return "ok", f"commands of mode full reach the hosts of permissions.network ({hosts}) and nothing else"
+    return (
+        "ok",
+        f"commands of mode full reach the hosts of permissions.network ({hosts}) and nothing else",
+    )
 
 
 def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
@@ -77,7 +109,10 @@ def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
     from treadle.policy.sandboxes.limits import Group  # noqa: PLC0415  likewise
 
     if not isinstance(sandbox, Bubblewrap):
-        yield "note", f"the ways out are known for bubblewrap only: what {sandbox.name} holds is unproven"
+        yield (
+            "note",
+            f"the ways out are known for bubblewrap only: what {sandbox.name} holds is unproven",
+        )
         return
     begun, held, skipped = time.monotonic(), 0, 0
     group = Group.make(sandbox.limits)
@@ -97,6 +132,18 @@ def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
         else:
             held += 1
     all_held = held + skipped == len(ATTEMPTS)
-    yield "ok" if all_held else "bad", f"{held} of {len(ATTEMPTS) - skipped} ways out were tried and held, in {time.monotonic() - begun:.0f} s"
+    yield (
+        "ok" if all_held else "bad",
+        (
+            f"{held} of {len(ATTEMPTS) - skipped} ways out were tried and held, in "
+            f"{time.monotonic() - begun:.0f} s"
+        ),
+    )
     if skipped:
-        yield "note", f"memory and processes are limited for each process only: this user may make no control group ({skipped} ways out were not tried)"
+        yield (
+            "note",
+            (
+                "memory and processes are limited for each process only: this user may make no "
+                f"control group ({skipped} ways out were not tried)"
+            ),
+        )

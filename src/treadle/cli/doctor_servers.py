@@ -1,4 +1,7 @@
-"""Whether the configured MCP servers can be had: part of `treadle doctor`. They are started and asked only with `--full`. Entry: `server_findings`."""
+"""Whether the configured MCP servers can be had: part of `treadle doctor`.
+
+They are started and asked only with `--full`. Entry: `server_findings`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from treadle.tools.mcp import McpServer
 
 
-def server_findings(config: Config, *, full: bool, offline: bool) -> Iterator[tuple[Literal["ok", "note", "bad"], str]]:
+def server_findings(
+    config: Config, *, full: bool, offline: bool
+) -> Iterator[tuple[Literal["ok", "note", "bad"], str]]:
     """Nothing where none is configured. `offline`: those with an address are not asked."""
     if not config.mcp_servers:
         return
@@ -27,10 +32,20 @@ def server_findings(config: Config, *, full: bool, offline: bool) -> Iterator[tu
     from treadle.tools.mcp.servers import INSTALL  # noqa: PLC0415  likewise
 
     if find_spec("mcp") is None:
-        yield "bad", f"{', '.join(config.mcp_servers)}: MCP servers need the official SDK: {INSTALL}"
+        yield (
+            "bad",
+            f"{', '.join(config.mcp_servers)}: MCP servers need the official SDK: {INSTALL}",
+        )
         return
     if not full:
-        yield "note", f"{', '.join(config.mcp_servers)}: not asked; --full starts them and asks for their tools"
+        yield (
+            "note",
+            (
+                f"{', '.join(config.mcp_servers)}: not asked; --full starts them and asks for "
+                "their "
+                "tools"
+            ),
+        )
         return
     servers: list[McpServer] = []
     for name, settings in config.mcp_servers.items():
@@ -58,7 +73,10 @@ async def _asked(config: Config, servers: list[McpServer]) -> list[tuple[int, li
     from treadle.tools.mcp import McpServers  # noqa: PLC0415  as above
 
     found: list[tuple[int, list[str]]] = [(0, []) for _ in servers]
-    async with McpServers(environment=child_environment(config.secrets())) as started, anyio.create_task_group() as group:
+    async with (
+        McpServers(environment=child_environment(config.secrets())) as started,
+        anyio.create_task_group() as group,
+    ):
 
         async def ask(at: int) -> None:
             said = list[str]()

@@ -1,4 +1,7 @@
-"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `CommandFailed`, `failing`, `clean`, `unwritable`."""
+"""Exit codes, and the one way in which a command fails. Entry:
+
+`exit_code`, `CommandFailed`, `failing`, `clean`, `unwritable`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,17 @@ from treadle._internal.redaction import Redactor
 from treadle.errors import AgentError, ErrorKind
 from treadle.types import Outcome
 
-_LIMITS = frozenset({Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, Outcome.COST_LIMIT, Outcome.TIMEOUT, Outcome.TRUNCATED, Outcome.LOOPING})
+_LIMITS = frozenset(
+    {
+        Outcome.TURN_LIMIT,
+        Outcome.CALL_LIMIT,
+        Outcome.TOKEN_LIMIT,
+        Outcome.COST_LIMIT,
+        Outcome.TIMEOUT,
+        Outcome.TRUNCATED,
+        Outcome.LOOPING,
+    }
+)
 
 
 def exit_code(outcome: Outcome, error: str | None) -> int:
@@ -46,7 +59,9 @@ class CommandFailed(click.ClickException):
 
 
 def clean(text: str) -> str:
-    """What a command fails with, for a person: without the secrets of the configuration and the environment, and what looks like one. Raises nothing."""
+    """What a command fails with, for a person: without the secrets of the configuration and the
+    environment, and what looks like one. Raises nothing.
+    """
     from treadle.config import load, own_secrets  # noqa: PLC0415  only where something went wrong
 
     try:
@@ -59,11 +74,17 @@ def clean(text: str) -> str:
 def unwritable(error: OSError) -> Exception:
     """What to raise where stdout takes no more: a reader that has left needs no word about it."""
     silence(sys.stdout)
-    return error if isinstance(error, BrokenPipeError) else CommandFailed(f"standard output cannot be written: {error.strerror or error}", 1)
+    return (
+        error
+        if isinstance(error, BrokenPipeError)
+        else CommandFailed(f"standard output cannot be written: {error.strerror or error}", 1)
+    )
 
 
 def silence(stream: IO[str]) -> None:
-    """Sends what is still to come to nowhere, so that the end of the process does not fail on it again."""
+    """Sends what is still to come to nowhere, so that the end of the process does not fail on it
+    again.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -71,7 +92,9 @@ def silence(stream: IO[str]) -> None:
 
 @contextmanager
 def failing(code: int = 2) -> Generator[None]:
-    """An AgentError inside is told to the person, and the command exits with `code`; with 1 where a session or a run is busy, which is no wrong use."""
+    """An AgentError inside is told to the person, and the command exits with `code`; with 1 where a
+    session or a run is busy, which is no wrong use.
+    """
     try:
         yield
     except AgentError as e:

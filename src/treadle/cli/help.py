@@ -1,4 +1,7 @@
-"""How every command shows its help, whether it is called through `treadle` or by itself. Entry: `HELP`."""
+"""How every command shows its help, whether it is called through `treadle` or by itself. Entry:
+
+`HELP`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`treadle init`: a `.treadle/` folder with an example agent and a commented configuration. Entry: `init`.
+"""`treadle init`: a `.treadle/` folder with an example agent and a commented configuration. Entry:
+`init`.
 
 What is written stands beside this file, in init_files/.
 """
@@ -23,7 +24,8 @@ FILES = {"config.yaml": "config.yaml", "agents/reviewer.md": "reviewer.md"}
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
 def init(folder: Path) -> None:
-    """Write an example agent and a commented configuration into DIR/.treadle, and say what comes next.
+    """Write an example agent and a commented configuration into DIR/.treadle, and say what comes
+    next.
 
     What is there already stays as it is.
     """
@@ -40,7 +42,7 @@ def init(folder: Path) -> None:
 Next:
   treadle agents list{at}
   treadle run{at} --agent reviewer "Look for mistakes in this project"
-  and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` says what is wrong"""
+  and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` says what is wrong"""  # noqa: E501
     )
 
 

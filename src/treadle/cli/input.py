@@ -15,7 +15,10 @@ STDIN_BYTES_MAX = 10 * 1024 * 1024
 
 
 def read_prompt(words: str, attached: tuple[Path, ...]) -> list[Part]:
-    """What a person typed, what was piped in, and the files that they named. Raises Failed where there is nothing to ask, or a file is none."""
+    """What a person typed, what was piped in, and the files that they named.
+
+    Raises Failed where there is nothing to ask, or a file is none.
+    """
     texts = [text for text in (words, _piped()) if text.strip()]
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
     if not parts:
@@ -36,7 +39,10 @@ def _piped() -> str:
     except OSError as e:
         raise CommandFailed(f"standard input cannot be read: {e.strerror or e}") from e
     if len(data) > STDIN_BYTES_MAX:
-        raise CommandFailed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
+        raise CommandFailed(
+            f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a "
+            "file and name the file in the prompt"
+        )
     return data.decode("utf-8", "replace").rstrip("\n")
 
 

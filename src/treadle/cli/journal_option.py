@@ -1,6 +1,8 @@
-"""Which journal a command works on: the option, the variable, the user's file, or the one in Treadle's own folder.
+"""Which journal a command works on: the option, the variable, the user's file, or the one in
+Treadle's own folder.
 
-What a journal is stands in treadle.journal, where they are kept in treadle.journal. Entry: `journal_option`, `journal_url`, `open_runtime`, `on_journal`.
+What a journal is stands in treadle.journal, where they are kept in treadle.journal. Entry:
+`journal_option`, `journal_url`, `open_runtime`, `on_journal`.
 """
 
 from __future__ import annotations
@@ -29,14 +31,19 @@ _SQLITE: Final = "sqlite:///"
 journal_option = click.option(
     "--journal",
     metavar="URL",
-    help="Where runs are kept: sqlite:///FILE or postgresql://USER@HOST/NAME. Default: TREADLE_JOURNAL, else journal.db in ~/.treadle.",
+    help=(
+        "Where runs are kept: sqlite:///FILE or postgresql://USER@HOST/NAME. Default: "
+        "TREADLE_JOURNAL, else journal.db in ~/.treadle."
+    ),
 )
 
 
 def journal_url(config: Config, given: str | None) -> str:
-    """`given`, what `--journal` said, else TREADLE_JOURNAL, else the user's own file, else `journal.db` in Treadle's own folder.
+    """`given`, what `--journal` said, else TREADLE_JOURNAL, else the user's own file, else
+    `journal.db` in Treadle's own folder.
 
-    The path of a SQLite file is absolute, `~` expanded. Nothing is opened or made. Raises Failed where Treadle's folder cannot be one.
+    The path of a SQLite file is absolute, `~` expanded. Nothing is opened or made. Raises Failed
+    where Treadle's folder cannot be one.
     """
     url = given or config.journal  # the variable stands over the file there
     if url is None:
@@ -69,11 +76,19 @@ def opened_journal(config: Config, url: str) -> Journal:
     return open_journal(url, lease_s=config.workers.lease_s)
 
 
-def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequence[Hook] = (), unattended: bool = False) -> Runtime:
-    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened.
+def open_runtime(
+    config: Config,
+    url: str,
+    *,
+    otherwise: str = "",
+    hooks: Sequence[Hook] = (),
+    unattended: bool = False,
+) -> Runtime:
+    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with
+    exit code 2, where it cannot be opened.
 
-    `otherwise`: what a person could do without that journal. `hooks`: of all its runs. `unattended`: overloads of providers are
-    waited out for minutes.
+    `otherwise`: what a person could do without that journal. `hooks`: of all its runs.
+    `unattended`: overloads of providers are waited out for minutes.
     """
     from treadle.runtime.runtime import PATIENT, Runtime  # noqa: PLC0415  the help of a command needs it not
 
@@ -82,7 +97,9 @@ def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequen
             journal = opened_journal(config, url)
         except AgentError as e:
             raise AgentError(e.kind, e.message + otherwise) from e
-        return Runtime(config=config, journal=journal, hooks=hooks, retries=PATIENT if unattended else None)
+        return Runtime(
+            config=config, journal=journal, hooks=hooks, retries=PATIENT if unattended else None
+        )
 
 
 class OpenedJournal(NamedTuple):
@@ -94,8 +111,14 @@ class OpenedJournal(NamedTuple):
     config: Config
 
 
-def on_journal(given: str | None, work: Callable[[OpenedJournal], Awaitable[T]], *, absent: Callable[[Redactor], T]) -> T:
-    """What `work` gives on the journal that `--journal` names. Where there is no such file none is made, and `absent` is called instead.
+def on_journal(
+    given: str | None,
+    work: Callable[[OpenedJournal], Awaitable[T]],
+    *,
+    absent: Callable[[Redactor], T],
+) -> T:
+    """What `work` gives on the journal that `--journal` names. Where there is no such file none is
+    made, and `absent` is called instead.
 
     Raises Failed: with exit code 1 for what another process holds, else with 2.
     """

@@ -1,4 +1,7 @@
-"""What goes wrong in a process that runs for long, on standard error and without a secret. Entry: `log_to_stderr`."""
+"""What goes wrong in a process that runs for long, on standard error and without a secret. Entry:
+
+`log_to_stderr`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`treadle mcp`: agents as tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
+"""`treadle mcp`: agents as tools for any client of the Model Context Protocol, on standard input
+and output. Entry: `mcp`.
 
 What a tool of it is and how it is carried stands in treadle.apps.mcp_server.
 """
@@ -16,7 +17,14 @@ import click
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
-from treadle.cli.agent_option import ASSISTANT, ChosenAgent, chosen_agent, defined_agent, made_agent, module_hooks
+from treadle.cli.agent_option import (
+    ASSISTANT,
+    ChosenAgent,
+    chosen_agent,
+    defined_agent,
+    made_agent,
+    module_hooks,
+)
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
@@ -28,21 +36,33 @@ if TYPE_CHECKING:
     from treadle.agents.definitions import Catalog
     from treadle.runtime.session import SessionOptions
 
-INSTRUCTIONS = "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its own, and gives its answer."
+INSTRUCTIONS = (
+    "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its "
+    "own, and gives its answer."
+)
 
 
 @click.command(context_settings=HELP)
 @click.option(
-    "--agent", "names", metavar="NAME", multiple=True, help="Serve this agent; repeatable. Default: all that are defined, or the coding assistant, `treadle`."
+    "--agent",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help=(
+        "Serve this agent; repeatable. Default: all that are defined, or the coding assistant, "
+        "`treadle`."
+    ),
 )
 @run_options
 def mcp(names: tuple[str, ...], **options: Any) -> None:
     """Serve agents as tools over the Model Context Protocol, on standard input and output.
 
-    A client starts this command: its tools are the agents, with a `prompt` and the agent's inputs. Each call is a run in the journal.
-    A call that needs a person's yes is asked about at the client, where that can ask; limits and mode are those of each run.
+    A client starts this command: its tools are the agents, with a `prompt` and the agent's inputs.
+    Each call is a run in the journal. A call that needs a person's yes is asked about at the
+    client, where that can ask; limits and mode are those of each run.
 
-    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped. Runs that are open then are closed.
+    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
+    Runs that are open then are closed.
     """
     from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
@@ -51,13 +71,16 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
         require_sdk()
         config = configured(options, cwd=options["cwd"])
         agents = _agents(config, names, options)
-        for warning in dict.fromkeys((*config.warnings, *(warning for chosen in agents for warning in chosen.warnings))):
+        for warning in dict.fromkeys(
+            (*config.warnings, *(warning for chosen in agents for warning in chosen.warnings))
+        ):
             _say(Redactor(config.secrets()).exact(warning))
         stopped = anyio.run(_serve, config, agents, options)
     sys.exit(130 if stopped else 0)
 
 
-mcp.params[:] = [one for one in mcp.params if one.name != "attached"]  # there is no prompt that --file could add to
+# there is no prompt that --file could add to
+mcp.params[:] = [one for one in mcp.params if one.name != "attached"]
 
 
 async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[str, Any]) -> bool:
@@ -67,14 +90,24 @@ async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[st
     from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
     stopped = Stopped()
-    async with open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime:
-        for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
+    async with open_runtime(
+        config, journal_url(config, options["journal"]), hooks=module_hooks(config)
+    ) as runtime:
+        for name, agent in {
+            agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)
+        }.items():
             if name not in runtime.agents:
                 runtime.agents.register(agent)
-        served = [ServedAgent(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents]
+        served = [
+            ServedAgent(chosen.agent, runtime, _options(config, chosen, options))
+            for chosen in agents
+        ]
         server = McpToolServer(served, instructions=INSTRUCTIONS, redact=runtime.redact)
         if sys.stdin.isatty():
-            _say(f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
+            _say(
+                f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client "
+                "on standard input: this is for programs; Ctrl-C ends it"
+            )
         async with anyio.create_task_group() as group:
             group.start_soon(stopped.watch, group.cancel_scope)
             await serve_stdio(server)
@@ -86,9 +119,20 @@ class Stopped:
     by_signal = False
 
     async def watch(self, scope: anyio.CancelScope) -> None:
-        """The first signal closes the runs that are open; the third ends the process where it stands."""
-        hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored
-        heard = [signal.SIGINT, signal.SIGTERM, *([hang_up] if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN else [])]
+        """The first signal closes the runs that are open; the third ends the process where it
+        stands.
+        """
+        # not on Windows; what nohup ignores stays ignored
+        hang_up = getattr(signal, "SIGHUP", None)
+        heard = [
+            signal.SIGINT,
+            signal.SIGTERM,
+            *(
+                [hang_up]
+                if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN
+                else []
+            ),
+        ]
         with anyio.open_signal_receiver(*heard) as signals:
             count = 0
             async for number in signals:
@@ -100,7 +144,9 @@ class Stopped:
 
 
 def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[ChosenAgent]:
-    """Those that were named; without names all that are defined, or the coding assistant where none is. Raises AgentError(invalid), and Failed."""
+    """Those that were named; without names all that are defined, or the coding assistant where none
+    is. Raises AgentError(invalid), and Failed.
+    """
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, options["cwd"].resolve())
@@ -115,15 +161,27 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
                 raise
             _say(f"the agent {name} is not served: {e.message}")
     if not found:
-        raise CommandFailed("no agent can be served: mend their definitions, or name one that is right with --agent")
+        raise CommandFailed(
+            "no agent can be served: mend their definitions, or name one that is right with --agent"
+        )
     return found
 
 
-def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any], *, named: bool) -> ChosenAgent:
+def _agent(
+    config: Config, catalog: Catalog, name: str, options: dict[str, Any], *, named: bool
+) -> ChosenAgent:
     if name == ASSISTANT:
-        return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": (), "output_schema": None})
+        return chosen_agent(
+            config,
+            options["cwd"].resolve(),
+            {**options, "agent": None, "inputs": (), "output_schema": None},
+        )
     chosen = (defined_agent if named else made_agent)(config, catalog, name)
-    return chosen._replace(agent=replace(chosen.agent, model=options["model"])) if options["model"] else chosen
+    return (
+        chosen._replace(agent=replace(chosen.agent, model=options["model"]))
+        if options["model"]
+        else chosen
+    )
 
 
 def _options(config: Config, chosen: ChosenAgent, options: dict[str, Any]) -> SessionOptions:

@@ -1,4 +1,5 @@
-"""`treadle models`: what is configured, what answers, and how much each model takes, costs and can do.
+"""`treadle models`: what is configured, what answers, and how much each model takes, costs and can
+do.
 
 Who is asked, and what is known without asking, is model_catalog.py's. Entry: `models`.
 """
@@ -31,14 +32,29 @@ _NUMBERS = frozenset({"context", "output", "in $", "out $"})
 
 @click.command(context_settings=HELP)
 @click.argument("word", required=False)
-@click.option("--provider", metavar="PROVIDER", help="Only this one, with all of its models, like openai. Exits with 1 where it does not answer.")
-@click.option("--offline", is_flag=True, help="Without asking anybody: what was told before, else what is known.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON: large, small, and providers with their models.")
+@click.option(
+    "--provider",
+    metavar="PROVIDER",
+    help=(
+        "Only this one, with all of its models, like openai. Exits with 1 where it does not answer."
+    ),
+)
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Without asking anybody: what was told before, else what is known.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="As JSON: large, small, and providers with their models.",
+)
 def models(word: str | None, provider: str | None, offline: bool, as_json: bool) -> None:
     """List the models there are: of every provider that has a key or needs none.
 
-    Each is asked once, all at the same time. WORD shows those that hold it in their names. Prices are USD for a million tokens. What
-    the providers tell is remembered, and used by runs.
+    Each is asked once, all at the same time. WORD shows those that hold it in their names. Prices
+    are USD for a million tokens. What the providers tell is remembered, and used by runs.
     """
     with failing():
         config = load()
@@ -49,11 +65,22 @@ def models(word: str | None, provider: str | None, offline: bool, as_json: bool)
     for answer in answers:
         if answer.note:
             click.echo(f"! {answer.name}: {secrets.text(answer.note)}", err=True)
-        answer.rows = [row for row in answer.rows if word is None or word.lower() in row.name.lower()]
+        answer.rows = [
+            row for row in answer.rows if word is None or word.lower() in row.name.lower()
+        ]
     if as_json:
-        put_json({"large": config.models.large, "small": config.models.small, "providers": [_object(answer) for answer in answers]}, secrets)
+        put_json(
+            {
+                "large": config.models.large,
+                "small": config.models.small,
+                "providers": [_object(answer) for answer in answers],
+            },
+            secrets,
+        )
     else:
-        for line in _lines(config, answers, word, everything=provider is not None or word is not None):
+        for line in _lines(
+            config, answers, word, everything=provider is not None or word is not None
+        ):
             put(secrets.text(line))
     sys.exit(int(provider is not None and answers[0].error is not None))
 
@@ -66,7 +93,9 @@ def _object(answer: ProviderAnswer) -> dict[str, Any]:
         "address": answer.address,
         "key": answer.key_origin or None,
         "answers": (error is None) if answer.asked else None,
-        "error": None if error is None else {"kind": error.kind.value, "message": error.message, "status": error.status},
+        "error": None
+        if error is None
+        else {"kind": error.kind.value, "message": error.message, "status": error.status},
         "models": [
             {
                 "name": row.name,
@@ -83,7 +112,9 @@ def _object(answer: ProviderAnswer) -> dict[str, Any]:
 # ---------------------------------------------------------------- for a person
 
 
-def _lines(config: Config, answers: list[ProviderAnswer], word: str | None, *, everything: bool) -> Iterator[str]:
+def _lines(
+    config: Config, answers: list[ProviderAnswer], word: str | None, *, everything: bool
+) -> Iterator[str]:
     ink = Ink()
     for size, name in (("large", config.models.large), ("small", config.models.small)):
         origin = config.origin("models", size)
@@ -92,47 +123,90 @@ def _lines(config: Config, answers: list[ProviderAnswer], word: str | None, *, e
         yield ""
         yield from _of_provider(config, answer, word, ink, everything=everything)
     if not any(answer.rows or answer.asked for answer in answers):
-        yield "\nNo provider can be asked yet. `treadle doctor` tests the default model, `treadle demo` needs no key."
+        yield (
+            "\nNo provider can be asked yet. `treadle doctor` tests the default model, `treadle "
+            "demo` needs no key."
+        )
 
 
-def _of_provider(config: Config, answer: ProviderAnswer, word: str | None, ink: Ink, *, everything: bool) -> Iterator[str]:
+def _of_provider(
+    config: Config, answer: ProviderAnswer, word: str | None, ink: Ink, *, everything: bool
+) -> Iterator[str]:
     if answer.error is not None:
-        yield f"{ink('✗', 'red')} {ink(answer.name, 'bold')}  {answer.error.message}{advice(answer.error)}"
+        yield (
+            f"{ink('✗', 'red')} {ink(answer.name, 'bold')}  "
+            f"{answer.error.message}{advice(answer.error)}"
+        )
         return
-    where = " · ".join(filter(None, (answer.address or "the vendor", f"key from {answer.key_origin}" if answer.key_origin else "no key")))
+    where = " · ".join(
+        filter(
+            None,
+            (
+                answer.address or "the vendor",
+                f"key from {answer.key_origin}" if answer.key_origin else "no key",
+            ),
+        )
+    )
     holding = f" whose names hold {word!r}" if word is not None else ""
     mark = ink("✓", "green") if answer.asked else ink("-", "yellow")
-    yield f"{mark} {ink(answer.name, 'bold')}  {where} · {count(len(answer.rows), 'model')}{holding}{'' if answer.asked else ', not asked'}"
+    yield (
+        f"{mark} {ink(answer.name, 'bold')}  {where} · "
+        f"{count(len(answer.rows), 'model')}{holding}{'' if answer.asked else ', not asked'}"
+    )
     defaults = (config.models.large, config.models.small)
     rows = sorted(answer.rows, key=lambda row: row.name not in defaults)
     shown = rows if everything else rows[:ROWS]
     if shown:
         yield from _table(shown, defaults, ink)
     if len(rows) > len(shown):
-        yield f"… and {count(len(rows) - len(shown), 'more model')}: treadle models --provider {answer.name} [WORD]"
+        yield (
+            f"… and {count(len(rows) - len(shown), 'more model')}: treadle models --provider "
+            f"{answer.name} [WORD]"
+        )
     there = {row.name for row in answer.rows}
     for name in dict.fromkeys(defaults):
-        if answer.asked and word is None and name.startswith(f"{answer.name}:") and name not in there:
-            yield f"{ink('!', 'yellow')} {name} is not among them: check its name, or set another (models.large, models.small)"
+        if (
+            answer.asked
+            and word is None
+            and name.startswith(f"{answer.name}:")
+            and name not in there
+        ):
+            yield (
+                f"{ink('!', 'yellow')} {name} is not among them: check its name, or set another "
+                "(models.large, models.small)"
+            )
 
 
 def _table(rows: list[CatalogModel], defaults: tuple[str, ...], ink: Ink) -> list[str]:
     wide = width() >= WIDE
-    head = ["model", "context", "output", "in $", "out $", *(["effort", "schema"] if wide else []), "can"]
+    head = [
+        "model",
+        "context",
+        "output",
+        "in $",
+        "out $",
+        *(["effort", "schema"] if wide else []),
+        "can",
+    ]
     ids = [row.name.partition(":")[2] for row in rows]
     bold = {model_id for model_id, row in zip(ids, rows, strict=True) if row.name in defaults}
 
     def style(column: int, text: str) -> Style:
         return "bold" if column == 0 and text in bold else ""
 
-    return table(head, [_cells(row, wide=wide) for row in rows], right=_NUMBERS, ink=ink, style=style)
+    return table(
+        head, [_cells(row, wide=wide) for row in rows], right=_NUMBERS, ink=ink, style=style
+    )
 
 
 def _cells(row: CatalogModel, *, wide: bool) -> list[str]:
     can = row.abilities
     words = {"images": can.images, "tools": can.tools, "thinks": can.reasoning}
     efforts = can.efforts or ()
-    more = [" to ".join(dict.fromkeys((efforts[0], efforts[-1]))) if efforts else "", can.structured_output or ""]
+    more = [
+        " to ".join(dict.fromkeys((efforts[0], efforts[-1]))) if efforts else "",
+        can.structured_output or "",
+    ]
     return [
         row.name.partition(":")[2],
         tokens(can.context_tokens) if can.context_tokens else "",

@@ -1,4 +1,7 @@
-"""What a person can type after a run that did not complete. How it ended is told by render.py. Entry: `next_steps`."""
+"""What a person can type after a run that did not complete. How it ended is told by render.py.
+
+Entry: `next_steps`.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,19 @@ class _Waiting(NamedTuple):
     @property
     def answer(self) -> tuple[str, str]:
         """As options: the one that most people want."""
-        return ("--result", f"{self.asked.call_id}=TEXT") if self.asked.deferred else ("--approve", self.asked.call_id)
+        return (
+            ("--result", f"{self.asked.call_id}=TEXT")
+            if self.asked.deferred
+            else ("--approve", self.asked.call_id)
+        )
 
 
 async def next_steps(runs: Journal, state: RunState, *, journal: str | None = None) -> list[str]:
-    """Lines for stderr, as they may hold secrets and escape sequences. Of a run that waits: each call that does, and the command that answers.
+    """Lines for stderr, as they may hold secrets and escape sequences. Of a run that waits: each
+    call that does, and the command that answers.
 
-    `journal`: its URL where a command has to be told, because it is not where a command looks by itself.
+    `journal`: its URL where a command has to be told, because it is not where a command looks by
+    itself.
     """
     started = state.started
     assert started is not None, "a run begins with run.started"
@@ -49,7 +58,12 @@ async def next_steps(runs: Journal, state: RunState, *, journal: str | None = No
     if started.session_id is None:
         return [f"{show} tells what happened"]
     elsewhere = () if state.cwd == os.getcwd() else ("--cwd", state.cwd)
-    return [f"{show} tells what happened; {_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"]
+    return [
+        (
+            f"{show} tells what happened; "
+            f"{_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"
+        )
+    ]
 
 
 def follow_command(run_id: str, journal: str | None) -> str:
@@ -58,14 +72,23 @@ def follow_command(run_id: str, journal: str | None) -> str:
 
 
 async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
-    """A call that waits only for the run that it started is left out: that one's calls are there."""
+    """A call that waits only for the run that it started is left out: that one's calls are there."""  # noqa: E501
     if not state.asked:
         return []
     from treadle.runtime.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
 
-    below = await open_below(runs, state) if any(asked.deferred for asked in state.asked.values()) else []
+    below = (
+        await open_below(runs, state)
+        if any(asked.deferred for asked in state.asked.values())
+        else []
+    )
     parents = {one.started.parent_call_id for one in below if one.started is not None and one.asked}
-    return [_Waiting(asked, one) for one in (state, *below) for asked in one.asked.values() if asked.call_id not in parents]
+    return [
+        _Waiting(asked, one)
+        for one in (state, *below)
+        for asked in one.asked.values()
+        if asked.call_id not in parents
+    ]
 
 
 def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...]) -> list[str]:
@@ -77,7 +100,10 @@ def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...])
         of_run.setdefault(run_id if times[one.asked.call_id] == 1 else one.run_id, []).append(one)
     lines = [_question(one, run_id) for one in waiting]
     for each, calls in sorted(of_run.items(), key=lambda item: item[0] == run_id):
-        lines.append(f"  {_command('runs', 'resume', each, *[word for one in calls for word in one.answer], *there)}")
+        lines.append(
+            "  "
+            f"{_command('runs', 'resume', each, *[word for one in calls for word in one.answer], *there)}"  # noqa: E501
+        )
     if run_id not in of_run:
         lines.append(f"  {_command('runs', 'resume', run_id, *there)} goes on then")
     return [*lines, f"  {_instead(waiting)}"]
@@ -85,15 +111,29 @@ def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...])
 
 def _instead(waiting: Sequence[_Waiting]) -> str:
     if any(one.begun and not one.asked.deferred for one in waiting):
-        return "runs it again; --result CALL=TEXT says what it gave, --deny CALL tells the model that nobody knows"
-    return "TEXT is what it gave; --deny CALL gives it up" if all(one.asked.deferred for one in waiting) else "--deny CALL says no"
+        return (
+            "runs it again; --result CALL=TEXT says what it gave, --deny CALL tells the model "
+            "that nobody knows"
+        )
+    return (
+        "TEXT is what it gave; --deny CALL gives it up"
+        if all(one.asked.deferred for one in waiting)
+        else "--deny CALL says no"
+    )
 
 
 def _question(one: _Waiting, run_id: str) -> str:
     asked = one.asked
-    why = "nobody knows whether it took effect" if one.begun and not asked.deferred else one_line(asked.reason)
+    why = (
+        "nobody knows whether it took effect"
+        if one.begun and not asked.deferred
+        else one_line(asked.reason)
+    )
     where = "" if one.run_id == run_id else f" in {one.run_id}"
-    return f"? {asked.name} {one_line(revealed(asked.arguments_json), 80)} waits as {asked.call_id}{where}: {why}"
+    return (
+        f"? {asked.name} {one_line(revealed(asked.arguments_json), 80)} waits as "
+        f"{asked.call_id}{where}: {why}"
+    )
 
 
 def _command(*words: str) -> str:

@@ -1,4 +1,5 @@
-"""`treadle policy check`: the policy's decision on one command line, or on each of a stream of them. Runs nothing. Entry: `policy`.
+"""`treadle policy check`: the policy's decision on one command line, or on each of a stream of
+them. Runs nothing. Entry: `policy`.
 
 The decision is policy.py's; this module reads the input and shows the result.
 """
@@ -28,12 +29,16 @@ from treadle.policy.policy import Decision, Permissions, decide_command, permiss
 from treadle.types import Mode
 
 MAX_LINE_BYTES = 1024 * 1024
-"""Bytes of one line of `--from`: what is longer than any command that can be started is not kept in memory."""
+"""Bytes of one line of `--from`: what is longer than any command that can be started is not kept in
+memory.
+"""
 _INK: dict[Verdict, Style] = {"allow": "green", "contained": "cyan", "ask": "yellow", "deny": "red"}
 
 
 class OneArgument(click.Command):
-    """Says how a command with options is given: left to itself the parser speaks of options of ours that are not there."""
+    """Says how a command with options is given: left to itself the parser speaks of options of ours
+    that are not there.
+    """
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -52,9 +57,13 @@ class OneArgument(click.Command):
     def _in_quotes(self, given: list[str]) -> str:
         ours = {spelling for parameter in self.params for spelling in parameter.opts}
         words = [word for word in given if word != "--"]
-        if not ours.isdisjoint(word.partition("=")[0] for word in words):  # which of them belong to the command is anybody's guess
+        # which of them belong to the command is anybody's guess
+        if not ours.isdisjoint(word.partition("=")[0] for word in words):
             words = ["ls", "-la"]
-        return f"COMMAND is one argument: put it in quotes, like `treadle policy check -- {shlex.quote(shlex.join(words))}`"
+        return (
+            "COMMAND is one argument: put it in quotes, like `treadle policy check -- "
+            f"{shlex.quote(shlex.join(words))}`"
+        )
 
 
 @click.group(context_settings=HELP)
@@ -62,28 +71,67 @@ def policy() -> None:
     """Say what would happen to a command, without running it."""
 
 
-@policy.command(cls=OneArgument, context_settings=HELP, short_help="Print what would happen to a command, and why.")
+@policy.command(
+    cls=OneArgument,
+    context_settings=HELP,
+    short_help="Print what would happen to a command, and why.",
+)
 @click.argument("command", required=False)
-@click.option("--from", "source", metavar="FILE|-", help='Read commands from a file or standard input (-), one JSON object per line, like {"command": "ls"}.')
-@click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`. Default: that of the configuration.")
-@click.option("--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test"; repeatable.')
-@click.option("--deny", metavar="RULE", multiple=True, help='Also deny this, like "git push"; repeatable.')
-@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run. Default: the working directory.")
-def check(command: str | None, source: str | None, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
-    """Print what would happen to COMMAND: decision, why, and the commands found in it. As JSON, except on a terminal.
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE|-",
+    help=(
+        "Read commands from a file or standard input (-), one JSON object per line, like "
+        '{"command": "ls"}.'
+    ),
+)
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(Mode)),
+    help="As for `treadle run`. Default: that of the configuration.",
+)
+@click.option(
+    "--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test"; repeatable.'
+)
+@click.option(
+    "--deny", metavar="RULE", multiple=True, help='Also deny this, like "git push"; repeatable.'
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=".",
+    help="Where it would run. Default: the working directory.",
+)
+def check(
+    command: str | None,
+    source: str | None,
+    mode: str | None,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    cwd: Path,
+) -> None:
+    """Print what would happen to COMMAND: decision, why, and the commands found in it. As JSON,
+    except on a terminal.
 
     COMMAND is one argument, in quotes, like: treadle policy check -- "git push --force".
 
-    allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only, else it asks. ask: it needs a
-    person, and without one it is refused. deny: it is refused whatever a rule or a mode says.
+    allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only,
+    else it asks. ask: it needs a person, and without one it is refused. deny: it is refused
+    whatever a rule or a mode says.
 
-    With --from, each line of the input is a JSON object with `command` and, if it differs from --mode, `mode`. Each gets one result
-    line, in the order of the input and as soon as it is read; a bad line gets one with `error` and its number.
+    With --from, each line of the input is a JSON object with `command` and, if it differs from
+    --mode, `mode`. Each gets one result line, in the order of the input and as soon as it is read;
+    a bad line gets one with `error` and its number.
 
     Exits with 0 whatever the decision, and with 2 if a line of --from is bad.
     """
     if (command is None) == (source is None):
-        raise click.UsageError("give either COMMAND, one argument in quotes, or --from with a file of JSON lines" + (", not both" if source else ""))
+        raise click.UsageError(
+            "give either COMMAND, one argument in quotes, or --from with a file of JSON lines"
+            + (", not both" if source else "")
+        )
     check_directory(cwd)
     with failing():
         flags = {"--mode": mode, "--allow": allow or None, "--deny": deny or None}
@@ -91,7 +139,9 @@ def check(command: str | None, source: str | None, mode: str | None, allow: tupl
         for warning in config.warnings:
             click.echo(f"! {warning}", err=True)
         said = config.permissions
-        permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=config.home)
+        permissions = permissions_of(
+            allow=said.allow, ask=said.ask, deny=said.deny, own=config.home
+        )
     checker = _Checker(config.defaults.mode, cwd.resolve(), permissions, Redactor(config.secrets()))
     if source is None:
         assert command is not None
@@ -115,7 +165,11 @@ class _Checker(NamedTuple):
         return decide_command(mode, command, self.cwd, self.permissions)
 
     def show(self, command: str, decision: Decision) -> None:
-        lines = _for_a_person(command, decision) if sys.stdout.isatty() else [json.dumps(_as_json(decision))]
+        lines = (
+            _for_a_person(command, decision)
+            if sys.stdout.isatty()
+            else [json.dumps(_as_json(decision))]
+        )
         put(self.secrets.exact("\n".join(lines)))
 
     def stream(self, source: str) -> bool:
@@ -129,7 +183,13 @@ class _Checker(NamedTuple):
                     command, mode = _request(line, self.mode)
                 except ValueError as e:
                     all_well = False
-                    put(self.secrets.exact(f"! line {number}: {e}" if sys.stdout.isatty() else json.dumps({"error": str(e), "line": number})))
+                    put(
+                        self.secrets.exact(
+                            f"! line {number}: {e}"
+                            if sys.stdout.isatty()
+                            else json.dumps({"error": str(e), "line": number})
+                        )
+                    )
                 else:
                     self.show(command, self.decision(command, mode))
         return all_well
@@ -139,7 +199,10 @@ def _as_json(decision: Decision) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "decision": decision.verdict,
         "why": decision.reason,
-        "commands": [{"argv": list(each.argv), "decision": each.verdict, "why": each.why} for each in decision.commands],
+        "commands": [
+            {"argv": list(each.argv), "decision": each.verdict, "why": each.why}
+            for each in decision.commands
+        ],
     }
     if decision.pattern is not None:
         answer["pattern"] = list(decision.pattern)
@@ -147,16 +210,33 @@ def _as_json(decision: Decision) -> dict[str, Any]:
 
 
 def _for_a_person(command: str, decision: Decision) -> list[str]:
-    """The decision and its reason, a row for each command found, and the rules that would allow the line."""
+    """The decision and its reason, a row for each command found, and the rules that would allow the
+    line.
+    """
     ink = Ink()
     lines = [ink(decision.verdict, _INK[decision.verdict]) + f"  {one_line(revealed(command))}"]
     if decision.reason:
         lines.append(f"why: {revealed(decision.reason)}")
-    rows = [(each.verdict, one_line(revealed(shlex.join(each.argv)), 60), each.why and one_line(revealed(each.why))) for each in decision.commands]
+    rows = [
+        (
+            each.verdict,
+            one_line(revealed(shlex.join(each.argv)), 60),
+            each.why and one_line(revealed(each.why)),
+        )
+        for each in decision.commands
+    ]
     if rows:
-        lines += table(("decision", "command", "why"), rows, ink=ink, style=lambda column, text: _INK[cast("Verdict", text)] if column == 0 else "")
+        lines += table(
+            ("decision", "command", "why"),
+            rows,
+            ink=ink,
+            style=lambda column, text: _INK[cast("Verdict", text)] if column == 0 else "",
+        )
     if decision.pattern is not None:
-        lines.append("allowed by: " + ", ".join(f"--allow {shlex.quote(revealed(rule))}" for rule in decision.pattern))
+        lines.append(
+            "allowed by: "
+            + ", ".join(f"--allow {shlex.quote(revealed(rule))}" for rule in decision.pattern)
+        )
     return lines
 
 
@@ -164,7 +244,10 @@ def _for_a_person(command: str, decision: Decision) -> list[str]:
 
 
 def _opened(source: str) -> Any:
-    """A context manager that gives the input as bytes. Raises Failed for a file that cannot be read."""
+    """A context manager that gives the input as bytes.
+
+    Raises Failed for a file that cannot be read.
+    """
     if source == "-":
         return nullcontext(sys.stdin.buffer)
     try:
@@ -174,7 +257,9 @@ def _opened(source: str) -> Any:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Each line as soon as it is there, its end removed; of a longer one than MAX_LINE_BYTES only the beginning."""
+    """Each line as soon as it is there, its end removed; of a longer one than MAX_LINE_BYTES only
+    the beginning.
+    """
     while line := stream.readline(MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n"):
@@ -183,7 +268,10 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
-    """The command of one line, and its mode or `mode`. Raises ValueError with a message for a person."""
+    """The command of one line, and its mode or `mode`.
+
+    Raises ValueError with a message for a person.
+    """
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it is longer than {MAX_LINE_BYTES:,} bytes")
     try:
@@ -199,7 +287,9 @@ def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
     try:
         command.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as e:
-        raise ValueError("its command has half of a surrogate pair, which no program can be given") from e
+        raise ValueError(
+            "its command has half of a surrogate pair, which no program can be given"
+        ) from e
     if wanted is not None and wanted not in get_args(Mode):
         raise ValueError(f"its mode is none of {', '.join(get_args(Mode))}")
     return command, mode if wanted is None else cast("Mode", wanted)

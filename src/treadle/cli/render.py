@@ -1,4 +1,7 @@
-"""How a run looks on the command line: the answer on stdout, everything else on stderr. Entry: `renderer`."""
+"""How a run looks on the command line: the answer on stdout, everything else on stderr. Entry:
+
+`renderer`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ class Renderer(Protocol):
 
 
 class StreamJson:
-    """Every event, one JSON object a line. Secrets are taken out of its values: whatever they are, the line stays JSON."""
+    """Every event, one JSON object a line.
+
+    Secrets are taken out of its values: whatever they are, the line stays JSON.
+    """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
         self._out = out
@@ -45,7 +51,9 @@ class StreamJson:
 
 
 class Json(StreamJson):
-    """The last event alone: the end of the run that was asked for, whose first event is the first of all, and not of its children."""
+    """The last event alone: the end of the run that was asked for, whose first event is the first
+    of all, and not of its children.
+    """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
         super().__init__(out, secrets)
@@ -59,13 +67,16 @@ class Json(StreamJson):
 
 
 class Text:
-    """The answer; and, on stderr, what happens: a line for each call, words in between, and how it ended.
+    """The answer; and, on stderr, what happens: a line for each call, words in between, and how it
+    ended.
 
-    Words are shown when their message is complete, because a retry takes back what an attempt had said. Lines of an agent among the
-    tools begin with its name.
+    Words are shown when their message is complete, because a retry takes back what an attempt had
+    said. Lines of an agent among the tools begin with its name.
     """
 
-    def __init__(self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> None:
+    def __init__(
+        self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool
+    ) -> None:
         self._out = out
         self._typed = typed
         self._secrets = secrets
@@ -84,7 +95,9 @@ class Text:
         self._run = self._run or event.run_id
         self._begin = self._begins.get(event.run_id, "")
         if isinstance(event, events.ChildStart):
-            self._begins[event.child_run_id] = f"  {self._begin.lstrip()}{one_line(event.agent, NAME_CHARS)}: "
+            self._begins[event.child_run_id] = (
+                f"  {self._begin.lstrip()}{one_line(event.agent, NAME_CHARS)}: "
+            )
         elif isinstance(event, events.RunEnd) and event.run_id == self._run:
             self._end(event)
         elif not self._quiet:
@@ -99,7 +112,10 @@ class Text:
                 name = one_line(event.name, NAME_CHARS)
                 self._say(f"• {name} {one_line(_arguments(event), LINE_CHARS - len(name) - 3)}")
             case events.ToolCallStart() if event.call_id not in self._asked:
-                self._say(f"• {one_line(event.name, NAME_CHARS)} {one_line(event.call_id, NAME_CHARS)}, asked for before")
+                self._say(
+                    f"• {one_line(event.name, NAME_CHARS)} "
+                    f"{one_line(event.call_id, NAME_CHARS)}, asked for before"
+                )
             case events.ToolCallEnd():
                 self._result(event)
             case events.Retry(kind="lost"):
@@ -107,7 +123,13 @@ class Text:
             case events.Retry(kind="hook"):
                 self._say("! a hook changed what the model said:", "33")
             case events.Retry():
-                self._say(f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt {event.attempt} failed)", "33")
+                self._say(
+                    (
+                        f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt "
+                        f"{event.attempt} failed)"
+                    ),
+                    "33",
+                )
             case events.Warned():
                 self._say(f"! {one_line(event.text, 400)}", "33")
             case events.InputAdded():
@@ -131,15 +153,24 @@ class Text:
         is_command = isinstance(event.exit_code, int)  # which says at its end what came of it
         most = lines[-RESULT_LINES:] if is_command else lines[:RESULT_LINES]
         shown = most if self._verbose else lines[:1] if event.is_error else []
-        self._say(f"  {mark} {one_line(event.name, NAME_CHARS)}{exited} {event.duration_ms / 1000:.1f} s", "31" if event.failed else "2")
-        more = [f"… {count(len(lines) - RESULT_LINES, 'more line')}"] if self._verbose and len(lines) > RESULT_LINES else []
+        self._say(
+            f"  {mark} {one_line(event.name, NAME_CHARS)}{exited} {event.duration_ms / 1000:.1f} s",
+            "31" if event.failed else "2",
+        )
+        more = (
+            [f"… {count(len(lines) - RESULT_LINES, 'more line')}"]
+            if self._verbose and len(lines) > RESULT_LINES
+            else []
+        )
         for line in (*more, *shown) if is_command else (*shown, *more):
             self._say(f"    {cut(line, LINE_CHARS)}", "2")
 
     def _end(self, event: events.RunEnd) -> None:
         if answer := self._answer(event):
             text = self._secrets.exact(plain(answer) if self._out.isatty() else answer)
-            self._out.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
+            self._out.write(
+                text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n")
+            )
             self._out.flush()
         if event.outcome is not Outcome.COMPLETED:
             self._say(f"treadle: {ended(event)}", "31")
@@ -147,7 +178,9 @@ class Text:
             self._say(summary(event), "2")
 
     def _answer(self, event: events.RunEnd) -> str:
-        """A typed one as JSON, also where it is a string; what is none of those that were asked for as it was said."""
+        """A typed one as JSON, also where it is a string; what is none of those that were asked for
+        as it was said.
+        """
         if (self._typed and event.validated) or not isinstance(event.output, str | None):
             return encode_json(self._secrets.inside(event.output)).decode()
         return event.output or event.text
@@ -155,7 +188,9 @@ class Text:
     def _say(self, text: str, style: str = "") -> None:
         text = self._begin + plain(self._secrets.text(text))
         try:
-            sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
+            sys.stderr.write(
+                f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n"
+            )
             sys.stderr.flush()
         except OSError:  # nobody can be told; the run and its answer count all the same
             silence(sys.stderr)
@@ -171,29 +206,41 @@ def _arguments(event: events.ToolCallAsked) -> str:
         return ", ".join(named_paths(event.arguments))
     if event.name in _ABOUT and isinstance(about := event.arguments.get(_ABOUT[event.name]), str):
         return about
-    return " ".join(value if isinstance(value, str) else encode_json(value).decode() for value in event.arguments.values())
+    return " ".join(
+        value if isinstance(value, str) else encode_json(value).decode()
+        for value in event.arguments.values()
+    )
 
 
 _ABOUT = {"write": "path", "edit": "path", "bash": "command"}
 """The argument that says what a call of our own is about; the others are long, or details."""
 _WHY = {
-    Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",
+    Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",  # noqa: E501
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
     Outcome.TOKEN_LIMIT: "stopped at its limit of tokens: allow more with --max-tokens",
     Outcome.COST_LIMIT: "stopped at its limit of money: allow more with --max-cost",
     Outcome.TIMEOUT: "stopped at its time limit: allow more with --timeout",
-    Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",
+    Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",  # noqa: E501
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
-    Outcome.INVALID_OUTPUT: "the answer does not fit the schema that was asked for, however often the model was told: what it said is printed as it is",
+    Outcome.INVALID_OUTPUT: (
+        "the answer does not fit the schema that was asked for, however often the model was "
+        "told: what it said is printed as it is"
+    ),
     Outcome.REFUSED: "the model refused to answer",
     Outcome.CONTEXT_OVERFLOW: "the conversation is larger than the model's window",
-    Outcome.APPROVAL_NEEDED: "calls were refused because nobody was here to approve them: allow them with --mode accept-edits or --mode full",
+    Outcome.APPROVAL_NEEDED: (
+        "calls were refused because nobody was here to approve them: allow them with --mode "
+        "accept-edits or --mode full"
+    ),
     Outcome.CANCELLED: "stopped",
 }
 
 
 def ended(event: events.RunEnd) -> str:
-    """Why a run that did not complete ended, and what to do next. One that only waits has no end in its journal, and so no durable one here."""
+    """Why a run that did not complete ended, and what to do next.
+
+    One that only waits has no end in its journal, and so no durable one here.
+    """
     if isinstance(event.error, events.ErrorInfo):
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
@@ -205,14 +252,23 @@ def ended(event: events.RunEnd) -> str:
 
 def summary(event: events.RunEnd) -> str:
     """Figures of the run, and of its tree if it started other runs."""
-    counts = (count(event.turns, "turn"), count(event.tool_calls, "tool call"), count(event.usage.total_tokens, "token"))
+    counts = (
+        count(event.turns, "turn"),
+        count(event.tool_calls, "tool call"),
+        count(event.usage.total_tokens, "token"),
+    )
     cost = [] if event.cost_usd is UNSET else [money(event.cost_usd)]
     total = [] if event.total.runs == 1 else [f"total of {totalled(event.total)}"]
     return " · ".join([event.outcome.value, *counts, *cost, *total, f"{event.duration_s:.1f} s"])
 
 
-def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> Renderer:
-    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it. `typed`: whether a schema was asked for."""
+def renderer(
+    output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool
+) -> Renderer:
+    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it.
+
+    `typed`: whether a schema was asked for.
+    """
     match output:
         case "stream-json":
             return StreamJson(out, secrets)

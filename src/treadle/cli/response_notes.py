@@ -1,4 +1,5 @@
-"""What stands under a response in `runs show`: a prompt cache that gave back less than it could have, and in detail, what the provider reports.
+"""What stands under a response in `runs show`: a prompt cache that gave back less than it could
+have, and in detail, what the provider reports.
 
 Where they stand is timeline.py's. Entry: `response_notes`, `counted`.
 """
@@ -24,14 +25,17 @@ SHORT_LIFE_S = 300
 
 
 def response_notes(story: Story, before: ModelResponded | None, *, verbose: bool) -> Notes:
-    """By the id of the response's message. `before`: the last response of the session's run before."""
+    """By the id of the response's message. `before`: the last response of the session's run before."""  # noqa: E501
     notes: Notes = {}
     for item in story.items:
         if isinstance(item, Note) and item.kind == "view":
             before = None  # the next request is another one on purpose
         if not isinstance(item, Turn) or (response := item.response) is None:
             continue
-        found = [*_styled(_missed(response, before), "yellow"), *(_styled(_details(response.details), "dim") if verbose else ())]
+        found = [
+            *_styled(_missed(response, before), "yellow"),
+            *(_styled(_details(response.details), "dim") if verbose else ()),
+        ]
         if found:
             notes[response.message.id] = found
         before = response if response.stop_reason is not None else before
@@ -56,16 +60,27 @@ def _missed(response: ModelResponded, before: ModelResponded | None) -> Iterator
     usage, miss = response.usage, response.details.cache_miss if response.details else None
     read = tokens(usage.cache_read_tokens)
     if miss is not None:
-        about = "" if miss.tokens is None else f", about {tokens(miss.tokens)} tokens more could have been read"
+        about = (
+            ""
+            if miss.tokens is None
+            else f", about {tokens(miss.tokens)} tokens more could have been read"
+        )
         yield f"cache missed: {miss.reason}{about}; {read} were"
         return
-    if before is None or before.model != response.model or not (_uses_cache(response) or _uses_cache(before)):
+    if (
+        before is None
+        or before.model != response.model
+        or not (_uses_cache(response) or _uses_cache(before))
+    ):
         return
     expected = before.usage.total_input_tokens
     if expected >= CACHED_FROM_TOKENS and usage.cache_read_tokens < GOOD * expected:
         apart_s = (response.at - before.at).total_seconds()
         late = f", {lasting(apart_s)} after the response before" if apart_s > SHORT_LIFE_S else ""
-        yield f"cache: {read} of about {tokens(expected)} tokens expected were read{late}; the provider gives no reason"
+        yield (
+            f"cache: {read} of about {tokens(expected)} tokens expected were read{late}; the "
+            "provider gives no reason"
+        )
 
 
 def _uses_cache(response: ModelResponded) -> bool:
@@ -80,7 +95,11 @@ def _details(details: ResponseDetails | None) -> Iterator[str]:
         *([f"tier {details.service_tier}"] if details.service_tier else []),
         *([f"{money(details.cost_usd)} by the provider"] if details.cost_usd is not None else []),
     ]
-    limits = [f"{limit.name.replace('_', ' ')} {limit.remaining:,}" + (f" of {limit.limit:,}" if limit.limit else "") for limit in details.rate_limits]
+    limits = [
+        f"{limit.name.replace('_', ' ')} {limit.remaining:,}"
+        + (f" of {limit.limit:,}" if limit.limit else "")
+        for limit in details.rate_limits
+    ]
     if limits:
         said.append(f"left: {', '.join(limits)}")
     if said:

@@ -42,7 +42,8 @@ from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
 MEMORY = "memory:"
 EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
 NEWEST_RUNS = 100
-"""Where the last conversation of a directory is looked for first: a list of all runs takes longer."""
+"""Where the last conversation of a directory is looked for first: a list of all runs takes longer.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,27 +74,58 @@ class RunRequest:
 @click.argument("prompt", required=False, default="")
 @agent_options
 @run_options
-@click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation that worked in this directory.")
-@click.option("--session", metavar="ID", help="Go on with this conversation, or begin one of this name.")
-@click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT)
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output.")
+@click.option(
+    "--continue",
+    "goes_on",
+    is_flag=True,
+    help="Go on with the last conversation that worked in this directory.",
+)
+@click.option(
+    "--session", metavar="ID", help="Go on with this conversation, or begin one of this name."
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+    help=OUTPUT,
+)
+@click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the answer to FILE instead of standard output.",
+)
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
-@click.option("--detach", is_flag=True, help="Put the run into a queue for `treadle worker`, print its id, and end.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Put the run into a queue for `treadle worker`, print its id, and end.",
+)
 @click.option("--queue", metavar="NAME", help="With --detach: into this queue. Default: `default`.")
-@click.option("--priority", type=click.IntRange(-1000, 1000), metavar="N", help="With --detach: the higher goes first. Default: 0.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    metavar="N",
+    help="With --detach: the higher goes first. Default: 0.",
+)
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
-@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
+@click.option(
+    "-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."
+)
 def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
     """Run PROMPT to its end. Standard input, when piped, is added to it.
 
-    Each step is kept in the journal before the next one begins: a run that was killed goes on with `treadle runs resume`.
+    Each step is kept in the journal before the next one begins: a run that was killed goes on with
+    `treadle runs resume`.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
     With --detach a worker drives it: `treadle worker` on any machine over the same journal.
 
-    Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
-    trying again later may help, 130 when stopped.
+    Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval
+    was needed, 75 where trying again later may help, 130 when stopped.
     """
     _check(options | {"output_file": output_file})
     parts = read_prompt(prompt, attached)
@@ -121,11 +153,29 @@ def _check(options: dict[str, Any]) -> None:
     check_directory(options["cwd"])
     check_detached(options)
     if options["goes_on"] and options["session"] is not None:
-        raise CommandFailed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
-    waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
-    needs_journal = [flag for flag, name in (("--session", "session"), ("--continue", "goes_on"), ("--journal", "journal")) if options[name]]
+        raise CommandFailed(
+            "--continue goes on with the last conversation and --session with the one that it "
+            "names: use one of them"
+        )
+    waits = [
+        f"{flag} wait"
+        for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown"))
+        if options[name] == "wait"
+    ]
+    needs_journal = [
+        flag
+        for flag, name in (
+            ("--session", "session"),
+            ("--continue", "goes_on"),
+            ("--journal", "journal"),
+        )
+        if options[name]
+    ]
     if options["ephemeral"] and (contrary := [*needs_journal, *waits]):
-        raise CommandFailed(f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of them out")
+        raise CommandFailed(
+            f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of "
+            "them out"
+        )
 
 
 def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> RunRequest:
@@ -137,15 +187,30 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> RunRequ
         journal_option=options["journal"],
         queue=DEFAULT_QUEUE if options["queue"] is None else options["queue"],
         priority=options["priority"] or 0,
-        **{name: options[name] for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")},
+        **{
+            name: options[name]
+            for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")
+        },
     )
 
 
-async def _run(config: Config, wish: RunRequest, chosen: ChosenAgent, out: IO[bytes]) -> RunResult[Any]:
+async def _run(
+    config: Config, wish: RunRequest, chosen: ChosenAgent, out: IO[bytes]
+) -> RunResult[Any]:
     typed, secrets = chosen.agent.answer is not None, Redactor(config.secrets())
-    show = renderer(wish.output, out, secrets, quiet=wish.quiet, verbose=wish.verbose, typed=typed).show
-    async with open_runtime(config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)) as runtime:
-        session = await last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
+    show = renderer(
+        wish.output, out, secrets, quiet=wish.quiet, verbose=wish.verbose, typed=typed
+    ).show
+    async with open_runtime(
+        config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)
+    ) as runtime:
+        session = (
+            await last_here(runtime, wish.cwd)
+            if wish.goes_on
+            else new_id("session")
+            if wish.session is None
+            else wish.session
+        )
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)
         stream = runtime.stream(
@@ -179,24 +244,34 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
 
 
 async def last_here(runtime: Runtime, cwd: Path) -> str:
-    """The newest conversation whose last run worked in `cwd`; an imported run begins none. Raises Failed where there is none."""
+    """The newest conversation whose last run worked in `cwd`; an imported run begins none.
+
+    Raises Failed where there is none.
+    """
     for limit in (NEWEST_RUNS, None):
         seen: set[str] = set()
         for info in await runtime.journal.runs(limit=limit):
-            if info.session_id is None or info.session_id in seen or info.parent_run_id is not None or info.imported is not None:
+            if (
+                info.session_id is None
+                or info.session_id in seen
+                or info.parent_run_id is not None
+                or info.imported is not None
+            ):
                 continue
             seen.add(info.session_id)
             if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
                 return info.session_id
     raise CommandFailed(
-        f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or name one of `treadle sessions list` with --session"
+        f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or "
+        "name one of `treadle sessions list` with --session"
     )
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
     """Shows a run's events to its end; Ctrl-C, SIGTERM and the end of the terminal cancel it.
 
-    Raises BrokenPipeError where the reader has left, and Failed where the output cannot be written. Then the run is cancelled.
+    Raises BrokenPipeError where the reader has left, and Failed where the output cannot be written.
+    Then the run is cancelled.
     """
     lost: OSError | None = None
     async with stream, anyio.create_task_group() as group:
@@ -213,7 +288,9 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
-    """The first signal closes the run, which takes half a second at most; the third ends the process where it stands."""
+    """The first signal closes the run, which takes half a second at most; the third ends the
+    process where it stands.
+    """
     heard = [signal.SIGINT, signal.SIGTERM]
     hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored
     if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:

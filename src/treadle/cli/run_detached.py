@@ -1,4 +1,7 @@
-"""`treadle run --detach`: puts the run into a queue for a worker, instead of driving it. Entry: `detached`, `check_detached`."""
+"""`treadle run --detach`: puts the run into a queue for a worker, instead of driving it. Entry:
+
+`detached`, `check_detached`.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,15 @@ if TYPE_CHECKING:
 HERE_ONLY = {
     "output_file": ("-o", "there is no answer yet"),
     "verbose": ("-v", "nothing is shown"),
-    "allow": ("--allow", "what is allowed is said where the run is driven: give it to `treadle worker`"),
+    "allow": (
+        "--allow",
+        "what is allowed is said where the run is driven: give it to `treadle worker`",
+    ),
     "network": ("--network", "commands run where the run is driven: give it to `treadle worker`"),
-    "no_sandbox": ("--no-sandbox", "commands run where the run is driven: give it to `treadle worker`"),
+    "no_sandbox": (
+        "--no-sandbox",
+        "commands run where the run is driven: give it to `treadle worker`",
+    ),
 }
 """What counts in the process that drives a run, and why it says nothing here."""
 
@@ -36,18 +45,29 @@ def check_detached(options: dict[str, Any]) -> None:
             raise CommandFailed(f"{alone[0]} is for a run in a queue: add --detach")
         return
     if options["ephemeral"]:
-        raise CommandFailed("--detach leaves the run to a worker, and --ephemeral keeps it in this process: leave one of them out")
+        raise CommandFailed(
+            "--detach leaves the run to a worker, and --ephemeral keeps it in this process: "
+            "leave one of them out"
+        )
     if options["output"] == "stream-json":
-        raise CommandFailed("--detach ends before there is an event: leave out --output stream-json, and follow the run with `treadle runs follow ID`")
+        raise CommandFailed(
+            "--detach ends before there is an event: leave out --output stream-json, and follow "
+            "the run with `treadle runs follow ID`"
+        )
     for name, (flag, why) in HERE_ONLY.items():
         if options[name]:
-            raise CommandFailed(f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}")
+            raise CommandFailed(
+                f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}"
+            )
 
 
 def check_journal(url: str) -> None:
     """Raises Failed for one that no other process sees."""
     if url == "memory:":
-        raise CommandFailed("no worker sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…")
+        raise CommandFailed(
+            "no worker sees a journal in memory: name one with --journal sqlite:///FILE or "
+            "postgresql://…"
+        )
 
 
 def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
@@ -55,18 +75,28 @@ def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
     check_journal(wish.journal)
     session, run_id = anyio.run(_submitted, config, wish, chosen)
     if wish.output == "json":
-        put_json({"run_id": run_id, "session_id": session, "queue": wish.queue, "status": "queued"}, Redactor(config.secrets()))
+        put_json(
+            {"run_id": run_id, "session_id": session, "queue": wish.queue, "status": "queued"},
+            Redactor(config.secrets()),
+        )
     else:
         put(run_id)
     if not wish.quiet:
-        click.echo(f"queued in {wish.queue}; {follow_command(run_id, wish.journal_option)} follows it", err=True)
+        click.echo(
+            f"queued in {wish.queue}; {follow_command(run_id, wish.journal_option)} follows it",
+            err=True,
+        )
 
 
 async def _submitted(config: Config, wish: RunRequest, chosen: ChosenAgent) -> tuple[str, str]:
     from treadle.cli.run import last_here  # noqa: PLC0415  which imports this module
 
     async with open_runtime(config, wish.journal, hooks=module_hooks(config)) as runtime:
-        session = await last_here(runtime, wish.cwd) if wish.goes_on else wish.session or new_id("session")
+        session = (
+            await last_here(runtime, wish.cwd)
+            if wish.goes_on
+            else wish.session or new_id("session")
+        )
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)
         run_id = await runtime.submit(

@@ -1,6 +1,8 @@
-"""What can be said of a run on the command line: the options of every command that begins some, and what they come to.
+"""What can be said of a run on the command line: the options of every command that begins some, and
+what they come to.
 
-Not here: which conversation it belongs to, and how it looks (run.py, work.py). Entry: `run_options`, `configured`.
+Not here: which conversation it belongs to, and how it looks (run.py, work.py). Entry:
+`run_options`, `configured`.
 """
 
 from __future__ import annotations
@@ -19,9 +21,17 @@ from treadle.types import Effort, Mode, OnAsk, OnUnknown, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ON_ASK: Final = "Where a call needs a person's yes, and nobody is there: deny refuses the call, wait ends here until `treadle runs resume` brings the answer."
-OUTPUT: Final = "What is printed: the answer; one JSON object at the end; or one JSON object a line for each event."
-ON_UNKNOWN: Final = "Where nobody knows whether a call took effect: tell the model, wait for a person, or fail."
+ON_ASK: Final = (
+    "Where a call needs a person's yes, and nobody is there: deny refuses the call, wait ends "
+    "here until `treadle runs resume` brings the answer."
+)
+OUTPUT: Final = (
+    "What is printed: the answer; one JSON object at the end; or one JSON object a line for each "
+    "event."
+)
+ON_UNKNOWN: Final = (
+    "Where nobody knows whether a call took effect: tell the model, wait for a person, or fail."
+)
 
 
 def finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -33,14 +43,27 @@ def finite(ctx: click.Context, parameter: click.Parameter, value: float) -> floa
 
 permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
-        "--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test", "write(docs)" or fetch; repeatable. Commands still need the sandbox.'
+        "--allow",
+        metavar="RULE",
+        multiple=True,
+        help=(
+            'Also allow this, like "npm test", "write(docs)" or fetch; repeatable. Commands '
+            "still need the sandbox."
+        ),
     ),
     click.option(
         "--network",
         metavar="none|open|HOST,…",
-        help="What commands of mode full reach: nothing, everything, or these hosts; `default` stands for package indexes and source hosts. Default: default.",
+        help=(
+            "What commands of mode full reach: nothing, everything, or these hosts; `default` "
+            "stands for package indexes and source hosts. Default: default."
+        ),
     ),
-    click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
+    click.option(
+        "--no-sandbox",
+        flag_value="off",
+        help="Do not confine commands. What would run unasked inside the sandbox then asks.",
+    ),
 )
 """Also of commands that go on with a run."""
 
@@ -48,36 +71,97 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--model",
         metavar="MODEL",
-        help="PROVIDER:ID, as `treadle models` lists them. Default: models.large of the configuration. For tests script:FILE, tape:FILE, record:FILE=MODEL.",
+        help=(
+            "PROVIDER:ID, as `treadle models` lists them. Default: models.large of the "
+            "configuration. For tests script:FILE, tape:FILE, record:FILE=MODEL."
+        ),
     ),
     click.option(
         "--mode",
         type=click.Choice(get_args(Mode)),
-        help="What runs unasked. plan, ask: reading; accept-edits: also writes in DIR; full: all that is not denied. plan refuses all else. Default: ask.",
+        help=(
+            "What runs unasked. plan, ask: reading; accept-edits: also writes in DIR; full: all "
+            "that is not denied. plan refuses all else. Default: ask."
+        ),
     ),
     *permission_options,
-    click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work. Default: the working directory."),
-    click.option("--max-turns", type=click.IntRange(1), metavar="N", help="At most so many responses of the model. Default: 50."),
-    click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="At most so many calls of tools. Default: no limit."),
-    click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in the whole run, input and output. Default: no limit."),
-    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in one response. Default: by the model."),
+    click.option(
+        "--cwd",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        default=".",
+        help="Where to work. Default: the working directory.",
+    ),
+    click.option(
+        "--max-turns",
+        type=click.IntRange(1),
+        metavar="N",
+        help="At most so many responses of the model. Default: 50.",
+    ),
+    click.option(
+        "--max-tool-calls",
+        type=click.IntRange(1),
+        metavar="N",
+        help="At most so many calls of tools. Default: no limit.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(1),
+        metavar="N",
+        help="At most so many tokens in the whole run, input and output. Default: no limit.",
+    ),
+    click.option(
+        "--max-output-tokens",
+        type=click.IntRange(1),
+        metavar="N",
+        help="At most so many tokens in one response. Default: by the model.",
+    ),
     click.option(
         "--max-cost",
         type=click.FloatRange(0, min_open=True),
         metavar="USD",
-        help="At most so many US dollars for the whole run; the price of the model must be known. Default: no limit.",
+        help=(
+            "At most so many US dollars for the whole run; the price of the model must be known. "
+            "Default: no limit."
+        ),
     ),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="At most so long for the whole run. Default: 600."),
-    click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks. Default: the model's own."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="At most so long for the whole run. Default: 600.",
+    ),
+    click.option(
+        "--effort",
+        type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]),
+        help="How hard the model thinks. Default: the model's own.",
+    ),
 )
 
 
 _UNATTENDED: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
-        "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="An image, a PDF or a text to add to the prompt; repeatable."
+        "--file",
+        "attached",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="FILE",
+        help="An image, a PDF or a text to add to the prompt; repeatable.",
     ),
-    click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", show_default=True, help=ON_ASK),
-    click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), default="tell", show_default=True, help=ON_UNKNOWN),
+    click.option(
+        "--on-ask",
+        type=click.Choice(get_args(OnAsk)),
+        default="deny",
+        show_default=True,
+        help=ON_ASK,
+    ),
+    click.option(
+        "--on-unknown",
+        type=click.Choice(get_args(OnUnknown)),
+        default="tell",
+        show_default=True,
+        help=ON_UNKNOWN,
+    ),
 )
 """Where nobody is there to be asked."""
 
@@ -99,13 +183,22 @@ def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
 
 
 def configured(options: Mapping[str, Any], *, cwd: Path) -> Config:
-    """The configuration for runs in `cwd`, under what was said on the command line. Raises AgentError(invalid)."""
-    given = {flag: value for name, value in options.items() if (flag := f"--{name.replace('_', '-')}") in FLAGS and value not in (None, ())}
+    """The configuration for runs in `cwd`, under what was said on the command line.
+
+    Raises AgentError(invalid).
+    """
+    given = {
+        flag: value
+        for name, value in options.items()
+        if (flag := f"--{name.replace('_', '-')}") in FLAGS and value not in (None, ())
+    }
     return load(cwd=cwd, flags=given)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """The options that are settings of the call: a model that does not take one is an error, and not left alone as for a default."""
+    """The options that are settings of the call: a model that does not take one is an error, and
+    not left alone as for a default.
+    """
     return Settings(effort=options["effort"], max_tokens=options["max_output_tokens"])
 
 

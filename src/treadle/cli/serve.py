@@ -1,4 +1,7 @@
-"""`treadle serve`: the chat service over HTTP, in one command. What it serves and how is treadle.service's. Entry: `serve`."""
+"""`treadle serve`: the chat service over HTTP, in one command.
+
+What it serves and how is treadle.service's. Entry: `serve`.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +34,56 @@ HOST, PORT = "127.0.0.1", 8000
 
 
 @click.command(context_settings=HELP)
-@click.option("--host", metavar="ADDRESS", default=HOST, help=f"Where to listen, {HOST}. For another one set service.hosts in the configuration.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, help=f"{PORT}; 0 takes a free one.")
 @click.option(
-    "--model", metavar="MODEL", help="PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where there is a key for it, else embedded."
+    "--host",
+    metavar="ADDRESS",
+    default=HOST,
+    help=f"Where to listen, {HOST}. For another one set service.hosts in the configuration.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, help=f"{PORT}; 0 takes a free one."
+)
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help=(
+        "PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where "
+        "there is a key for it, else embedded."
+    ),
 )
 @journal_option
 @database_option
-@click.option("--agent", "agents", metavar="NAME", multiple=True, help="Serve this agent beside the task assistant; repeatable.")
 @click.option(
-    "--queue", metavar="NAME", help="Runs of agents go into this queue, for `treadle worker` to drive. Default: service.queue, else they are driven here."
+    "--agent",
+    "agents",
+    metavar="NAME",
+    multiple=True,
+    help="Serve this agent beside the task assistant; repeatable.",
 )
-def serve(host: str, port: int, model: str | None, journal: str | None, database: str | None, agents: tuple[str, ...], queue: str | None) -> None:
+@click.option(
+    "--queue",
+    metavar="NAME",
+    help=(
+        "Runs of agents go into this queue, for `treadle worker` to drive. Default: "
+        "service.queue, else they are driven here."
+    ),
+)
+def serve(
+    host: str,
+    port: int,
+    model: str | None,
+    journal: str | None,
+    database: str | None,
+    agents: tuple[str, ...],
+    queue: str | None,
+) -> None:
     """Serve the task assistant to many people: a web page, chat, tasks and runs over HTTP.
 
-    Needs no key and no set-up: accounts and tasks are kept in SQLite, and rules answer where there is no model. Limits, names and
-    who may register are set under `service:` in the configuration.
+    Needs no key and no set-up: accounts and tasks are kept in SQLite, and rules answer where there
+    is no model. Limits, names and who may register are set under `service:` in the configuration.
 
-    Ctrl-C, or SIGTERM, ends it in peace: what is under way gets a few seconds, and the rest goes on at the next start. Exits with 0 then, with 2
-    where it cannot start.
+    Ctrl-C, or SIGTERM, ends it in peace: what is under way gets a few seconds, and the rest goes on
+    at the next start. Exits with 0 then, with 2 where it cannot start.
     """
     from treadle.service import require_service  # noqa: PLC0415  --help needs none of it
 
@@ -65,12 +99,23 @@ def serve(host: str, port: int, model: str | None, journal: str | None, database
         if queue is not None:
             check_queue(config.queue_names, queue)
             config = structs.replace(config, service=structs.replace(config.service, queue=queue))
-        beside = tuple(name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks")  # it is served anyway
+        # it is served anyway
+        beside = tuple(
+            name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks"
+        )
         _serve(config, task_model(config, model), (host, port), (journal, database), beside)
 
 
-def _serve(config: Config, model: str | None, address: tuple[str, int], places: tuple[str | None, str | None], agents: Sequence[str]) -> None:
-    """`model`: that of the task assistant, None for the rules; `places`: of the journal and the database."""
+def _serve(
+    config: Config,
+    model: str | None,
+    address: tuple[str, int],
+    places: tuple[str | None, str | None],
+    agents: Sequence[str],
+) -> None:
+    """`model`: that of the task assistant, None for the rules; `places`: of the journal and the
+    database.
+    """
     import anyio  # noqa: PLC0415  --help needs none of it
 
     from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
@@ -87,25 +132,50 @@ def _serve(config: Config, model: str | None, address: tuple[str, int], places: 
 
     redactor = Redactor(config.secrets())
     requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
-    log_to_stderr(redactor, {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR})
+    log_to_stderr(
+        redactor,
+        {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR},
+    )
     host, port = address
     key, own = signing_key(os.environ, home(os.environ)), is_loopback(host)
     journal, database = journal_url(config, places[0]), database_url(places[1])
     for warning in config.warnings:
         _say(redactor.text(warning))
     if not own and not config.service.hosts and config.service.public_url is None:
-        _say(f"it listens at {host}, and answers to loopback names only: set service.hosts to the names by which people reach it")
+        _say(
+            f"it listens at {host}, and answers to loopback names only: set service.hosts to the "
+            "names by which people reach it"
+        )
 
     async def main() -> None:
         runtime = open_runtime(config, journal, hooks=module_hooks(config))
         _register(config, runtime, agents)
         if model is not None:
             runtime.models.get(model, scope="serve")
-        service = Service(config, Database.open(database), runtime, key=key, model=model, agents=agents, on_loopback=own, journal=_name_of(key, journal))
+        service = Service(
+            config,
+            Database.open(database),
+            runtime,
+            key=key,
+            model=model,
+            agents=agents,
+            on_loopback=own,
+            journal=_name_of(key, journal),
+        )
         listening = bound(host, port)
-        told = [("database", shown_url(database)), ("journal", shown_url(journal)), ("model", model or "embedded, which needs no key")]
+        told = [
+            ("database", shown_url(database)),
+            ("journal", shown_url(journal)),
+            ("model", model or "embedded, which needs no key"),
+        ]
         try:
-            await serve_app(create_app(service), listening, ready=lambda: _tell(_address(listening), [*told, ("agents", ", ".join(("tasks", *agents)))]))
+            await serve_app(
+                create_app(service),
+                listening,
+                ready=lambda: _tell(
+                    _address(listening), [*told, ("agents", ", ".join(("tasks", *agents)))]
+                ),
+            )
         finally:
             listening.close()
 
@@ -113,10 +183,17 @@ def _serve(config: Config, model: str | None, address: tuple[str, int], places: 
 
 
 def _name_of(key: bytes, journal: str) -> str:
-    """Of a journal: the same for all that share it, and one that no other machine or folder gives to its own."""
+    """Of a journal: the same for all that share it, and one that no other machine or folder gives
+    to its own.
+    """
     parts = urlsplit(journal)
     if parts.scheme in ("postgresql", "postgres"):  # on whatever host, and as whoever
-        place = [(parts.hostname or "").encode(), str(parts.port or 5432).encode(), parts.path.encode(), parts.query.encode()]
+        place = [
+            (parts.hostname or "").encode(),
+            str(parts.port or 5432).encode(),
+            parts.path.encode(),
+            parts.query.encode(),
+        ]
     else:
         place = [journal.encode(), platform.node().encode()]
     return hashlib.sha256(b"\0".join((key, *place))).hexdigest()
@@ -131,7 +208,9 @@ def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
 
     catalog = Catalog(config, Path.cwd())
     for name in names:
-        chosen = (made_agent if name in config.service.agents else defined_agent)(config, catalog, name)
+        chosen = (made_agent if name in config.service.agents else defined_agent)(
+            config, catalog, name
+        )
         for agent in (*chosen.others, replace(chosen.agent, limits=chosen.limits)):
             if agent.name == name:
                 runtime.agents.unregister(name)

@@ -1,4 +1,7 @@
-"""`treadle sessions …`: conversations, as the journal holds them. What a session can do is sessions.py's. Entry: `sessions`."""
+"""`treadle sessions …`: conversations, as the journal holds them.
+
+What a session can do is sessions.py's. Entry: `sessions`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,16 @@ from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
 from treadle.journal.sessions import SearchHit, SessionInfo, Sessions
-from treadle.messages.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    encode_message,
+)
 
 LAST = "last"
 PREFIX = "session_"
@@ -35,7 +47,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def sessions() -> None:
     """List, show, search and keep conversations.
 
-    ID is a session's id, the beginning of one, or `last` for the one that changed last. `treadle run --session ID` goes on with one.
+    ID is a session's id, the beginning of one, or `last` for the one that changed last. `treadle
+    run --session ID` goes on with one.
     """
 
 
@@ -44,7 +57,14 @@ def sessions() -> None:
 
 @sessions.command("list", context_settings=HELP)
 @json_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
 @click.option("--all", "everything", is_flag=True, help="All conversations, without a limit.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> None:
@@ -54,7 +74,13 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
         if as_json:
             put_json([_row(info, secrets) for info in found], secrets)
         elif found:
-            for line in table(["session", "age", "messages", "title"], [_cells(info, secrets) for info in found], right=NUMBERS, ink=Ink(), style=_style):
+            for line in table(
+                ["session", "age", "messages", "title"],
+                [_cells(info, secrets) for info in found],
+                right=NUMBERS,
+                ink=Ink(),
+                style=_style,
+            ):
                 put(line)
         else:
             put('There are no sessions yet. Begin one: treadle run "what to do"')
@@ -67,7 +93,11 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
 
 
 def _row(info: SessionInfo, secrets: Redactor) -> dict[str, Any]:
-    return {"session_id": info.id, **{name: value for name, value in asdict(info).items() if name != "id"}, "title": secrets.shortened(info.title)}
+    return {
+        "session_id": info.id,
+        **{name: value for name, value in asdict(info).items() if name != "id"},
+        "title": secrets.shortened(info.title),
+    }
 
 
 def _title(title: str, secrets: Redactor) -> str:
@@ -75,7 +105,12 @@ def _title(title: str, secrets: Redactor) -> str:
 
 
 def _cells(info: SessionInfo, secrets: Redactor) -> list[str]:
-    return [one_line(info.id), ago(info.updated_at, datetime.now(UTC)), str(info.message_count), _title(info.title, secrets)]
+    return [
+        one_line(info.id),
+        ago(info.updated_at, datetime.now(UTC)),
+        str(info.message_count),
+        _title(info.title, secrets),
+    ]
 
 
 def _style(column: int, _: str) -> Style:
@@ -88,19 +123,33 @@ def _style(column: int, _: str) -> Style:
 @sessions.command(context_settings=HELP, short_help="Show what was said in a conversation.")
 @session_argument
 @json_option
-@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning, and results in full.")
+@click.option(
+    "-v", "verbose", is_flag=True, help="Also the model's reasoning, and results in full."
+)
 @journal_option
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Show what was said in a conversation, as far as its next run is shown it. The rest is in `sessions export`, and found by `sessions search`."""
+    """Show what was said in a conversation, as far as its next run is shown it.
+
+    The rest is in `sessions export`, and found by `sessions search`.
+    """
 
     async def work(place: OpenedJournal) -> None:
         info = find_session(place.journal.sessions, session)
         messages = place.journal.sessions.get_messages(info.id)
         shown = {message.id for message in messages}
-        left = sum(message.id not in shown and not message.is_summary for message in place.journal.sessions.everything(info.id))
+        left = sum(
+            message.id not in shown and not message.is_summary
+            for message in place.journal.sessions.everything(info.id)
+        )
         if as_json:
             put_json(
-                {**_row(info, place.secrets), "left_view": left, "messages": [parse_json(encode_message(message).decode()) for message in messages]},
+                {
+                    **_row(info, place.secrets),
+                    "left_view": left,
+                    "messages": [
+                        parse_json(encode_message(message).decode()) for message in messages
+                    ],
+                },
                 place.secrets,
             )
             return
@@ -109,7 +158,13 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
         def clean(text: str) -> str:
             return plain(place.secrets.text(text))
 
-        for line in _head(replace(info, title=place.secrets.shortened(info.title)), len(messages), left, clean, ink):
+        for line in _head(
+            replace(info, title=place.secrets.shortened(info.title)),
+            len(messages),
+            left,
+            clean,
+            ink,
+        ):
             put(line)
         for message in messages:
             for line in _said(message, clean, ink, verbose=verbose):
@@ -118,14 +173,30 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
     on_journal(journal, work, absent=lambda _: _none(session))
 
 
-def _head(info: SessionInfo, messages: int, left: int, clean: Callable[[str], str], ink: Ink) -> Iterator[str]:
+def _head(
+    info: SessionInfo, messages: int, left: int, clean: Callable[[str], str], ink: Ink
+) -> Iterator[str]:
     yield f"{ink(one_line(clean(info.title)), 'bold')}  {ink(one_line(info.id), 'cyan')}"
-    yield ink(f"{count(messages, 'message')}, began {local(info.created_at)}, changed {local(info.updated_at)}", "dim")
+    yield ink(
+        (
+            f"{count(messages, 'message')}, began {local(info.created_at)}, changed "
+            f"{local(info.updated_at)}"
+        ),
+        "dim",
+    )
     if left:
-        yield ink(f"{count(left, 'older message')} left the view: treadle sessions export {one_line(info.id)}", "dim")
+        yield ink(
+            (
+                f"{count(left, 'older message')} left the view: treadle sessions export "
+                f"{one_line(info.id)}"
+            ),
+            "dim",
+        )
 
 
-def _said(message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: bool) -> Iterator[str]:
+def _said(
+    message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: bool
+) -> Iterator[str]:
     yield ""
     for part in message.parts:
         for first, further, text, style in _shown(part, message.role, clean, verbose=verbose):
@@ -133,7 +204,9 @@ def _said(message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: b
                 yield (further if n else first) + ink(line, style)
 
 
-def _shown(part: Part, role: str, clean: Callable[[str], str], *, verbose: bool) -> Iterator[tuple[str, str, str, Style]]:
+def _shown(
+    part: Part, role: str, clean: Callable[[str], str], *, verbose: bool
+) -> Iterator[tuple[str, str, str, Style]]:
     """What stands before its first line, before the others, the text, and its style."""
     match part:
         case TextPart():
@@ -147,9 +220,17 @@ def _shown(part: Part, role: str, clean: Callable[[str], str], *, verbose: bool)
         case ToolResult():
             lines = clean(part.text).strip().splitlines()
             kept = lines if verbose else lines[:RESULT_LINES]
-            more = [f"… {count(len(lines) - len(kept), 'more line')}"] if len(lines) > len(kept) else []
+            more = (
+                [f"… {count(len(lines) - len(kept), 'more line')}"]
+                if len(lines) > len(kept)
+                else []
+            )
             mark = "?" if part.unknown else "✗" if part.failed else "✓"
-            exited = [f"{mark} exit {part.exit_code}", *kept] if part.exit_code else [f"{mark} {kept[0] if kept else ''}", *kept[1:]]
+            exited = (
+                [f"{mark} exit {part.exit_code}", *kept]
+                if part.exit_code
+                else [f"{mark} {kept[0] if kept else ''}", *kept[1:]]
+            )
             yield "  ", "    ", "\n".join([*exited, *more]), "red" if part.failed else "dim"
         case MediaPart():
             yield "  ", "  ", one_line(clean(f"[{part.name or part.media_type}]")), "dim"
@@ -188,7 +269,10 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
     async def work(place: OpenedJournal) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
-        put(f"{one_line(info.id)}: {_title(info.title, place.secrets)}, {count(info.message_count, 'message')}")
+        put(
+            f"{one_line(info.id)}: {_title(info.title, place.secrets)}, "
+            f"{count(info.message_count, 'message')}"
+        )
         going = await place.journal.runs(session_id=info.id)
         for run in going:
             if run.status != "finished":
@@ -211,21 +295,48 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 @sessions.command(context_settings=HELP, short_help="Find messages that hold all the words.")
 @click.argument("words", nargs=-1, required=True)
 @json_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
 @journal_option
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
-    """Find messages that hold all the WORDS, the newest first; also those that the model is no longer shown."""
+    """Find messages that hold all the WORDS, the newest first; also those that the model is no
+    longer shown.
+    """
 
     def show(found: list[SearchHit], secrets: Redactor) -> None:
         if as_json:
-            put_json([{**asdict(hit), "title": secrets.shortened(hit.title), "excerpt": secrets.shortened(hit.excerpt)} for hit in found], secrets)
+            put_json(
+                [
+                    {
+                        **asdict(hit),
+                        "title": secrets.shortened(hit.title),
+                        "excerpt": secrets.shortened(hit.excerpt),
+                    }
+                    for hit in found
+                ],
+                secrets,
+            )
         elif not found:
             put("Nothing was found.")
         ink = Ink()
         for hit in () if as_json else found:
-            put(f"{ink(one_line(hit.session_id), 'cyan')}  {ink(cut(_title(hit.title, secrets), width() - len(hit.session_id) - 2), 'bold')}")
+            put(
+                f"{ink(one_line(hit.session_id), 'cyan')}  "
+                f"{ink(cut(_title(hit.title, secrets), width() - len(hit.session_id) - 2), 'bold')}"
+            )
             who = f"  {ago(hit.at, datetime.now(UTC)):>6}  {hit.role:<9}  "
-            put(ink(who, "dim") + cut(one_line(secrets.text(secrets.shortened(hit.excerpt)), 400), width() - len(who)))
+            put(
+                ink(who, "dim")
+                + cut(
+                    one_line(secrets.text(secrets.shortened(hit.excerpt)), 400), width() - len(who)
+                )
+            )
 
     async def work(place: OpenedJournal) -> None:
         show(place.journal.sessions.search(" ".join(words), limit=limit), place.secrets)
@@ -235,19 +346,29 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
 
 @sessions.command(context_settings=HELP, short_help="Print a conversation as JSON lines.")
 @session_argument
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE instead of standard output.",
+)
 @click.option("--view", is_flag=True, help="Only what the model of its next run is shown.")
 @journal_option
 def export(session: str, output_file: Path | None, view: bool, journal: str | None) -> None:
     """Print a conversation as JSON lines, one for each message, as it is stored.
 
-    Also what the model is no longer shown. A line whose id begins with `summary_` stands where what is before it was summed up.
+    Also what the model is no longer shown. A line whose id begins with `summary_` stands where what
+    is before it was summed up.
     """
 
     async def work(place: OpenedJournal) -> bytes:
         info = find_session(place.journal.sessions, session)
         store = place.journal.sessions
-        return b"".join(encode_message(message) + b"\n" for message in (store.get_messages if view else store.everything)(info.id))
+        return b"".join(
+            encode_message(message) + b"\n"
+            for message in (store.get_messages if view else store.everything)(info.id)
+        )
 
     write_out(on_journal(journal, work, absent=lambda _: _none(session)), output_file)
 
@@ -256,7 +377,10 @@ def export(session: str, output_file: Path | None, view: bool, journal: str | No
 
 
 def find_session(store: Sessions, given: str) -> SessionInfo:
-    """By its id, the beginning of it, or `last`. Raises Failed for one that is not there, with the nearest ids."""
+    """By its id, the beginning of it, or `last`.
+
+    Raises Failed for one that is not there, with the nearest ids.
+    """
     if given != LAST and (found := store.get(given)) is not None:
         return found
     known = store.list()
@@ -269,7 +393,9 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
         return meant[0]
     if meant:
         shown = ", ".join(info.id for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise CommandFailed(f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+        raise CommandFailed(
+            f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
+        )
     import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
     near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)

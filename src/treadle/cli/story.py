@@ -1,4 +1,5 @@
-"""What happened in a run, in the order in which a person reads it: its entries, gathered into turns, calls, breaks and notes.
+"""What happened in a run, in the order in which a person reads it: its entries, gathered into
+turns, calls, breaks and notes.
 
 How that looks is timeline.py's. Entry: `Story.of`.
 """
@@ -47,7 +48,9 @@ class StoryCall:
 
     @property
     def runs_with(self) -> JsonText:
-        """The arguments that it ran with, or would run with: a person or a hook may have changed those of the model."""
+        """The arguments that it ran with, or would run with: a person or a hook may have changed
+        those of the model.
+        """
         if self.started is not None:
             return self.started.arguments_json
         if self.answered is not None and self.answered.arguments_json is not None:
@@ -91,7 +94,9 @@ class Break:
 
     @property
     def is_first(self) -> bool:
-        """It waited in a queue for the first process that drives it: a run that begins where it is driven has its first driver from the start."""
+        """It waited in a queue for the first process that drives it: a run that begins where it is
+        driven has its first driver from the start.
+        """
         return self.resumed.fence == 1
 
 
@@ -135,7 +140,11 @@ class Story:
     @property
     def unknown(self) -> list[ToolFinished]:
         """Results that say that nobody knows, and of which nothing came late."""
-        return [finished for call_id, finished in self.results.items() if finished.status == "unknown" and call_id not in self.late]
+        return [
+            finished
+            for call_id, finished in self.results.items()
+            if finished.status == "unknown" and call_id not in self.late
+        ]
 
     def _take(self, entry: Entry) -> None:
         match entry:
@@ -162,7 +171,11 @@ class Story:
         left = set(self._asked) - set(self.results)
         holds = (entry.model, entry.mode, entry.cwd)
         names = ("model", "mode", "directory")
-        changes = tuple(f"{name} {new}" for name, old, new in zip(names, self._held, holds, strict=True) if new != old)
+        changes = tuple(
+            f"{name} {new}"
+            for name, old, new in zip(names, self._held, holds, strict=True)
+            if new != old
+        )
         self._held = holds
         self.items.append(Break(self.last_at, entry, bool(left) and left <= self._waiting, changes))
 
@@ -184,10 +197,17 @@ class Story:
             self._asked[call.id] = (call.name, call.arguments_json)
             turn.calls[call.id] = StoryCall(call.id, call.name, call.arguments_json)
 
-    def _of_call(self, entry: ToolStarted | ToolFinished | ApprovalAsked | ApprovalAnswered) -> None:
+    def _of_call(
+        self, entry: ToolStarted | ToolFinished | ApprovalAsked | ApprovalAnswered
+    ) -> None:
         call_id = entry.result.call_id if isinstance(entry, ToolFinished) else entry.call_id
-        turn = self._turn(next((item.number for item in reversed(self.items) if isinstance(item, Turn)), 0), entry.at)
-        call = turn.calls.setdefault(call_id, StoryCall(call_id, *self._asked.get(call_id, ("?", "{}"))))
+        turn = self._turn(
+            next((item.number for item in reversed(self.items) if isinstance(item, Turn)), 0),
+            entry.at,
+        )
+        call = turn.calls.setdefault(
+            call_id, StoryCall(call_id, *self._asked.get(call_id, ("?", "{}")))
+        )
         match entry:
             case ToolStarted():
                 call.started = entry
@@ -210,14 +230,20 @@ class Story:
         self.items.append(turn := Turn(number, at, again=True))
         return turn
 
-    def _note(self, entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched) -> Note:
+    def _note(
+        self, entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched
+    ) -> Note:
         match entry:
             case InputAdded():
-                return Note(entry.at, "person" if entry.by == "user" else "runtime", entry.message.text)
+                return Note(
+                    entry.at, "person" if entry.by == "user" else "runtime", entry.message.text
+                )
             case ToolLate():
                 self.late.add(entry.call_id)
                 name = self._asked.get(entry.call_id, ("a call before this run", ""))[0]
-                return Note(entry.at, "late", f"{name} ({entry.call_id}) gave its result late: {entry.text}")
+                return Note(
+                    entry.at, "late", f"{name} ({entry.call_id}) gave its result late: {entry.text}"
+                )
             case CancelAsked():
                 return Note(entry.at, "cancel", f"asked to stop, by {entry.by}")
             case Compaction():
@@ -235,15 +261,27 @@ def _view(entry: Compaction) -> str:
         case Cleared() if receipt.unseen:
             return f"images of {_messages(len(receipt.unseen))} left out: the provider refused one"
         case Withdrawn():
-            return f"{_messages(receipt.dropped)} taken out of the conversation, because the provider refused to go on"
+            return (
+                f"{_messages(receipt.dropped)} taken out of the conversation, because the "
+                "provider refused to go on"
+            )
         case Cleared() if receipt.is_note:
-            return "a summary is asked for" if receipt.reserved is not None else "an attempt at a summary broke off"
+            return (
+                "a summary is asked for"
+                if receipt.reserved is not None
+                else "an attempt at a summary broke off"
+            )
         case Cleared():
-            cleared = f"{len(receipt.cuts)} old result{'' if len(receipt.cuts) == 1 else 's'} cleared to make room"
+            cleared = (
+                f"{len(receipt.cuts)} old result{'' if len(receipt.cuts) == 1 else 's'} cleared "
+                "to make room"
+            )
             failed = f"; no summary could be made: {receipt.failed}" if receipt.failed else ""
             return f"{cleared}{_tokens(receipt)}{failed}"
         case Summary():
-            return f"{_messages(receipt.dropped)} summed up by {receipt.spent.model}{_tokens(receipt)}"
+            return (
+                f"{_messages(receipt.dropped)} summed up by {receipt.spent.model}{_tokens(receipt)}"
+            )
         case _:
             return f"{_messages(receipt.dropped)} left the model's view"
 

@@ -1,4 +1,5 @@
-"""Which model the task assistant asks: the one that was chosen, or the default one where there is a key for it, else rules.
+"""Which model the task assistant asks: the one that was chosen, or the default one where there is a
+key for it, else rules.
 
 Entry: `task_model`, `model_flags`.
 """
@@ -20,7 +21,8 @@ def model_flags(model: str | None) -> dict[str, str]:
 
 
 def task_model(config: Config, chosen: str | None = None) -> str | None:
-    """Its name; None: the embedded one, which needs no key. Of a model that somebody named nothing is asked here: what is wrong with it is said later.
+    """Its name; None: the embedded one, which needs no key. Of a model that somebody named nothing
+    is asked here: what is wrong with it is said later.
 
     `chosen`: what `--model` said.
     """

@@ -1,4 +1,7 @@
-"""`treadle tasks`: the task assistant in the terminal, and its tools for other programs. Entry: `tasks`."""
+"""`treadle tasks`: the task assistant in the terminal, and its tools for other programs. Entry:
+
+`tasks`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,22 @@ from treadle.cli.journal_option import journal_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KNOWN = {"mcp": ("treadle.cli.tasks_mcp:mcp", "Serve the task tools to a client of the Model Context Protocol.")}
-MODEL = "PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where there is a key for it, else embedded."
+KNOWN = {
+    "mcp": (
+        "treadle.cli.tasks_mcp:mcp",
+        "Serve the task tools to a client of the Model Context Protocol.",
+    )
+}
+MODEL = (
+    "PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where there is "
+    "a key for it, else embedded."
+)
 
 
 def _options(command: F) -> F:
-    return click.option("--model", metavar="MODEL", help=MODEL)(database_option(journal_option(command)))
+    return click.option("--model", metavar="MODEL", help=MODEL)(
+        database_option(journal_option(command))
+    )
 
 
 class _Talk(CommandGroup):
@@ -45,10 +58,12 @@ class _Talk(CommandGroup):
 def tasks(ctx: click.Context, **options: str | None) -> None:
     """Keep a list of tasks, in plain language: `treadle tasks "add milk tomorrow"`.
 
-    Without MESSAGE it asks for one after the other; from a pipe it reads one a line. Ctrl-C stops what is under way, Ctrl-D ends.
-    Deleting, and changing many tasks at once, is confirmed by what it asks for: `treadle tasks "yes delete"`.
+    Without MESSAGE it asks for one after the other; from a pipe it reads one a line. Ctrl-C stops
+    what is under way, Ctrl-D ends. Deleting, and changing many tasks at once, is confirmed by what
+    it asks for: `treadle tasks "yes delete"`.
 
-    Exits with 0, with 1 where a message could not be worked on, 2 on wrong use, 3 where it took too long, 130 when stopped.
+    Exits with 0, with 1 where a message could not be worked on, 2 on wrong use, 3 where it took too
+    long, 130 when stopped.
     """
     ctx.obj = options
     if ctx.invoked_subcommand is None:
@@ -61,7 +76,10 @@ def tasks(ctx: click.Context, **options: str | None) -> None:
 @click.pass_obj
 def say(before: dict[str, str | None], words: tuple[str, ...], **options: str | None) -> None:
     """Say one thing."""
-    _talk(words, {name: value if value is not None else before.get(name) for name, value in options.items()})
+    _talk(
+        words,
+        {name: value if value is not None else before.get(name) for name, value in options.items()},
+    )
 
 
 def _talk(words: tuple[str, ...], options: dict[str, str | None]) -> None:

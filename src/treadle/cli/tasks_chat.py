@@ -1,6 +1,8 @@
-"""What `treadle tasks` does with messages: one, those of a pipe, or those that a person types one after the other. Entry: `talk`.
+"""What `treadle tasks` does with messages: one, those of a pipe, or those that a person types one
+after the other. Entry: `talk`.
 
-The terminal belongs to the main thread; the assistant works in an event loop beside it, so that Ctrl-C stops a run and not the process.
+The terminal belongs to the main thread; the assistant works in an event loop beside it, so that
+Ctrl-C stops a run and not the process.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from treadle.service.database.database import Database
 from treadle.types import Outcome, new_id, now
 
 PROMPT: Final = "> "
-WELCOME: Final = 'Your tasks. Say what to do, like "add milk tomorrow"; "help" tells more; Ctrl-D ends.'
+WELCOME: Final = (
+    'Your tasks. Say what to do, like "add milk tomorrow"; "help" tells more; Ctrl-D ends.'
+)
 WORKING: Final = "working ..."
 WORKING_AFTER_S: Final = 0.7
 ONE_SHOT: Final = "terminal"
@@ -49,7 +53,12 @@ def talk(message: str, options: Mapping[str, str | None]) -> int:
         config = load(flags=model_flags(options["model"]))
         database = database_url(options["database"])
         journal = journal_url(config, options["journal"])
-        with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(config, options["model"], database, journal)) as runner:
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(
+                _opened(config, options["model"], database, journal)
+            ) as runner,
+        ):
             if message.strip():
                 return Talk(runner, portal, ONE_SHOT).say(message)
             chat = Talk(runner, portal, new_id("conv"))
@@ -57,7 +66,9 @@ def talk(message: str, options: Mapping[str, str | None]) -> int:
 
 
 @asynccontextmanager
-async def _opened(config: Config, model: str | None, database: str, journal: str) -> AsyncGenerator[AgentRunner]:
+async def _opened(
+    config: Config, model: str | None, database: str, journal: str
+) -> AsyncGenerator[AgentRunner]:
     async with Database.open(database) as rows, open_runtime(config, journal) as runtime:
         yield AgentRunner(rows, MCPToolServer(rows), task_model(config, model), runtime=runtime)
 
@@ -103,7 +114,11 @@ class Talk:
             reply, code = self._reply(stream, waiting)
         _put(reply)
         at = now()
-        self._said = (*self._said, MessageHistory("user", message, at), MessageHistory("assistant", reply, at))[-HISTORY_MOST:]
+        self._said = (
+            *self._said,
+            MessageHistory("user", message, at),
+            MessageHistory("assistant", reply, at),
+        )[-HISTORY_MOST:]
         return code
 
     def _reply(self, stream: ReplyStream, waiting: _Waiting) -> tuple[str, int]:
@@ -137,7 +152,9 @@ async def _to_the_end(stream: ReplyStream) -> None:
 
 
 class _Waiting:
-    """Says on a terminal that something is done, where it takes long; and takes it back where that can be."""
+    """Says on a terminal that something is done, where it takes long; and takes it back where that
+    can be.
+    """
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()
@@ -175,7 +192,9 @@ def _put(text: str) -> None:
 
 @contextmanager
 def _line_history() -> Generator[None]:
-    """What was typed before can be had again; where that cannot be kept, nobody is kept from typing."""
+    """What was typed before can be had again; where that cannot be kept, nobody is kept from
+    typing.
+    """
     try:
         import readline  # noqa: PLC0415  not on every system
     except ImportError:

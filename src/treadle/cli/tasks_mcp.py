@@ -1,4 +1,5 @@
-"""`treadle tasks mcp`: the task tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
+"""`treadle tasks mcp`: the task tools for any client of the Model Context Protocol, on standard
+input and output. Entry: `mcp`.
 
 What the tools do stands in treadle.apps.assistant.
 """
@@ -22,8 +23,9 @@ from treadle.cli.mcp import Stopped
 def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
     """Serve the task tools over the Model Context Protocol, on standard input and output.
 
-    A client starts this command. The tasks are those of `treadle tasks`. Deleting, and changing many tasks, needs the person's yes: it is
-    asked for at the client, where that can ask, and else given by a code with a second call.
+    A client starts this command. The tasks are those of `treadle tasks`. Deleting, and changing
+    many tasks, needs the person's yes: it is asked for at the client, where that can ask, and else
+    given by a code with a second call.
 
     Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
     """
@@ -49,7 +51,13 @@ async def _serve(url: str) -> bool:
     async with Database.open(url) as database:
         server = tasks_over_mcp(MCPToolServer(database), lambda _: terminal_user())
         if sys.stdin.isatty():
-            click.echo("! serving tasks to an MCP client on standard input: this is for programs; Ctrl-C ends it", err=True)
+            click.echo(
+                (
+                    "! serving tasks to an MCP client on standard input: this is for programs; "
+                    "Ctrl-C ends it"
+                ),
+                err=True,
+            )
         async with anyio.create_task_group() as group:
             group.start_soon(stopped.watch, group.cancel_scope)
             await serve_stdio(server)

@@ -1,6 +1,7 @@
 """Text on stdout that is no answer of a model: its colours, tables, and values as JSON.
 
-What stands in it is each command's business; what of it may be shown is terminal_text.py's. Entry: `put`, `put_json`, `confirm`, `Ink`, `table`.
+What stands in it is each command's business; what of it may be shown is terminal_text.py's. Entry:
+`put`, `put_json`, `confirm`, `Ink`, `table`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ WIDTH = 100
 WIDTH_MIN = 40
 
 Style: TypeAlias = Literal["", "bold", "dim", "red", "green", "yellow", "cyan", "alarm"]
-_CODES: dict[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "alarm": "1;30;43"}
+_CODES: dict[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "alarm": "1;30;43",
+}
 
 
 def put(text: str) -> None:
@@ -46,7 +55,11 @@ def put_json(value: object, secrets: Redactor) -> None:
 
 
 def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
-    """Asks on a terminal. Raises Failed, with what then is not done, where nobody can be asked, and where the answer is no."""
+    """Asks on a terminal.
+
+    Raises Failed, with what then is not done, where nobody can be asked, and where the answer is
+    no.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandFailed(f"nobody is there to be asked, so {undone}: add --yes")
     if not click.confirm(question, err=True):
@@ -79,7 +92,8 @@ def table(
     style: Callable[[int, str], Style],
     most: int | None = None,
 ) -> list[str]:
-    """The last column takes what is left of the width. `right`: the columns of numbers; `style(column, text)`: the colour of a cell.
+    """The last column takes what is left of the width. `right`: the columns of numbers;
+    `style(column, text)`: the colour of a cell.
 
     `most`: columns to fill; None: `width()`.
     """
@@ -92,7 +106,14 @@ def table(
         for n, text in enumerate(row):
             fitted = cut(text, widths[n])
             room = " " * (widths[n] - columns(fitted))
-            shown.append(room + ink(fitted, colour(n, text)) if head[n] in right else ink(fitted, colour(n, text)) + room)
+            shown.append(
+                room + ink(fitted, colour(n, text))
+                if head[n] in right
+                else ink(fitted, colour(n, text)) + room
+            )
         return "  ".join(shown).rstrip()
 
-    return [line([name.upper() for name in head], lambda _, __: "dim"), *(line(row, style) for row in cells)]
+    return [
+        line([name.upper() for name in head], lambda _, __: "dim"),
+        *(line(row, style) for row in cells),
+    ]

@@ -1,4 +1,5 @@
-"""The timeline of a run: turns, calls and their times, retries, approvals, what is unknown, crashes and who went on, as lines for a terminal.
+"""The timeline of a run: turns, calls and their times, retries, approvals, what is unknown, crashes
+and who went on, as lines for a terminal.
 
 What happened is gathered by story.py; here is only how it looks. Entry: `timeline`.
 """
@@ -44,15 +45,41 @@ class Relations:
     """The last response of the run before it in its session."""
 
 
-def timeline(story: Story, info: RunInfo, relations: Relations, *, clean: Callable[[str], str], ink: Ink, verbose: bool = False) -> list[str]:
-    """Lines of at most 100 columns. `clean` takes secrets out of a text; escape sequences are taken out here."""
+def timeline(
+    story: Story,
+    info: RunInfo,
+    relations: Relations,
+    *,
+    clean: Callable[[str], str],
+    ink: Ink,
+    verbose: bool = False,
+) -> list[str]:
+    """Lines of at most 100 columns.
+
+    `clean` takes secrets out of a text; escape sequences are taken out here.
+    """
     drawing = _Drawing(story, info, relations, lambda text: plain(clean(text)), ink, verbose)
     return [*drawing.head(), "", *drawing.body(), *drawing.end()]
 
 
 class _Drawing:
-    def __init__(self, story: Story, info: RunInfo, relations: Relations, clean: Callable[[str], str], ink: Ink, verbose: bool) -> None:
-        self._story, self._info, self._relations, self._clean, self._ink, self._verbose = story, info, relations, clean, ink, verbose
+    def __init__(
+        self,
+        story: Story,
+        info: RunInfo,
+        relations: Relations,
+        clean: Callable[[str], str],
+        ink: Ink,
+        verbose: bool,
+    ) -> None:
+        self._story, self._info, self._relations, self._clean, self._ink, self._verbose = (
+            story,
+            info,
+            relations,
+            clean,
+            ink,
+            verbose,
+        )
         self._width = width()
         self._began = story.started.at
         self._notes = response_notes(story, relations.before, verbose=verbose)
@@ -64,38 +91,61 @@ class _Drawing:
         info, started = self._info, self._story.started
         status = status_of(info)
         yield f"{self._ink(info.run_id, 'bold')}  {self._ink(status, style_of(status))}"
-        prompt, most = wrapped(self._clean(started.input.text).strip(), self._width - 4), VERBOSE_LINES if self._verbose else PROMPT_LINES
+        prompt, most = (
+            wrapped(self._clean(started.input.text).strip(), self._width - 4),
+            VERBOSE_LINES if self._verbose else PROMPT_LINES,
+        )
         for line in prompt[:most]:
             yield f"  {self._ink('│', 'cyan')} {line}"
         if len(prompt) > most:
             more = f"… {count(len(prompt) - most, 'more line')}"
             yield f"  {self._ink('│', 'cyan')} {self._ink(more, 'dim')}"
         finished = self._story.finished
-        word = "driven for" if any(isinstance(item, Break) for item in self._story.items) else "took"
+        word = (
+            "driven for" if any(isinstance(item, Break) for item in self._story.items) else "took"
+        )
         took = f", {word} {lasting(finished.duration_s)}" if finished else ""
         usage = info.usage
-        cost = "" if info.cost_usd is None else f", {money(info.cost_usd, more=any(part.unpriced for part in info.spending))}"
-        spent = f"{count(info.turns, 'turn')}, {count(info.tool_calls, 'tool call')}, {count(usage.total_tokens, 'token')}"
+        cost = (
+            ""
+            if info.cost_usd is None
+            else f", {money(info.cost_usd, more=any(part.unpriced for part in info.spending))}"
+        )
+        spent = (
+            f"{count(info.turns, 'turn')}, {count(info.tool_calls, 'tool call')}, "
+            f"{count(usage.total_tokens, 'token')}"
+        )
         rows = {
             "agent": f"{info.agent} on {info.model}, mode {info.mode}",
             "in": info.cwd,
             "session": info.session_id or "none",
             "began": local(self._began) + took,
-            "spent": f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} out){cost}",
+            "spent": (
+                f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} "
+                f"out){cost}"
+            ),
         }
         if info.total.runs > 1:
             rows["total"] = totalled(info.total)
         if info.queue is not None:
             tenant = "" if info.tenant is None else f", for {self._clean(info.tenant)}"
-            rows["queue"] = f"{self._clean(info.queue)}{tenant}" + ("" if info.parked is None else f", parked: {one_line(self._clean(info.parked))}")
+            rows["queue"] = f"{self._clean(info.queue)}{tenant}" + (
+                "" if info.parked is None else f", parked: {one_line(self._clean(info.parked))}"
+            )
         if info.imported is not None:
-            rows["imported"] = f"{local(info.imported)}, from a file: what it says of calls and answers is the file's word"
+            rows["imported"] = (
+                f"{local(info.imported)}, from a file: what it says of calls and answers is the "
+                "file's word"
+            )
         if started.fork is not None:
             rows["forked"] = f"from {started.fork.run_id} after turn {started.fork.turn}"
         if info.parent_run_id is not None:
             rows["part of"] = info.parent_run_id
         for name, text in rows.items():
-            yield f"  {self._ink(f'{name:<8}', 'dim')} {cut(one_line(self._clean(text), 400), self._width - 11)}"
+            yield (
+                f"  {self._ink(f'{name:<8}', 'dim')} "
+                f"{cut(one_line(self._clean(text), 400), self._width - 11)}"
+            )
 
     # ------------------------------------------------------------ between
 
@@ -139,25 +189,41 @@ class _Drawing:
         response = turn.response
         if response is None or turn.requested_at is None:
             return "", ""
-        waited_s = turn.failed[-1].wait_s if turn.failed else 0.0  # a further attempt is written down before its wait
+        # a further attempt is written down before its wait
+        waited_s = turn.failed[-1].wait_s if turn.failed else 0.0
         took = lasting((response.at - turn.requested_at).total_seconds() - waited_s)
-        return f"model {took} · {counted(response.usage)}" if response.usage != Usage() else f"model {took}", "dim"
+        return (
+            f"model {took} · {counted(response.usage)}"
+            if response.usage != Usage()
+            else f"model {took}",
+            "dim",
+        )
 
     def _failed(self, entry: ModelRequested) -> Iterator[str]:
         error = entry.failed
         if error is None:
-            yield self._under(f"! the answer was lost with its process: asked again, attempt {entry.attempt}", "yellow")
+            yield self._under(
+                f"! the answer was lost with its process: asked again, attempt {entry.attempt}",
+                "yellow",
+            )
             return
         status = f" {error.status}" if error.status else ""
-        text = f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: {error.kind}{status}{request_of(error)}: {error.message}"
-        for n, line in enumerate(wrapped(one_line(self._clean(text), 300), self._width - len(MARGIN) - 2)):
+        text = (
+            f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: "
+            f"{error.kind}{status}{request_of(error)}: {error.message}"
+        )
+        for n, line in enumerate(
+            wrapped(one_line(self._clean(text), 300), self._width - len(MARGIN) - 2)
+        ):
             yield self._under(f"  {line}" if n else line, "yellow")
 
     def _said(self, turn: Turn, response: ModelResponded) -> Iterator[str]:
         message = response.message
         if self._verbose and message.reasoning.strip():
             yield from self._text(message.reasoning, VERBOSE_LINES, "dim")
-        most = VERBOSE_LINES if self._verbose else SAID_LINES if message.tool_calls else ANSWER_LINES
+        most = (
+            VERBOSE_LINES if self._verbose else SAID_LINES if message.tool_calls else ANSWER_LINES
+        )
         yield from self._text(message.text, most, "")
         for note, style in self._notes.get(message.id, ()):
             yield self._under(self._clean(note), style)
@@ -179,9 +245,19 @@ class _Drawing:
         name = cut(one_line(self._clean(call.name), 64), max(names, 1))
         branch = "└" if is_last else "├"
         left = f"{branch} {name}{' ' * (names - columns(name))}"
-        arguments = cut(self._arguments(call.runs_with), self._width - len(MARGIN) - columns(left) - columns(right) - 6)
+        arguments = cut(
+            self._arguments(call.runs_with),
+            self._width - len(MARGIN) - columns(left) - columns(right) - 6,
+        )
         shown = f"{self._ink(branch, 'dim')} {left[2:]}  {self._ink(arguments, 'dim')}"
-        gap = " " * (self._width - len(MARGIN) - columns(left) - 2 - columns(arguments) - columns(f"{mark} {right}"))
+        gap = " " * (
+            self._width
+            - len(MARGIN)
+            - columns(left)
+            - 2
+            - columns(arguments)
+            - columns(f"{mark} {right}")
+        )
         yield f"{MARGIN}{shown}{gap}{self._ink(f'{mark} {right}', style)}"
         indent = f"{MARGIN}{self._ink(' ' if is_last else '│', 'dim')}   "
         for text, tone in self._beneath(turn, call):
@@ -196,7 +272,11 @@ class _Drawing:
             if call.started is None:
                 held = call.asked is not None and call.answered is None
                 return ("?", "yellow", "waits for a person") if held else ("·", "dim", "not begun")
-            return ("✂", "yellow", "no result") if over or self._info.status == "waiting" else ("…", "cyan", "running")
+            return (
+                ("✂", "yellow", "no result")
+                if over or self._info.status == "waiting"
+                else ("…", "cyan", "running")
+            )
         took = lasting(finished.duration_ms / 1000)
         if code := finished.result.exit_code:
             return "✗", "red", f"exit {code} · {took}"
@@ -219,18 +299,44 @@ class _Drawing:
             yield one_line(self._clean(f"asks a person: {call.asked.reason}"), 300), "yellow"
         answered, finished = call.answered, call.finished
         if (editor := call.edited_by) is not None:
-            yield one_line(self._clean(f"edited by {editor}; the model asked for: {self._arguments(call.arguments_json)}"), 300), "yellow"
+            yield (
+                one_line(
+                    self._clean(
+                        f"edited by {editor}; the model asked for: "
+                        f"{self._arguments(call.arguments_json)}"
+                    ),
+                    300,
+                ),
+                "yellow",
+            )
         if answered is not None and answered.by != NOBODY:
-            after = f" after {lasting((answered.at - call.asked.at).total_seconds())}" if call.asked is not None else ""
+            after = (
+                f" after {lasting((answered.at - call.asked.at).total_seconds())}"
+                if call.asked is not None
+                else ""
+            )
             word = "allowed" if answered.decision == "allow" else "denied"
-            yield one_line(self._clean(f"{word} by {answered.by}{after}" + (f": {answered.reason}" if answered.reason else "")), 300), "yellow"
+            yield (
+                one_line(
+                    self._clean(
+                        f"{word} by {answered.by}{after}"
+                        + (f": {answered.reason}" if answered.reason else "")
+                    ),
+                    300,
+                ),
+                "yellow",
+            )
         if call.started is not None and call.started.attempt > 1:
             yield f"run again, attempt {call.started.attempt}", "yellow"
         if finished is None:
-            lost = call.call_id not in self._story.results and (turn is not self._last or self._info.status != "running")
+            lost = call.call_id not in self._story.results and (
+                turn is not self._last or self._info.status != "running"
+            )
             if lost and call.started is not None and call.started.effect == "once":
                 yield "it had begun, and nothing says whether it took effect", "yellow"
-        elif finished.status != "denied" or answered is None or answered.by == NOBODY:  # else it has been told above
+        elif (
+            finished.status != "denied" or answered is None or answered.by == NOBODY
+        ):  # else it has been told above
             yield from self._result(finished)
 
     def _result(self, finished: ToolFinished) -> Iterator[tuple[str, Style]]:
@@ -239,9 +345,19 @@ class _Drawing:
             yield f"IT MAY OR MAY NOT HAVE TAKEN EFFECT. {one_line(text, 400)}", "yellow"
         elif self._verbose:
             lines = text.splitlines()
-            is_command, more = finished.result.exit_code is not None, [f"… {count(len(lines) - VERBOSE_LINES, 'more line')}"]
-            shown = "\n".join(lines[-VERBOSE_LINES:] if is_command else lines[:VERBOSE_LINES])  # a command says at its end what came of it
-            for part in [shown] if len(lines) <= VERBOSE_LINES else [*more, shown] if is_command else [shown, *more]:
+            is_command, more = (
+                finished.result.exit_code is not None,
+                [f"… {count(len(lines) - VERBOSE_LINES, 'more line')}"],
+            )
+            # a command says at its end what came of it
+            shown = "\n".join(lines[-VERBOSE_LINES:] if is_command else lines[:VERBOSE_LINES])
+            for part in (
+                [shown]
+                if len(lines) <= VERBOSE_LINES
+                else [*more, shown]
+                if is_command
+                else [shown, *more]
+            ):
                 yield part, "dim"
         elif finished.status != "ok":
             yield one_line(text, 2 * self._width), "dim"
@@ -252,11 +368,18 @@ class _Drawing:
         if item.waited or item.is_first:
             words = f" waited {away} for a {whom} · driver {item.resumed.fence} {does} "
         else:
-            words = f" THE PROCESS STOPPED HERE · resumed {away} later by driver {item.resumed.fence} "
-        rule = self._ink("╌" * 3 + words + "╌" * (self._width - len(MARGIN) - columns(words) - 3), "dim" if item.is_first else "yellow")
+            words = (
+                f" THE PROCESS STOPPED HERE · resumed {away} later by driver {item.resumed.fence} "
+            )
+        rule = self._ink(
+            "╌" * 3 + words + "╌" * (self._width - len(MARGIN) - columns(words) - 3),
+            "dim" if item.is_first else "yellow",
+        )
         yield f"{self._ink(self._clock(item.stopped_at), 'dim')}  {rule}"
         if item.changes:
-            yield self._under(one_line(self._clean(f"now with {', '.join(item.changes)}"), 300), "yellow")
+            yield self._under(
+                one_line(self._clean(f"now with {', '.join(item.changes)}"), 300), "yellow"
+            )
 
     def _note(self, note: Note) -> Iterator[str]:
         mark, style = _NOTES[note.kind]
@@ -272,16 +395,27 @@ class _Drawing:
 
     def _children(self, since: Time | None, until: Time | None) -> Iterator[str]:
         for child in self._relations.children:
-            if child.parent_run_id == self._info.run_id and (since is None or child.started_at >= since) and (until is None or child.started_at < until):
+            if (
+                child.parent_run_id == self._info.run_id
+                and (since is None or child.started_at >= since)
+                and (until is None or child.started_at < until)
+            ):
                 yield from self._child(child, 0)
 
     def _child(self, child: RunInfo, depth: int) -> Iterator[str]:
         status = status_of(child)
-        counts = f"{count(child.turns, 'turn')}, {count(child.tool_calls, 'call')}, {tokens(child.usage.total_tokens)} tokens"
+        counts = (
+            f"{count(child.turns, 'turn')}, {count(child.tool_calls, 'call')}, "
+            f"{tokens(child.usage.total_tokens)} tokens"
+        )
         left = f"{'   ' * min(depth, 8)}↳ {one_line(self._clean(child.agent), 24)}  {child.run_id}"
         right = f"{counts}  {status}"
         gap = self._width - len(MARGIN) - columns(left) - columns(right)
-        yield f"{self._ink(self._clock(child.started_at), 'dim')}  {self._ink(left, 'cyan')}{' ' * max(gap, 2)}{counts}  {self._ink(status, style_of(status))}"
+        yield (
+            f"{self._ink(self._clock(child.started_at), 'dim')}  "
+            f"{self._ink(left, 'cyan')}{' ' * max(gap, 2)}{counts}  "
+            f"{self._ink(status, style_of(status))}"
+        )
         for inner in self._relations.children:
             if inner.parent_run_id == child.run_id:
                 yield from self._child(inner, depth + 1)
@@ -293,13 +427,23 @@ class _Drawing:
             yield from self._finished(finished)
         else:
             words = _NOT_OVER.get(self._info.status, "")
-            yield self._line(self._info.updated_at, self._ink(words, style_of(self._info.status)), columns(words))
+            yield self._line(
+                self._info.updated_at, self._ink(words, style_of(self._info.status)), columns(words)
+            )
         for fork in self._relations.forks:
             yield self._under(f"⑂ forked into {fork.run_id} ({status_of(fork)})", "cyan")
         if unknown := self._story.unknown:
-            which = ", ".join(f"{result.result.name} ({result.result.call_id})" for result in unknown)
+            which = ", ".join(
+                f"{result.result.name} ({result.result.call_id})" for result in unknown
+            )
             yield ""
-            for line in wrapped(f"? {count(len(unknown), 'call')} may or may not have taken effect: {one_line(self._clean(which), 2000)}", self._width):
+            for line in wrapped(
+                (
+                    f"? {count(len(unknown), 'call')} may or may not have taken effect: "
+                    f"{one_line(self._clean(which), 2000)}"
+                ),
+                self._width,
+            ):
                 yield self._ink(line, "alarm")
 
     def _finished(self, finished: RunFinished) -> Iterator[str]:
@@ -309,7 +453,9 @@ class _Drawing:
         error = finished.error
         yield self._line(finished.at, self._ink(words, style_of(outcome)), columns(words))
         if error is not None:
-            yield from self._text(f"{error.kind}: {error.message}{request_of(error)}", ANSWER_LINES, "red")
+            yield from self._text(
+                f"{error.kind}: {error.message}{request_of(error)}", ANSWER_LINES, "red"
+            )
 
     # ------------------------------------------------------------ pieces
 
@@ -329,12 +475,24 @@ class _Drawing:
         arguments = shown_arguments(arguments_json)
         if isinstance(arguments, str):
             return one_line(self._clean(arguments), 400)
-        shown = {name: value if isinstance(value, str) else encode_json(value).decode() for name, value in arguments.items()}
-        text = " ".join(shown.values() if len(shown) == 1 else [f"{name}={value}" for name, value in shown.items()])
+        shown = {
+            name: value if isinstance(value, str) else encode_json(value).decode()
+            for name, value in arguments.items()
+        }
+        text = " ".join(
+            shown.values()
+            if len(shown) == 1
+            else [f"{name}={value}" for name, value in shown.items()]
+        )
         return one_line(self._clean(text), 400)
 
 
-_NOT_OVER = {"running": "… runs now", "waiting": "? waits for a person", "stopped": "✂ STOPPED: nobody drives it", "queued": "· waits for a worker"}
+_NOT_OVER = {
+    "running": "… runs now",
+    "waiting": "? waits for a person",
+    "stopped": "✂ STOPPED: nobody drives it",
+    "queued": "· waits for a worker",
+}
 _NOTES: dict[str, tuple[str, Style]] = {
     "person": (">", "bold"),
     "runtime": ("·", "dim"),

@@ -25,14 +25,30 @@ def tools() -> None:
     """List the tools that agents can be given: of Treadle, of Python modules, of MCP servers."""
 
 
-@tools.command("list", context_settings=HELP, short_help="Which tools there are, and what a repetition of each would do.")
-@click.option("--json", "as_json", is_flag=True, help="A list of objects: name, effect, source, place, description.")
-@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Whose configuration counts.")
+@tools.command(
+    "list",
+    context_settings=HELP,
+    short_help="Which tools there are, and what a repetition of each would do.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="A list of objects: name, effect, source, place, description.",
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=".",
+    help="Whose configuration counts.",
+)
 def list_(as_json: bool, cwd: Path) -> None:
-    """Which tools there are: what can stand among the `tools` of a definition, beside the names of agents.
+    """Which tools there are: what can stand among the `tools` of a definition, beside the names of
+    agents.
 
-    The effect says what a repetition does: pure changes nothing, idempotent is safe to repeat, once must not happen twice. MCP servers
-    are not asked: SERVER_* stands for all tools of one.
+    The effect says what a repetition does: pure changes nothing, idempotent is safe to repeat, once
+    must not happen twice. MCP servers are not asked: SERVER_* stands for all tools of one.
     """
     check_directory(cwd)
     with failing():
@@ -44,8 +60,13 @@ def list_(as_json: bool, cwd: Path) -> None:
     if as_json:
         put_json(rows, secrets)
         return
-    cells = [[row["name"], row["effect"], row["place"], plain(_first_sentence(row["description"]))] for row in rows]
-    for line in table(["name", "effect", "from", "description"], cells, ink=Ink(), style=partial(_style)):
+    cells = [
+        [row["name"], row["effect"], row["place"], plain(_first_sentence(row["description"]))]
+        for row in rows
+    ]
+    for line in table(
+        ["name", "effect", "from", "description"], cells, ink=Ink(), style=partial(_style)
+    ):
         put(secrets.text(line))
 
 
@@ -69,14 +90,30 @@ def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _row(tool: Tool[Any], source: str, place: str) -> dict[str, Any]:
-    return {"name": tool.name, "effect": tool.effect, "source": source, "place": place, "description": tool.definition.description}
+    return {
+        "name": tool.name,
+        "effect": tool.effect,
+        "source": source,
+        "place": place,
+        "description": tool.definition.description,
+    }
 
 
 def _served(config: Config) -> Iterator[dict[str, Any]]:
     for name, server in config.mcp_servers.items():
         for tool in ("*",) if server.tools is None else server.tools:
-            said = f"All tools of the MCP server {name}." if tool == "*" else f"The tool {tool} of the MCP server {name}."
-            yield {"name": f"{name}_{tool}", "effect": "once", "source": "mcp", "place": f"mcp_servers.{name}", "description": said}
+            said = (
+                f"All tools of the MCP server {name}."
+                if tool == "*"
+                else f"The tool {tool} of the MCP server {name}."
+            )
+            yield {
+                "name": f"{name}_{tool}",
+                "effect": "once",
+                "source": "mcp",
+                "place": f"mcp_servers.{name}",
+                "description": said,
+            }
 
 
 def _first_sentence(text: str) -> str:

@@ -1,4 +1,7 @@
-"""`treadle tools accept`: looks at what MCP servers have changed, and takes it for what it is now. Entry: `accept`."""
+"""`treadle tools accept`: looks at what MCP servers have changed, and takes it for what it is now.
+
+Entry: `accept`.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,28 @@ from treadle.config import load
 from treadle.tools.mcp import ChangedTool, Pins
 
 
-@click.command("accept", context_settings=HELP, short_help="Look at tools of MCP servers that have changed, and use them again.")
+@click.command(
+    "accept",
+    context_settings=HELP,
+    short_help="Look at tools of MCP servers that have changed, and use them again.",
+)
 @click.argument("server", required=False)
 @click.option("--yes", is_flag=True, help="Without asking.")
 def accept(server: str | None, yes: bool) -> None:
-    """Look at the tools of MCP servers that have changed since they were first seen, and use them again.
+    """Look at the tools of MCP servers that have changed since they were first seen, and use them
+    again.
 
-    A tool that says something else than it did is not offered to any model until you have looked at it here: its description is read
-    by models, and may be an instruction to them. SERVER: only of this one.
+    A tool that says something else than it did is not offered to any model until you have looked at
+    it here: its description is read by models, and may be an instruction to them. SERVER: only of
+    this one.
     """
     with failing():
         config = load(cwd=Path.cwd())
         secrets = Redactor(config.secrets())
         if config.home is None:
-            raise CommandFailed("no folder of Treadle's own is known here, and so nothing was remembered")
+            raise CommandFailed(
+                "no folder of Treadle's own is known here, and so nothing was remembered"
+            )
         pins = Pins(Path(config.home))
         changes = [change for change in pins.changed() if server in (None, change.server)]
         if not changes:
@@ -54,7 +65,10 @@ def accept(server: str | None, yes: bool) -> None:
 
 
 def _difference(change: ChangedTool) -> Iterator[str]:
-    before, now = (json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines() for text in (change.before, change.now))
+    before, now = (
+        json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines()
+        for text in (change.before, change.now)
+    )
     for line in difflib.unified_diff(before, now, lineterm="", n=1):
         if not line.startswith(("---", "+++", "@@")):
             yield f"  {line}"

@@ -1,6 +1,8 @@
-"""`treadle trust`: show what a project's own configuration is, and admit it as it is now. Entry: `trust`.
+"""`treadle trust`: show what a project's own configuration is, and admit it as it is now. Entry:
+`trust`.
 
-What is bound to what is config/trust.py's; what it admits stands where it is used. What its files say of themselves: trust_contents.py.
+What is bound to what is config/trust.py's; what it admits stands where it is used. What its files
+say of themselves: trust_contents.py.
 """
 
 from __future__ import annotations
@@ -26,8 +28,13 @@ from treadle.config.file import Broken
 from treadle.config.places import Project, project_of
 from treadle.errors import AgentError
 
-_ALSO_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
-"""Fillers and selectors, which are letters and marks to Unicode. Not U+FE0F, which makes a picture of the character before it."""
+_ALSO_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Fillers and selectors, which are letters and marks to Unicode.
+
+Not U+FE0F, which makes a picture of the character before it.
+"""
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
 """Categories of which a terminal shows nothing, or does what they say."""
 
@@ -35,18 +42,26 @@ _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
 @click.option("--revoke", is_flag=True, help="Trust it no longer.")
-@click.option("--list", "listing", is_flag=True, help="List every trusted project, and whether its trust still holds.")
+@click.option(
+    "--list",
+    "listing",
+    is_flag=True,
+    help="List every trusted project, and whether its trust still holds.",
+)
 @click.option("--show", is_flag=True, help="Show what would be trusted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> None:
     """Show a project's own configuration, and say that it may be used as it is now.
 
-    The project is that of DIR, or of the working directory: the nearest folder above with a .git, else DIR itself. From then on
-    its AGENTS.md files, and its agents and skills with their descriptions, are sent to the model, its commands are offered in the
-    chat, and the modules under `agents` and the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows what
-    your own permissions do not, and sets no sandbox, address, header, key or journal. An agent of yours keeps its name.
+    The project is that of DIR, or of the working directory: the nearest folder above with a .git,
+    else DIR itself. From then on its AGENTS.md files, and its agents and skills with their
+    descriptions, are sent to the model, its commands are offered in the chat, and the modules under
+    `agents` and the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows
+    what your own permissions do not, and sets no sandbox, address, header, key or journal. An agent
+    of yours keeps its name.
 
-    A file of these that changes, goes or comes voids it all, until you have looked and trust it again.
+    A file of these that changes, goes or comes voids it all, until you have looked and trust it
+    again.
     """
     with failing():
         own = home(os.environ)
@@ -55,7 +70,12 @@ def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> N
         elif revoke:
             _revoke(own, folder)
         else:
-            _trust(own, _project(folder), show=show, ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
+            _trust(
+                own,
+                _project(folder),
+                show=show,
+                ask=not yes and sys.stdin.isatty() and sys.stderr.isatty(),
+            )
 
 
 def _project(folder: Path) -> Project:
@@ -97,12 +117,22 @@ def _say_files(files: Mapping[str, bytes]) -> None:
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
         if (at := _unseen_in(text)) is not None:
             line = text.count("\n", 0, at) + 1
-            click.echo(f"! {_shown(clean(name))}:{line}: holds characters that you cannot see and a model reads, like U+{ord(text[at]):04X}", err=True)
+            click.echo(
+                (
+                    f"! {_shown(clean(name))}:{line}: holds characters that you cannot see and a "
+                    f"model reads, like U+{ord(text[at]):04X}"
+                ),
+                err=True,
+            )
 
 
 def _unseen_in(text: str) -> int | None:
     """Where the first character stands that nobody sees, and a model reads."""
-    places = [text.find(c) for c in set(text) - {"\n", "\t"} if unicodedata.category(c) in _UNSEEN or _ALSO_UNSEEN.match(c)]
+    places = [
+        text.find(c)
+        for c in set(text) - {"\n", "\t"}
+        if unicodedata.category(c) in _UNSEEN or _ALSO_UNSEEN.match(c)
+    ]
     return min(places, default=None)
 
 
@@ -128,7 +158,9 @@ _MEANINGS = {
 def _revoke(own: Path, folder: Path) -> None:
     root = Path(os.path.realpath(folder))
     project = project_of(folder)
-    if not any(store.revoke(own, each) for each in dict.fromkeys((root, project.root if project else root))):
+    if not any(
+        store.revoke(own, each) for each in dict.fromkeys((root, project.root if project else root))
+    ):
         raise CommandFailed(f"{root} was not trusted: `treadle trust --list` says what is")
     _say(f"not trusted any more: {project.root if project else root}")
 
@@ -143,7 +175,9 @@ def _list(own: Path) -> None:
     for root, files in sorted(folders.items()):
         found = store.trust_of(own, Project(Path(root), Path(root)))
         holds = (
-            f"holds, with {count(len(files), 'file')}" if found.standing is store.TrustState.HOLDS else f"void: {', '.join(found.changes[: store.TOLD_MAX])}"
+            f"holds, with {count(len(files), 'file')}"
+            if found.standing is store.TrustState.HOLDS
+            else f"void: {', '.join(found.changes[: store.TOLD_MAX])}"
         )
         _say(f"{root}  {holds}")
 

@@ -1,7 +1,8 @@
-"""The lines with which `treadle trust` describes an agent, a skill, a command and a configuration file of a project. Entry: `described`.
+"""The lines with which `treadle trust` describes an agent, a skill, a command and a configuration
+file of a project. Entry: `described`.
 
-The files are untrusted: their text is shown with every odd character spelled out, and a file that is no valid definition is shown as far
-as it can be read.
+The files are untrusted: their text is shown with every odd character spelled out, and a file that
+is no valid definition is shown as far as it can be read.
 """
 
 from __future__ import annotations
@@ -20,14 +21,21 @@ if TYPE_CHECKING:
 
 TEXT_CHARS = 300
 """Of one value that runs nothing."""
-_WITH_KEYS = frozenset((TrustedKind.CONFIG, TrustedKind.SKILL, TrustedKind.COMMAND, TrustedKind.AGENT))
+_WITH_KEYS = frozenset(
+    (TrustedKind.CONFIG, TrustedKind.SKILL, TrustedKind.COMMAND, TrustedKind.AGENT)
+)
 SHOWN_KEYS = ("name", "description", "model", "tools")
 
 
 def described(name: str, data: bytes) -> Iterator[str]:
-    """Describe one file by its keys. `name`: its path below the project's root. Yields lines for a terminal; raises nothing for a broken file."""
+    """Describe one file by its keys. `name`: its path below the project's root.
+
+    Yields lines for a terminal; raises nothing for a broken file.
+    """
     kind = kind_of(PurePosixPath(name))
-    if kind not in _WITH_KEYS or (kind is TrustedKind.SKILL and not name.endswith(f"/{SKILL_NAME}")):
+    if kind not in _WITH_KEYS or (
+        kind is TrustedKind.SKILL and not name.endswith(f"/{SKILL_NAME}")
+    ):
         return
     from treadle.agents.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML
 
@@ -55,7 +63,10 @@ def _of_config(said: Mapping[str, Plain]) -> Iterator[str]:
 
 
 def _leaves(path: str, value: Plain) -> Iterator[str]:
-    """Each value below, by its path. A command is quoted as a shell would need it, so that one argument does not look like two."""
+    """Each value below, by its path.
+
+    A command is quoted as a shell would need it, so that one argument does not look like two.
+    """
     if isinstance(value, dict):
         for key, inside in value.items():
             yield from _leaves(f"{path}.{_whole(key)}", inside)

@@ -1,4 +1,7 @@
-"""`treadle work`: a batch of prompts, unattended, and a report. What is done for it stands in work_batch.py. Entry: `work`."""
+"""`treadle work`: a batch of prompts, unattended, and a report.
+
+What is done for it stands in work_batch.py. Entry: `work`.
+"""
 
 from __future__ import annotations
 
@@ -34,31 +37,58 @@ OF_A_BATCH = {
 
 
 def _check_workers(options: dict[str, Any]) -> None:
-    """Raises Failed for what counts where the runs are driven, and for what is for workers alone."""
+    """Raises Failed for what counts where the runs are driven, and for what is for workers alone."""  # noqa: E501
     by_workers = options["workers"] or options["detach"]
     if options["queue"] is not None and not by_workers:
         raise CommandFailed("--queue is for runs that workers drive: add --workers")
-    for name, flag in (("allow", "--allow"), ("network", "--network"), ("no_sandbox", "--no-sandbox")):
+    for name, flag in (
+        ("allow", "--allow"),
+        ("network", "--network"),
+        ("no_sandbox", "--no-sandbox"),
+    ):
         if options[name] and by_workers:
-            raise CommandFailed(f"{flag} counts where the runs are driven: give it to `treadle worker`")
+            raise CommandFailed(
+                f"{flag} counts where the runs are driven: give it to `treadle worker`"
+            )
     if options["detach"]:
         for name, flag in (("batch", "--resume"), ("output_file", "-o")):
             if options[name]:
-                raise CommandFailed(f"--detach only queues a new batch, and so cannot be used with {flag}: leave one of them out")
+                raise CommandFailed(
+                    f"--detach only queues a new batch, and so cannot be used with {flag}: leave "
+                    "one of them out"
+                )
         if options["output"] != "text":
-            raise CommandFailed("--detach ends before there is a report: leave out --output, and give it to --resume ID")
+            raise CommandFailed(
+                "--detach ends before there is a report: leave out --output, and give it to "
+                "--resume ID"
+            )
 
 
 @click.command(context_settings=HELP)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
-@click.option("--from", "source", metavar="FILE|DIR|-", help="Read prompts: each line of a file or of standard input (-) is one, or each file of a folder.")
-@click.option("--worktree", is_flag=True, help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE|DIR|-",
+    help=(
+        "Read prompts: each line of a file or of standard input (-) is one, or each file of a "
+        "folder."
+    ),
+)
+@click.option(
+    "--worktree",
+    is_flag=True,
+    help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.",
+)
 @click.option(
     "--gate",
     "gates",
     metavar="COMMAND",
     multiple=True,
-    help='A command that must exit with 0 after a prompt was worked, like "make test"; repeatable, in order.',
+    help=(
+        'A command that must exit with 0 after a prompt was worked, like "make test"; '
+        "repeatable, in order."
+    ),
 )
 @click.option(
     "--gate-timeout",
@@ -69,49 +99,122 @@ def _check_workers(options: dict[str, Any]) -> None:
     help="At most so long for each gate. Default: 1800.",
 )
 @click.option(
-    "--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="How many more attempts a prompt has where its run or a gate failed."
+    "--retries",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many more attempts a prompt has where its run or a gate failed.",
 )
-@click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many prompts are worked at the same time.")
-@click.option("--workers", is_flag=True, help="Put the runs into a queue for `treadle worker`; this process waits, runs the gates and reports.")
-@click.option("--queue", metavar="NAME", help="With --workers or --detach: into this queue. Default: `default`.")
-@click.option("--detach", is_flag=True, help="Put them there, print the id of the batch, and end: --resume ID waits, runs the gates and reports.")
-@click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many prompts are worked at the same time.",
+)
+@click.option(
+    "--workers",
+    is_flag=True,
+    help=(
+        "Put the runs into a queue for `treadle worker`; this process waits, runs the gates and "
+        "reports."
+    ),
+)
+@click.option(
+    "--queue",
+    metavar="NAME",
+    help="With --workers or --detach: into this queue. Default: `default`.",
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help=(
+        "Put them there, print the id of the batch, and end: --resume ID waits, runs the gates "
+        "and reports."
+    ),
+)
+@click.option(
+    "--resume",
+    "batch",
+    metavar="ID",
+    help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.",
+)
 @agent_options
 @run_options
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True, help="How the report is printed.")
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE instead of standard output.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="How the report is printed.",
+)
+@click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE instead of standard output.",
+)
 @click.option("-q", "quiet", is_flag=True, help="Only the report, without progress and warnings.")
 @click.option("-v", "verbose", is_flag=True, help="Also a line for each call of a tool.")
 @click.pass_context
 def work(ctx: click.Context, **options: Any) -> None:
     """Work many prompts to their ends, and report what came of each.
 
-    Each prompt is a conversation of its own. After its run completed the gates, commands that check it, are run where it worked; where one fails and --retries
-    allows it, the model is told how, and tries again. Limits are for one prompt with all its attempts; there is none for the batch.
+    Each prompt is a conversation of its own. After its run completed the gates, commands that check
+    it, are run where it worked; where one fails and --retries allows it, the model is told how, and
+    tries again. Limits are for one prompt with all its attempts; there is none for the batch.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
-    With --workers, workers need what the runs need: the same folders, and so one machine or one file system; and rules and keys of their own.
+    With --workers, workers need what the runs need: the same folders, and so one machine or one
+    file system; and rules and keys of their own.
 
-    A batch that was stopped, or killed, goes on with --resume: what is done stays, runs that were under way go on.
+    A batch that was stopped, or killed, goes on with --resume: what is done stays, runs that were
+    under way go on.
 
-    Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong use, 130 when stopped.
+    Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong
+    use, 130 when stopped.
     """
     from treadle.cli.work_batch import BatchRequest, detached, resume_command, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
 
-    wish = BatchRequest(options=options, given=frozenset(name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE))
+    wish = BatchRequest(
+        options=options,
+        given=frozenset(
+            name
+            for name in options
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ),
+    )
     check_directory(options["cwd"])
-    if options["batch"] is not None and (settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]):
-        raise CommandFailed(f"--resume goes on with a batch as it was begun, and so cannot be used with {settled[0]}: leave one of them out")
+    if options["batch"] is not None and (
+        settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]
+    ):
+        raise CommandFailed(
+            "--resume goes on with a batch as it was begun, and so cannot be used with "
+            f"{settled[0]}: leave one of them out"
+        )
     _check_workers(options)
     if options["detach"]:
         with failing():
             batch, runs = anyio.run(detached, wish)
         put(batch)
         if not options["quiet"]:
-            click.echo(f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} waits for them, runs the gates and reports", err=True)
+            click.echo(
+                (
+                    f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} "
+                    "waits "
+                    "for them, runs the gates and reports"
+                ),
+                err=True,
+            )
         return
-    with failing(), OutputFile(options["output_file"]) if options["output_file"] else nullcontext() as out:
+    with (
+        failing(),
+        OutputFile(options["output_file"]) if options["output_file"] else nullcontext() as out,
+    ):
         report = anyio.run(worked, wish, out)
         if out is not None:
             out.finish()

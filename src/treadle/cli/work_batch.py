@@ -1,4 +1,7 @@
-"""Begins a batch or goes on with one, follows it, and tells what came of it. What can be typed is work.py's. Entry: `worked`."""
+"""Begins a batch or goes on with one, follows it, and tells what came of it.
+
+What can be typed is work.py's. Entry: `worked`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,13 @@ from treadle.runtime.model_choice import from_anywhere
 from treadle.runtime.runtime import Runtime
 from treadle.types import Limits, Settings
 
-LIMITS = {"max_turns": "turns", "max_tool_calls": "tool_calls", "max_tokens": "tokens", "max_cost": "cost_usd", "timeout": "seconds"}
+LIMITS = {
+    "max_turns": "turns",
+    "max_tool_calls": "tool_calls",
+    "max_tokens": "tokens",
+    "max_cost": "cost_usd",
+    "timeout": "seconds",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +74,12 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
     async with (
-        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config), unattended=True) as runtime,
+        open_runtime(
+            config,
+            journal_url(config, options["journal"]),
+            hooks=module_hooks(config),
+            unattended=True,
+        ) as runtime,
         display(secrets, quiet=options["quiet"], verbose=options["verbose"]) as watcher,
     ):
         for warning in config.warnings:
@@ -75,12 +89,19 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
             attached = [attachment(Path(path)) for path in terms.attached]
             logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         else:
-            logbook, attached = resumed, [attachment(Path(path)) for path in resumed.batch.terms.attached]
-            if (terms := _changed(resumed.batch.terms, config, options, wish)) != resumed.batch.terms:
+            logbook, attached = (
+                resumed,
+                [attachment(Path(path)) for path in resumed.batch.terms.attached],
+            )
+            if (
+                terms := _changed(resumed.batch.terms, config, options, wish)
+            ) != resumed.batch.terms:
                 await logbook.resume_on(terms)
         async with logbook:
             watcher.begins(logbook.batch, done=list(logbook.rows.values()))
-            report = await _followed(Crew(logbook, runtime, watcher, attached), logbook, is_new=resumed is None)
+            report = await _followed(
+                Crew(logbook, runtime, watcher, attached), logbook, is_new=resumed is None
+            )
         _print(report, options["output"], secrets, out)
         if not options["quiet"]:
             await _tell_next_steps(runtime, report, options["journal"])
@@ -88,12 +109,17 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
 
 
 async def detached(wish: BatchRequest) -> tuple[str, int]:
-    """Begins a batch whose runs are queued; gives its id, and how many there are. Raises Failed and AgentError."""
+    """Begins a batch whose runs are queued; gives its id, and how many there are.
+
+    Raises Failed and AgentError.
+    """
     options = wish.options
     prompts, config = _prompts(options), configured(options, cwd=options["cwd"])
     shelf, secrets = _shelf(config, options["journal"]), Redactor(config.secrets())
     async with (
-        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime,
+        open_runtime(
+            config, journal_url(config, options["journal"]), hooks=module_hooks(config)
+        ) as runtime,
         display(secrets, quiet=options["quiet"], verbose=False) as watcher,
     ):
         for warning in config.warnings:
@@ -102,7 +128,9 @@ async def detached(wish: BatchRequest) -> tuple[str, int]:
         logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         async with logbook:
             watcher.begins(logbook.batch, done=[])
-            crew = Crew(logbook, runtime, watcher, [attachment(Path(path)) for path in terms.attached])
+            crew = Crew(
+                logbook, runtime, watcher, [attachment(Path(path)) for path in terms.attached]
+            )
             try:
                 await crew.detach()
             except AgentError:
@@ -113,7 +141,9 @@ async def detached(wish: BatchRequest) -> tuple[str, int]:
 
 
 def resume_command(batch: str, journal: str | None) -> str:
-    return shlex.join(["treadle", "work", "--resume", batch, *(() if journal is None else ("--journal", journal))])
+    return shlex.join(
+        ["treadle", "work", "--resume", batch, *(() if journal is None else ("--journal", journal))]
+    )
 
 
 async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
@@ -160,18 +190,25 @@ def _prompts(options: dict[str, Any]) -> list[str]:
     if source == "-":
         data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
         if len(data) > STDIN_BYTES_MAX:
-            raise CommandFailed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB")
+            raise CommandFailed(
+                f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB"
+            )
         prompts += lines_of(data.decode("utf-8", "replace"))
     elif source is not None:
         prompts += prompts_of(Path(source))
     if not prompts:
         said = f"there is no prompt in {source!r}" if source else "there is no prompt"
-        raise CommandFailed(f'{said}: treadle work "what to do" "what else", or --from with a file of lines, a folder of files, or - for standard input')
+        raise CommandFailed(
+            f'{said}: treadle work "what to do" "what else", or --from with a file of lines, a '
+            "folder of files, or - for standard input"
+        )
     return prompts
 
 
 def _terms(config: Config, options: dict[str, Any]) -> Terms:
-    """Raises AgentError(invalid) and Failed for what is wrong with the agent, its inputs and its output."""
+    """Raises AgentError(invalid) and Failed for what is wrong with the agent, its inputs and its
+    output.
+    """
     chosen = chosen_agent(config, options["cwd"].resolve(), options)
     agent, model = chosen.agent, chosen.agent.model or config.models.large
     return Terms(
@@ -188,7 +225,18 @@ def _terms(config: Config, options: dict[str, Any]) -> Terms:
         sandbox=options["no_sandbox"],
         network=options["network"],
         queue=_queue(config, options),
-        **{name: options[name] for name in ("on_ask", "on_unknown", "allow", "worktree", "gates", "retries", "parallel")},
+        **{
+            name: options[name]
+            for name in (
+                "on_ask",
+                "on_unknown",
+                "allow",
+                "worktree",
+                "gates",
+                "retries",
+                "parallel",
+            )
+        },
     )
 
 
@@ -198,20 +246,34 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
         return None
     queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
     if queue not in config.queue_names:
-        raise CommandFailed(f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it under queues in the configuration")
+        raise CommandFailed(
+            f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it "
+            "under queues in the configuration"
+        )
     return queue
 
 
 def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
     """What a person allowed when the batch began stands, and what they allow now comes to it."""
-    allowed = {"allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))), "no_sandbox": options["no_sandbox"] or terms.sandbox}
+    allowed = {
+        "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))),
+        "no_sandbox": options["no_sandbox"] or terms.sandbox,
+    }
     return {**options, **allowed, "network": options["network"] or terms.network}
 
 
 def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchRequest) -> Terms:
     """The terms of a batch under what was typed now."""
-    changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
-    changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"], "network": options["network"]}
+    changes: dict[str, Any] = {
+        name: options[name]
+        for name in ("on_ask", "on_unknown", "gates", "retries", "parallel")
+        if wish.said(name)
+    }
+    changes |= {
+        "allow": options["allow"],
+        "sandbox": options["no_sandbox"],
+        "network": options["network"],
+    }
     if wish.said("workers"):
         changes["queue"] = _queue(config, options)
     if wish.said("gate_timeout"):
@@ -222,17 +284,24 @@ def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchR
         changes["mode"] = config.defaults.mode
     given = {field: options[name] for name, field in LIMITS.items() if wish.said(name)}
     changes["limits"] = Limits(**{**msgspec.structs.asdict(terms.limits), **given})
-    changes["settings"] = Settings(effort=options["effort"], max_tokens=options["max_output_tokens"]).over(terms.settings)
+    changes["settings"] = Settings(
+        effort=options["effort"], max_tokens=options["max_output_tokens"]
+    ).over(terms.settings)
     return msgspec.structs.replace(terms, **changes)
 
 
 def _shelf(config: Config, journal: str | None) -> Path:
-    """Where batches are kept: beside the journal of their runs, or on this machine where that is a server's."""
+    """Where batches are kept: beside the journal of their runs, or on this machine where that is a
+    server's.
+    """
     file = journal_file(url := journal_url(config, journal))
     if file is None and config.home is not None and url != "memory:":
         return Path(config.home) / "work" / hashlib.sha256(shown_url(url).encode()).hexdigest()[:16]
     if file is None:
-        raise CommandFailed(f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use sqlite:///FILE or postgresql://…")
+        raise CommandFailed(
+            f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use "
+            "sqlite:///FILE or postgresql://…"
+        )
     return file.with_name(f"{file.name}-work")
 
 
@@ -240,7 +309,9 @@ def _there(logbook: Logbook) -> Path:
     """Where the batch was begun."""
     folder = Path(logbook.batch.terms.cwd)
     if not folder.is_dir():
-        raise CommandFailed(f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more")
+        raise CommandFailed(
+            f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more"
+        )
     return folder
 
 
@@ -254,7 +325,9 @@ def _print(report: Report, output: str, secrets: Redactor, out: IO[bytes] | None
         case "markdown":
             data = secrets.exact(markdown(report)).encode("utf-8", "replace")
         case _:
-            data = secrets.exact(as_text(report, to_file=out is not None)).encode("utf-8", "replace")
+            data = secrets.exact(as_text(report, to_file=out is not None)).encode(
+                "utf-8", "replace"
+            )
     if out is None:
         put_bytes(data)
     else:
@@ -271,4 +344,6 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
                 for line in await next_steps(runtime.journal, state, journal=journal):
                     click.echo(plain(runtime.redact(line)), err=True)
     if report.pending:
-        click.echo(plain(runtime.redact(f"{resume_command(report.id, journal)} goes on with it")), err=True)
+        click.echo(
+            plain(runtime.redact(f"{resume_command(report.id, journal)} goes on with it")), err=True
+        )

@@ -1,7 +1,8 @@
-"""How a batch looks: what happens while it is worked, on stderr, and its report as text. Entry: `display`, `as_text`.
+"""How a batch looks: what happens while it is worked, on stderr, and its report as text. Entry:
+`display`, `as_text`.
 
-On a terminal what is under way stands in a few lines that are drawn anew, below a line for each prompt that has ended; elsewhere each
-change is a line.
+On a terminal what is under way stands in a few lines that are drawn anew, below a line for each
+prompt that has ended; elsewhere each change is a line.
 """
 
 from __future__ import annotations
@@ -105,13 +106,33 @@ class LineOutput:
             case events.Warned(text=text):
                 self._print(f"{self._place(number)} ! {self._shown(text)}")
             case events.ToolCallAsked() if self._verbose:
-                arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(value) for value in event.arguments.values())
-                self._print(cut(f"{self._place(number)} • {self._shown(event.name)} {self._shown(arguments)}", width()))
+                arguments = (
+                    event.arguments
+                    if isinstance(event.arguments, str)
+                    else " ".join(str(value) for value in event.arguments.values())
+                )
+                self._print(
+                    cut(
+                        (
+                            f"{self._place(number)} • {self._shown(event.name)} "
+                            f"{self._shown(arguments)}"
+                        ),
+                        width(),
+                    )
+                )
             case _:
                 return
 
     def ended(self, row: ReportRow) -> None:
-        self._print(self._ink(f"{self._place(row.number)} {self._shown(summary(row))}: {self._prompt(row.number)}", style_of(row)))
+        self._print(
+            self._ink(
+                (
+                    f"{self._place(row.number)} {self._shown(summary(row))}: "
+                    f"{self._prompt(row.number)}"
+                ),
+                style_of(row),
+            )
+        )
 
     def warns(self, text: str) -> None:
         self._print(f"! {self._shown(text)}")
@@ -155,7 +176,12 @@ class LiveTable(LineOutput):
             case events.TurnStart():
                 progress.turns += 1
             case events.UsageReported():
-                progress.tokens += event.input_tokens + event.output_tokens + event.cache_read_tokens + event.cache_write_tokens
+                progress.tokens += (
+                    event.input_tokens
+                    + event.output_tokens
+                    + event.cache_read_tokens
+                    + event.cache_write_tokens
+                )
             case events.ToolCallStart(name=name):
                 progress.doing = self._shown(name)
             case events.RunStart() | events.ToolCallEnd():
@@ -185,7 +211,9 @@ class LiveTable(LineOutput):
         self._drawn = 0
 
     def _draw(self) -> None:
-        lines = [cut(line, shutil.get_terminal_size((80, 24)).columns - 1) for line in self._lines()]
+        lines = [
+            cut(line, shutil.get_terminal_size((80, 24)).columns - 1) for line in self._lines()
+        ]
         if lines or self._drawn:
             region = "".join(f"{line}\n" for line in lines)
             write(f"\x1b[?2026h{self._up()}{region}\x1b[?2026l")
@@ -202,11 +230,17 @@ class LiveTable(LineOutput):
             progress = self._under_way[number]
             took = lasting(anyio.current_time() - progress.since)
             spent = f"{progress.turns} turns · {tokens(progress.tokens)}" if progress.turns else ""
-            yield f"  {number:>3}  {took:>9}  {spent:<18}  {cut(progress.doing, 24):<24}  {self._prompt(number)}"
+            yield (
+                f"  {number:>3}  {took:>9}  {spent:<18}  {cut(progress.doing, 24):<24}  "
+                f"{self._prompt(number)}"
+            )
         passed = sum(row.passed for row in self._ended.values())
         failed = len(self._ended) - passed
         left = len(self._batch.prompts) - len(self._ended) - len(self._under_way)
-        yield f"  {passed} passed · {failed} failed · {len(self._under_way)} under way · {left} to come"
+        yield (
+            f"  {passed} passed · {failed} failed · {len(self._under_way)} under way · {left} to "
+            "come"
+        )
 
     def _progress(self, number: int) -> _Progress:
         if number not in self._under_way:
@@ -237,7 +271,18 @@ def write(text: str) -> None:
 
 def as_text(report: Report, *, to_file: bool) -> str:
     """A table, what is to be looked at, and the sum."""
-    head = ["#", "outcome", "gates", "tries", "turns", "tokens", "cost", "time", "changes", "prompt"]
+    head = [
+        "#",
+        "outcome",
+        "gates",
+        "tries",
+        "turns",
+        "tokens",
+        "cost",
+        "time",
+        "changes",
+        "prompt",
+    ]
     rows = [_cells(row) for row in report.rows]
     for name in ("gates", "cost", "changes"):
         at = head.index(name)
@@ -248,7 +293,13 @@ def as_text(report: Report, *, to_file: bool) -> str:
     def style(column: int, text: str) -> Style:
         return styles.get(text, "") if head[column] == "outcome" else ""
 
-    lines = table(head, rows, right=frozenset({"#", "tries", "turns", "tokens", "cost", "time"}), ink=Ink(colour=False if to_file else None), style=style)
+    lines = table(
+        head,
+        rows,
+        right=frozenset({"#", "tries", "turns", "tokens", "cost", "time"}),
+        ink=Ink(colour=False if to_file else None),
+        style=style,
+    )
     notes = [note for row in report.rows for note in _notes(row)]
     return "\n".join([*lines, *(["", *notes] if notes else []), "", _sum(report)]) + "\n"
 
@@ -258,7 +309,17 @@ def summary(row: ReportRow) -> str:
     cost = [] if row.cost_usd is None else [money(row.cost_usd)]
     changed = [changes(row.diff)] if row.diff is not None and row.diff.files else []
     tries = [f"attempt {row.attempts}"] if row.attempts > 1 else []
-    return " · ".join([verdict(row), *tries, count(row.turns, "turn"), f"{tokens(row.tokens)} tokens", *cost, lasting(row.duration_s), *changed])
+    return " · ".join(
+        [
+            verdict(row),
+            *tries,
+            count(row.turns, "turn"),
+            f"{tokens(row.tokens)} tokens",
+            *cost,
+            lasting(row.duration_s),
+            *changed,
+        ]
+    )
 
 
 def style_of(row: ReportRow) -> Style:
@@ -269,8 +330,21 @@ def style_of(row: ReportRow) -> Style:
 
 def _cells(row: ReportRow) -> list[str]:
     cost = "" if row.cost_usd is None else money(row.cost_usd)
-    numbers = [str(row.attempts), str(row.turns), tokens(row.tokens), cost, lasting(row.duration_s) if row.run_id else ""]
-    return [str(row.number), verdict(row), gates_passed(row), *numbers, changes(row.diff), one_line(row.prompt, 200)]
+    numbers = [
+        str(row.attempts),
+        str(row.turns),
+        tokens(row.tokens),
+        cost,
+        lasting(row.duration_s) if row.run_id else "",
+    ]
+    return [
+        str(row.number),
+        verdict(row),
+        gates_passed(row),
+        *numbers,
+        changes(row.diff),
+        one_line(row.prompt, 200),
+    ]
 
 
 def _notes(row: ReportRow) -> Iterator[str]:
@@ -286,5 +360,10 @@ def _notes(row: ReportRow) -> Iterator[str]:
 def _sum(report: Report) -> str:
     totals = report.totals
     cost = [] if totals.cost_usd is None else [money(totals.cost_usd)]
-    counts = [count(totals.turns, "turn"), f"{tokens(totals.tokens)} tokens", *cost, lasting(totals.duration_s)]
+    counts = [
+        count(totals.turns, "turn"),
+        f"{tokens(totals.tokens)} tokens",
+        *cost,
+        lasting(totals.duration_s),
+    ]
     return " · ".join([f"{totals.passed} of {totals.prompts} passed", *counts, report.id])

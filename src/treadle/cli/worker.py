@@ -1,4 +1,8 @@
-"""`treadle worker`: drives runs that wait in queues. What a worker does with them is treadle.workers.worker's, what delivers them an engine's. Entry: `worker`."""
+"""`treadle worker`: drives runs that wait in queues.
+
+What a worker does with them is treadle.workers.worker's, what delivers them an engine's. Entry:
+`worker`.
+"""
 
 from __future__ import annotations
 
@@ -45,26 +49,62 @@ def _rules(command: Any) -> Any:
 
 
 @click.command(context_settings=HELP)
-@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Take runs of this queue; repeatable. Default: all queues of the configuration.")
-@click.option("--slots", type=click.IntRange(1, SLOTS_MAX), metavar="N", help="Drive so many runs at once, at most. Default: 8.")
-@click.option("--name", metavar="NAME", help="What this worker is called; no other that lives has it. Default: of the host and the process.")
-@click.option("--engine", type=click.Choice(ENGINES), help="What delivers runs: local, or dbos, whose limits count over all workers. Default: local.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there. Default: nowhere.")
-@click.option("--agent", "agents", metavar="NAME", multiple=True, help="Drive runs of this agent as this folder defines it, wherever they began; repeatable.")
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME",
+    multiple=True,
+    help="Take runs of this queue; repeatable. Default: all queues of the configuration.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, SLOTS_MAX),
+    metavar="N",
+    help="Drive so many runs at once, at most. Default: 8.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help=(
+        "What this worker is called; no other that lives has it. Default: of the host and the "
+        "process."
+    ),
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What delivers runs: local, or dbos, whose limits count over all workers. Default: local.",
+)
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there. Default: nowhere."
+)
+@click.option(
+    "--agent",
+    "agents",
+    metavar="NAME",
+    multiple=True,
+    help="Drive runs of this agent as this folder defines it, wherever they began; repeatable.",
+)
 @_rules
 @click.option("-q", "quiet", is_flag=True, help="Only what is wrong.")
-@click.option("-v", "verbose", is_flag=True, help="Also a line for each run that begins and ends here.")
+@click.option(
+    "-v", "verbose", is_flag=True, help="Also a line for each run that begins and ends here."
+)
 @journal_option
 def worker(**options: Any) -> None:
-    """Drive runs that wait in queues: those of `treadle run --detach`, of `treadle work --workers`, of the service, of programs, and of schedules.
+    """Drive runs that wait in queues: those of `treadle run --detach`, of `treadle work --workers`,
+    of the service, of programs, and of schedules.
 
-    Any number of workers, on any number of machines, may work on one journal: each run is driven by one of them at a time, and when one dies another
-    goes on with its runs. Workers of one machine may share a SQLite journal; for several machines it is PostgreSQL.
+    Any number of workers, on any number of machines, may work on one journal: each run is driven by
+    one of them at a time, and when one dies another goes on with its runs. Workers of one machine
+    may share a SQLite journal; for several machines it is PostgreSQL.
 
-    An agent is found as `treadle runs resume` finds it: in the directory of the run, which must be there. Rules, keys and the sandbox are this worker's.
+    An agent is found as `treadle runs resume` finds it: in the directory of the run, which must be
+    there. Rules, keys and the sandbox are this worker's.
 
-    SIGTERM, or Ctrl-C, drains it: it takes no more, its runs get workers.grace_s seconds to end, and what is left goes on elsewhere. A second one ends
-    it at once. Exits with 0 then, with 2 where it cannot start.
+    SIGTERM, or Ctrl-C, drains it: it takes no more, its runs get workers.grace_s seconds to end,
+    and what is left goes on elsewhere. A second one ends it at once. Exits with 0 then, with 2
+    where it cannot start.
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
@@ -73,7 +113,11 @@ def worker(**options: Any) -> None:
     from treadle.cli.logs import log_to_stderr  # noqa: PLC0415  likewise
     from treadle.config import load  # noqa: PLC0415  likewise
 
-    flags = {"--allow": options["allow"] or None, "--network": options["network"], "--no-sandbox": options["no_sandbox"]}
+    flags = {
+        "--allow": options["allow"] or None,
+        "--network": options["network"],
+        "--no-sandbox": options["no_sandbox"],
+    }
     with failing():
         config = load(flags=flags)
         url = journal_url(config, options["journal"])
@@ -102,27 +146,37 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     """Raises Failed for what contradicts the configuration."""
     if url == "memory:":
         raise CommandFailed(
-            "a worker takes runs of other processes, and no other process sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…"
+            "a worker takes runs of other processes, and no other process sees a journal in "
+            "memory: name one with --journal sqlite:///FILE or postgresql://…"
         )
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
-        raise CommandFailed(f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under queues in the configuration")
+        raise CommandFailed(
+            f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under "
+            "queues in the configuration"
+        )
     if options["name"] is not None and not options["name"].strip():
-        raise CommandFailed(f"--name {options['name']!r} names no worker: give it one, or leave --name out")
+        raise CommandFailed(
+            f"--name {options['name']!r} names no worker: give it one, or leave --name out"
+        )
     address = config.workers.metrics if options["metrics"] is None else options["metrics"]
     if address is not None and find_spec("prometheus_client") is None:
         raise CommandFailed(METRICS_NEED)
     try:
         metrics = None if address is None else split_address(address)
     except ValueError:
-        raise CommandFailed(f"--metrics must be HOST:PORT, like 127.0.0.1:9464, not {address!r}") from None
+        raise CommandFailed(
+            f"--metrics must be HOST:PORT, like 127.0.0.1:9464, not {address!r}"
+        ) from None
     queues = tuple(dict.fromkeys(options["queues"])) or known
     return _Wish(
         url=url,
         queues=queues,
         engine=options["engine"] or config.workers.engine,
         slots=options["slots"] or config.workers.slots,
-        name=f"{one_line(socket.gethostname(), HOST_MOST)}-{os.getpid()}" if options["name"] is None else options["name"],
+        name=f"{one_line(socket.gethostname(), HOST_MOST)}-{os.getpid()}"
+        if options["name"] is None
+        else options["name"],
         agents=options["agents"],
         metrics=metrics,
         flags=flags,
@@ -136,7 +190,10 @@ async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
     from treadle.cli.worker_agents import Agents  # noqa: PLC0415  likewise
     from treadle.workers.worker import Worker  # noqa: PLC0415  likewise
 
-    async with _engine(wish) as engine, open_runtime(config, wish.url, hooks=module_hooks(config), unattended=True) as runtime:
+    async with (
+        _engine(wish) as engine,
+        open_runtime(config, wish.url, hooks=module_hooks(config), unattended=True) as runtime,
+    ):
         agents = Agents(config, runtime, wish.flags)
         agents.register(wish.agents)
         tell.follow(runtime, agents, counted=wish.metrics is not None)
@@ -152,13 +209,29 @@ async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
             schedules=agents.schedules(tell.warn),
         )
         with _metrics(wish, made, runtime, tell) as address:
-            told = [f"journal {shown_url(wish.url)}", f"queues {', '.join(wish.queues)}", f"engine {wish.engine}", count(wish.slots, "slot")]
-            first = " · ".join([f"treadle worker {one_line(wish.name)}", *told, *([] if address is None else [f"metrics {address}"])])
+            told = [
+                f"journal {shown_url(wish.url)}",
+                f"queues {', '.join(wish.queues)}",
+                f"engine {wish.engine}",
+                count(wish.slots, "slot"),
+            ]
+            first = " · ".join(
+                [
+                    f"treadle worker {one_line(wish.name)}",
+                    *told,
+                    *([] if address is None else [f"metrics {address}"]),
+                ]
+            )
             await _worked(made, runtime.journal, config.workers.grace_s, first, tell)
 
 
-async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, tell: WorkerOutput) -> None:
-    """To its end. Raises Failed where its name is taken, AgentError for what else keeps it from beginning."""
+async def _worked(
+    made: Worker, journal: Journal, grace_s: float, first: str, tell: WorkerOutput
+) -> None:
+    """To its end.
+
+    Raises Failed where its name is taken, AgentError for what else keeps it from beginning.
+    """
     import anyio  # noqa: PLC0415  as above
 
     async def begins() -> None:
@@ -177,18 +250,31 @@ async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, te
     if wrong is not None:
         raise CommandFailed(wrong.message) if wrong.kind is ErrorKind.BUSY else wrong
     left = await tell.left()
-    tell.say(f"drained: {count(left, 'run')} left for other workers" if left else "drained: no run is left here")
+    tell.say(
+        f"drained: {count(left, 'run')} left for other workers"
+        if left
+        else "drained: no run is left here"
+    )
 
 
 @contextmanager
-def _metrics(wish: _Wish, working: Worker, runtime: Runtime, tell: WorkerOutput) -> Generator[str | None]:
-    """Gives the address; None where nobody asked for any. Raises AgentError(invalid) where nothing can listen there."""
+def _metrics(
+    wish: _Wish, working: Worker, runtime: Runtime, tell: WorkerOutput
+) -> Generator[str | None]:
+    """Gives the address; None where nobody asked for any.
+
+    Raises AgentError(invalid) where nothing can listen there.
+    """
     if wish.metrics is None:
         yield None
         return
     from treadle.events.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only where somebody asks for it
 
-    tell.metrics = WorkerMetrics(working, QueueDepths(runtime.journal.queue), lambda: getattr(runtime.journal, "renewals_missed", 0))
+    tell.metrics = WorkerMetrics(
+        working,
+        QueueDepths(runtime.journal.queue),
+        lambda: getattr(runtime.journal, "renewals_missed", 0),
+    )
     with served(tell.metrics, *wish.metrics) as address:
         yield address
 
@@ -205,8 +291,12 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
         yield engine
 
 
-async def _drain_on_signals(working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput) -> None:
-    """The first signal drains, the second ends it at once, the third ends the process where it stands."""
+async def _drain_on_signals(
+    working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput
+) -> None:
+    """The first signal drains, the second ends it at once, the third ends the process where it
+    stands.
+    """
     import anyio  # noqa: PLC0415  as above
 
     async def hurry_after_grace() -> None:
@@ -221,7 +311,10 @@ async def _drain_on_signals(working: Worker, journal: Journal, grace_s: float, t
                 if heard == 1:
                     group.start_soon(hurry_after_grace)
                     working.drain()
-                    runs = f"{count(working.running, 'run')} under way, which get {lasting(grace_s)} to end; again ends it at once"
+                    runs = (
+                        f"{count(working.running, 'run')} under way, which get "
+                        f"{lasting(grace_s)} to end; again ends it at once"
+                    )
                     tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
                 else:
                     journal.hurry()

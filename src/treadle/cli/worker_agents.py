@@ -1,4 +1,6 @@
-"""Which agent of which files drives a run that a worker was given: that of the folder where the run works, as `runs resume` finds it. Entry: `Agents`."""
+"""Which agent of which files drives a run that a worker was given: that of the folder where the run
+works, as `runs resume` finds it. Entry: `Agents`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """Of one worker. What the worker's own folder defines and `--agent` names goes before what a run's folder says."""
+    """Of one worker.
+
+    What the worker's own folder defines and `--agent` names goes before what a run's folder says.
+    """
 
     def __init__(self, config: Config, runtime: Runtime, flags: Mapping[str, Any]) -> None:
         self._config, self._runtime, self._flags = config, runtime, flags
@@ -56,7 +61,9 @@ class Agents:
         if name == ASSISTANT:
             from treadle.agents.coding import coding_agent  # noqa: PLC0415  it brings the tools
 
-            self._runtime.agents.register(replace(coding_agent(self._config, Path.cwd()).agent, limits=self._config.limits))
+            self._runtime.agents.register(
+                replace(coding_agent(self._config, Path.cwd()).agent, limits=self._config.limits)
+            )
             return
         from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
@@ -66,7 +73,10 @@ class Agents:
                 self._runtime.agents.register(agent)
 
     async def of(self, info: RunInfo) -> Agent[Any, Any] | None:
-        """None: the runtime knows it by its name. Raises AgentError(invalid) where the run cannot be driven here."""
+        """None: the runtime knows it by its name.
+
+        Raises AgentError(invalid) where the run cannot be driven here.
+        """
         if not await anyio.Path(info.cwd).is_dir():
             raise AgentError("invalid", f"its directory {info.cwd!r} is not there on this machine")
         if info.agent in self._own:
@@ -91,14 +101,29 @@ class Agents:
         return replace(found.agent, hooks=(*more, *found.agent.hooks))
 
     def _check_rules(self, there: Config, cwd: Path) -> None:
-        """A project's own rules guard its runs, and a worker has one set of rules for all. Raises AgentError(invalid) where it would drop some."""
+        """A project's own rules guard its runs, and a worker has one set of rules for all.
+
+        Raises AgentError(invalid) where it would drop some.
+        """
         for name in ("ask", "deny"):
             own, theirs = getattr(self._config.permissions, name), getattr(there.permissions, name)
             if missing := [rule for rule in theirs if rule not in own]:
                 where = there.origin("permissions", name)
                 raise AgentError(
-                    "invalid", f"{where} has rules that this worker does not know ({name}: {missing[0]!r}): start one in {str(cwd)!r} for its runs"
+                    "invalid",
+                    (
+                        f"{where} has rules that this worker does not know ({name}: "
+                        f"{missing[0]!r}): "
+                        f"start one in {str(cwd)!r} for its runs"
+                    ),
                 )
         if narrower(self._config.permissions.network, there.permissions.network, ()) is not None:
             where = there.origin("permissions", "network")
-            raise AgentError("invalid", f"{where} allows less of the network than this worker: start one in {str(cwd)!r} for its runs")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{where} allows less of the network than this worker: start one in "
+                    f"{str(cwd)!r} "
+                    "for its runs"
+                ),
+            )

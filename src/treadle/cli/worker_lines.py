@@ -1,4 +1,7 @@
-"""What `treadle worker` says on standard error, and what it counts of its runs. Entry: `WorkerOutput`."""
+"""What `treadle worker` says on standard error, and what it counts of its runs. Entry:
+
+`WorkerOutput`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class WorkerOutput:
         agent = await self._agents.of(info)
         self._under_way[info.run_id] = info.agent
         if self._verbose:
-            self.say(f"> {info.run_id} {info.agent}: {one_line(self._secrets.shortened(info.prompt), 80)}")
+            self.say(
+                f"> {info.run_id} {info.agent}: "
+                f"{one_line(self._secrets.shortened(info.prompt), 80)}"
+            )
         return agent
 
     def put(self, event: Event) -> None:
@@ -63,12 +69,19 @@ class WorkerOutput:
         from treadle.messages.events import RunEnd  # noqa: PLC0415  likewise
         from treadle.types import Outcome  # noqa: PLC0415  likewise
 
-        if isinstance(event, RunEnd) and (agent := self._under_way.pop(event.run_id, None)) is not None:
+        if (
+            isinstance(event, RunEnd)
+            and (agent := self._under_way.pop(event.run_id, None)) is not None
+        ):
             if self.metrics is not None:
                 self.metrics.ended(agent, event)
             if self._verbose:
-                is_over = isinstance(event.id, str) or event.outcome is Outcome.APPROVAL_NEEDED  # else no journal has that end
-                self.say(f"< {event.run_id} {summary(event) if is_over else 'let go, and not over: it goes on where a worker takes it'}")
+                # else no journal has that end
+                is_over = isinstance(event.id, str) or event.outcome is Outcome.APPROVAL_NEEDED
+                self.say(
+                    f"< {event.run_id} "
+                    f"{summary(event) if is_over else 'let go, and not over: it goes on where a worker takes it'}"  # noqa: E501
+                )
 
     def close(self) -> None:
         pass

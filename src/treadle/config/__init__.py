@@ -1,6 +1,7 @@
-"""Settings: which there are (keys.py), what each may be (readers.py), their values (values.py), where files lie (places.py) and how they are
-read (file.py, document.py), whether a project's may count (trust.py), how a provider is reached (endpoint.py), the one place that knows
-which source wins (layers.py), and a program's own (given.py). Nothing here prints or connects. Entry: `load`.
+"""Settings: which there are (keys.py), what each may be (readers.py), their values (values.py),
+where files lie (places.py) and how they are read (file.py, document.py), whether a project's may
+count (trust.py), how a provider is reached (endpoint.py), the one place that knows which source
+wins (layers.py), and a program's own (given.py). Nothing here prints or connects. Entry: `load`.
 """
 
 from __future__ import annotations

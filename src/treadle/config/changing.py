@@ -1,4 +1,5 @@
-"""Changing the user's own file: values are set in its text, whose comments and order stay, and only what is right as a whole is written.
+"""Changing the user's own file: values are set in its text, whose comments and order stay, and only
+what is right as a whole is written.
 
 Entry: `change`.
 """
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def change(file: Path, values: Sequence[tuple[KeyPath, Plain]]) -> None:
-    """All of them, or none. The file is the user's alone afterwards (0600), in a folder that is made so (0700) where there is none.
+    """All of them, or none. The file is the user's alone afterwards (0600), in a folder that is
+    made so (0700) where there is none.
 
-    Raises AgentError(invalid) for a file that cannot be read, edited safely or written, and for one that would be wrong with these values.
+    Raises AgentError(invalid) for a file that cannot be read, edited safely or written, and for one
+    that would be wrong with these values.
     """
     from treadle.config.document import edited  # noqa: PLC0415  only who changes a file needs the library
 

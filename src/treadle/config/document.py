@@ -1,7 +1,9 @@
-"""A YAML text as nodes that know their place, and edits of the text that leave the rest of it alone.
+"""A YAML text as nodes that know their place, and edits of the text that leave the rest of it
+alone.
 
-Plain data only: no tags, no objects, no unbounded aliases. Which keys exist is keys.py's. The one place that
-imports the YAML library, so it is imported where there is a file to read. Entry: `parse`, `edited`.
+Plain data only: no tags, no objects, no unbounded aliases. Which keys exist is keys.py's. The one
+place that imports the YAML library, so it is imported where there is a file to read. Entry:
+`parse`, `edited`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import yaml
-from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from treadle.config.file import Broken
 
@@ -45,7 +55,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     end: Place
     """Behind the last character; of a block, behind the last one of its last node."""
     inline: bool
-    """Its text is in one piece, from `start` to `end`: a plain or quoted scalar, `[…]`, `{…}`, an alias; not an indented block."""
+    """Its text is in one piece, from `start` to `end`: a plain or quoted scalar, `[…]`, `{…}`, an
+    alias; not an indented block.
+    """
     size: int = 1
     """Nodes in it, itself included."""
 
@@ -95,13 +107,20 @@ WORDS: dict[str, bool | None] = {
 
 
 def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
-    """The one document in `text`. `yes`, `no`, `on` and `off` are words, as in YAML 1.2. Raises Broken."""
+    """The one document in `text`. `yes`, `no`, `on` and `off` are words, as in YAML 1.2.
+
+    Raises Broken.
+    """
     try:
         # Not compose(): it recurses as deep as the text says, in C.
-        return _Parser(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), depth_max).document()
+        return _Parser(
+            yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), depth_max
+        ).document()
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
-        raise Broken(mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}{_tab(text, mark)}") from e
+        raise Broken(
+            mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}{_tab(text, mark)}"
+        ) from e
     except yaml.YAMLError as e:
         raise Broken(1, f"is not YAML: {e}") from e
 
@@ -109,7 +128,11 @@ def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
 def _tab(text: str, mark: yaml.Mark | None) -> str:
     """The likeliest reason, which the parser does not name."""
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
-    return ": indent with spaces, not with tabs" if line and "\t" in line[0][: len(line[0]) - len(line[0].lstrip())] else ""
+    return (
+        ": indent with spaces, not with tabs"
+        if line and "\t" in line[0][: len(line[0]) - len(line[0].lstrip())]
+        else ""
+    )
 
 
 class _Parser:
@@ -153,12 +176,19 @@ class _Parser:
     def _grow(self, event: Event, size: int) -> None:
         self._count += size
         if self._count > NODES_MAX:
-            raise Broken(_line(event), f"holds more than {NODES_MAX} values: too large for a configuration")
+            raise Broken(
+                _line(event), f"holds more than {NODES_MAX} values: too large for a configuration"
+            )
 
     def _alias(self, event: AliasEvent) -> Node:
         if (node := self._anchors.get(event.anchor or "")) is None:
-            raise Broken(_line(event), f"has an alias, *{event.anchor}, that stands for nothing or for what it is in")
-        return msgspec.structs.replace(node, start=_place(event.start_mark), end=_place(event.end_mark), inline=True)
+            raise Broken(
+                _line(event),
+                f"has an alias, *{event.anchor}, that stands for nothing or for what it is in",
+            )
+        return msgspec.structs.replace(
+            node, start=_place(event.start_mark), end=_place(event.end_mark), inline=True
+        )
 
     def _sequence(self, start: SequenceStartEvent, depth: int) -> Node:
         items: list[Node] = []
@@ -182,7 +212,10 @@ class _Parser:
 def _scalar(event: ScalarEvent) -> Node:
     plain = event.implicit[0]
     return Node(
-        value=_meaning(event.value) if plain else event.value, start=_place(event.start_mark), end=_place(event.end_mark), inline=event.style not in ("|", ">")
+        value=_meaning(event.value) if plain else event.value,
+        start=_place(event.start_mark),
+        end=_place(event.end_mark),
+        inline=event.style not in ("|", ">"),
     )
 
 
@@ -196,10 +229,21 @@ def _meaning(text: str) -> Scalar:
     return text
 
 
-def _collection(start: SequenceStartEvent | MappingStartEvent, end: Event, value: tuple[Node, ...] | dict[str, MappingEntry], nodes: list[Node]) -> Node:
+def _collection(
+    start: SequenceStartEvent | MappingStartEvent,
+    end: Event,
+    value: tuple[Node, ...] | dict[str, MappingEntry],
+    nodes: list[Node],
+) -> Node:
     inline = bool(start.flow_style)
     last = _place(end.end_mark) if inline or not nodes else nodes[-1].end
-    return Node(value=value, start=_place(start.start_mark), end=last, inline=inline, size=1 + sum(node.size for node in nodes))
+    return Node(
+        value=value,
+        start=_place(start.start_mark),
+        end=last,
+        inline=inline,
+        size=1 + sum(node.size for node in nodes),
+    )
 
 
 def _place(mark: Position | None) -> Place:
@@ -221,9 +265,11 @@ NOT_BARE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n
 
 
 def edited(text: str, path: tuple[str, ...], value: Plain) -> str:
-    """The text with one value set: replaced where it stands, else added where it belongs; comments and order stay.
+    """The text with one value set: replaced where it stands, else added where it belongs; comments
+    and order stay.
 
-    Raises Broken where the text cannot be edited safely, and never gives back one that means anything else.
+    Raises Broken where the text cannot be edited safely, and never gives back one that means
+    anything else.
     """
     root = parse(text).root
     wanted = _with(root.plain() if root else {}, path, value)
@@ -233,7 +279,9 @@ def edited(text: str, path: tuple[str, ...], value: Plain) -> str:
     except Broken:
         done = YamlDocument(None)
     if done.root is None or done.duplicates or done.root.plain() != wanted:
-        raise Broken(root.line if root else 1, f"cannot be edited safely: set {'.'.join(path)} in it by hand")
+        raise Broken(
+            root.line if root else 1, f"cannot be edited safely: set {'.'.join(path)} in it by hand"
+        )
     return new
 
 
@@ -271,11 +319,17 @@ def _edit(text: str, root: Node | None, path: tuple[str, ...], value: Plain) -> 
         if node.inline:
             return _insert(text, _offset(breaks, node.end), rest, value)
         line = node.end[0] + (node.end[1] > 0)
-        return _append(text, breaks[line] if line < len(breaks) else len(text), node.start[1], rest, value)
+        return _append(
+            text, breaks[line] if line < len(breaks) else len(text), node.start[1], rest, value
+        )
     if entry is None:
         if not isinstance(root.value, dict):
             raise Broken(root.line, "is not a mapping of keys to values")
-        return text[: _offset(breaks, root.start)] + written(_nested(rest, value)) + text[_offset(breaks, root.end) :]
+        return (
+            text[: _offset(breaks, root.start)]
+            + written(_nested(rest, value))
+            + text[_offset(breaks, root.end) :]
+        )
     start, end = _offset(breaks, entry.key.end), _offset(breaks, node.end)
     if node.inline and node.start != node.end:
         start = _offset(breaks, node.start)
@@ -295,7 +349,10 @@ def _append(text: str, at: int, column: int, path: tuple[str, ...], value: Plain
     if head and not LINE_BREAK.fullmatch(head[-1]):
         head += newline
     indents = [" " * (column + 2 * i) for i in range(len(path))]
-    above = "".join(f"{indent}{written(name)}:{newline}" for indent, name in zip(indents, path[:-1], strict=False))
+    above = "".join(
+        f"{indent}{written(name)}:{newline}"
+        for indent, name in zip(indents, path[:-1], strict=False)
+    )
     return f"{head}{above}{indents[-1]}{written(path[-1])}: {written(value)}{newline}{text[at:]}"
 
 
@@ -303,4 +360,7 @@ def _insert(text: str, end: int, path: tuple[str, ...], value: Plain) -> str:
     """Before the closing brace of `{…}`, which stands before offset `end`."""
     head = text[: end - 1].rstrip(" \t\r\n")
     comma = "" if head.endswith((",", "{")) else ","
-    return f"{head}{comma} {written(path[0])}: {written(_nested(path[1:], value))}{text[len(head) : end]}{text[end:]}"
+    return (
+        f"{head}{comma} {written(path[0])}: "
+        f"{written(_nested(path[1:], value))}{text[len(head) : end]}{text[end:]}"
+    )

@@ -1,4 +1,5 @@
-"""How a provider is reached: address, key, headers. Which of several keys counts, and what to do where there is none.
+"""How a provider is reached: address, key, headers. Which of several keys counts, and what to do
+where there is none.
 
 Connections are models/providers/http.py's; the settings come from layers.py. Entry: `reach`.
 """
@@ -50,13 +51,18 @@ class Provider(Guarded, frozen=True, kw_only=True):
     auth_token: Secret | None = None
     base_url: str | None = None
     server: str = ""
-    """What stands there, where its address does not tell: the name of a row of openai_chat/servers.py."""
+    """What stands there, where its address does not tell: the name of a row of
+    openai_chat/servers.py.
+    """
     preamble: str = ""
     """The first system block, by itself, where `auth_token` is used."""
     timeout_s: float = 600
     """Seconds without an event other than ping."""
     total_timeout_s: float | None = None
-    """Seconds for one answer from the request to its last byte; a retry has them again. None: no bound."""
+    """Seconds for one answer from the request to its last byte; a retry has them again.
+
+    None: no bound.
+    """
     model: str | None = None
     """What `provider: NAME` alone means."""
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
@@ -65,15 +71,26 @@ class Provider(Guarded, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises AgentError(invalid) for a secret that is a plain text: its repr would show it."""
-        named: dict[str, object] = {"api_key": self.api_key, "auth_token": self.auth_token, **self.headers}
+        named: dict[str, object] = {
+            "api_key": self.api_key,
+            "auth_token": self.auth_token,
+            **self.headers,
+        }
         for name, value in named.items():
             if isinstance(value, str):
-                where = f"{name}=" if name in ("api_key", "auth_token") else f"headers={{{name!r}: …}}"
-                raise AgentError("invalid", f"Provider({where}…) is a str: give Secret('…'), from treadle.config")
+                where = (
+                    f"{name}=" if name in ("api_key", "auth_token") else f"headers={{{name!r}: …}}"
+                )
+                raise AgentError(
+                    "invalid", f"Provider({where}…) is a str: give Secret('…'), from treadle.config"
+                )
 
 
 class Endpoint(Guarded, frozen=True, kw_only=True):
-    """All that a model needs to reach its provider. At most one of `api_key` and `auth_token` is set."""
+    """All that a model needs to reach its provider.
+
+    At most one of `api_key` and `auth_token` is set.
+    """
 
     name: str
     type: str
@@ -83,7 +100,8 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     api_key: Secret | None
     auth_token: Secret | None
     key_origin: str
-    """The file with line, the variable or the argument that gave the key; "" where there is none."""
+    """The file with line, the variable or the argument that gave the key; "" where there is none.
+    """
     preamble: str
     timeout_s: float
     total_timeout_s: float | None = None
@@ -92,7 +110,11 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     @property
     def credential(self) -> str:
         """Where its key came from, as an error tells it."""
-        return f"the key of {self.key_origin}" if self.key_origin else f"the key: providers.{self.name}.api_key in the configuration"
+        return (
+            f"the key of {self.key_origin}"
+            if self.key_origin
+            else f"the key: providers.{self.name}.api_key in the configuration"
+        )
 
     @property
     def kind(self) -> Literal["api_key", "auth_token", "none"]:
@@ -111,11 +133,14 @@ def reach(
 ) -> Endpoint:
     """Of the arguments, else of `provider`, whose key wins over its token.
 
-    `origin` tells where a field of the provider came from. Raises AgentError: invalid for a value that cannot be sent, auth
-    where there is no key; a server on this machine needs none, nor does one that nobody is going to ask (`to_ask`). `files`: whether
-    configuration files were read, so that advice to write one helps.
+    `origin` tells where a field of the provider came from. Raises AgentError: invalid for a value
+    that cannot be sent, auth where there is no key; a server on this machine needs none, nor does
+    one that nobody is going to ask (`to_ask`). `files`: whether configuration files were read, so
+    that advice to write one helps.
     """
-    field: CredentialField = "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
+    field: CredentialField = (
+        "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
+    )
     argument = api_key or auth_token
     key = Secret(argument) if argument else provider.api_key or provider.auth_token
     source = f"{field}=" if argument else origin(field)
@@ -125,7 +150,9 @@ def reach(
     if address:
         address = _usable(base_url, address, f"{origin('base_url')}: the base URL of {name!r}")
     if to_ask and key is None and not needs_no_key(provider.type, address):
-        raise AgentError("auth", _no_key(name, provider.type, own_address=address is not None, files=files))
+        raise AgentError(
+            "auth", _no_key(name, provider.type, own_address=address is not None, files=files)
+        )
     return Endpoint(
         name=name,
         type=provider.type,
@@ -141,22 +168,33 @@ def reach(
     )
 
 
-def key_variables(name: str, wire: str, *, own_address: bool) -> tuple[tuple[str, CredentialField], ...]:
+def key_variables(
+    name: str, wire: str, *, own_address: bool
+) -> tuple[tuple[str, CredentialField], ...]:
     """The variables that may give this provider its key.
 
-    A vendor's key goes to the vendor, and to others of its type only while they have no address of their own.
+    A vendor's key goes to the vendor, and to others of its type only while they have no address of
+    their own.
     """
-    return VENDOR_KEYS[wire] if (name in VENDORS and name != "openai-chat") or not own_address else ()
+    return (
+        VENDOR_KEYS[wire] if (name in VENDORS and name != "openai-chat") or not own_address else ()
+    )
 
 
 def needs_no_key(wire: str, address: str | None) -> bool:
-    """True for a server on this machine, and for a compatible one at an address of its own, which may be open."""
+    """True for a server on this machine, and for a compatible one at an address of its own, which
+    may be open.
+    """
     return address is not None and (wire == "openai-chat" or on_this_machine(address))
 
 
 def on_this_machine(address: str) -> bool:
     host = re.sub(r":\d*$", "", address.split("/")[2].rpartition("@")[2].lower())
-    return host in ("localhost", "[::1]") or host.endswith(".localhost") or bool(LOOPBACK.fullmatch(host))
+    return (
+        host in ("localhost", "[::1]")
+        or host.endswith(".localhost")
+        or bool(LOOPBACK.fullmatch(host))
+    )
 
 
 def _usable(read: Callable[[str], str], value: str, what: str) -> str:
@@ -172,14 +210,17 @@ def _no_key(name: str, wire: str, *, own_address: bool, files: bool) -> str:
         variables = "".join(f"set {variable} in the environment, or " for variable in names)
         return (
             f"no key for the provider {name!r}. Three ways on:\n"
-            f"  give it a key: {variables}Runtime.open(config=Config(providers={{{name!r}: Provider(api_key=Secret(…))}})), all from treadle.config\n"
-            "  use your configuration file, which a program reads only on request: Runtime.open(config=treadle.config.load())\n"
+            f"  give it a key: {variables}Runtime.open(config=Config(providers={{{name!r}: "
+            "Provider(api_key=Secret(…))})), all from treadle.config\n"
+            "  use your configuration file, which a program reads only on request: "
+            "Runtime.open(config=treadle.config.load())\n"
             "  see Treadle work without a model: treadle demo"
         )
     variables = "".join(f"set {variable} in the environment, or: " for variable in names)
     return (
         f"no key for the provider {name!r}. Three ways on:\n"
         f"  give it a key: {variables}treadle config set providers.{name}.api_key -\n"
-        f"  point to a server on this machine, which needs none: treadle config set providers.{name}.base_url http://127.0.0.1:8080\n"
+        "  point to a server on this machine, which needs none: treadle config set "
+        f"providers.{name}.base_url http://127.0.0.1:8080\n"
         "  see Treadle work without a model: treadle demo"
     )

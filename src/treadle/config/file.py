@@ -1,6 +1,8 @@
-"""A configuration file on the disk: opened so that nothing can block or surprise, written so that nobody else can read it.
+"""A configuration file on the disk: opened so that nothing can block or surprise, written so that
+nobody else can read it.
 
-What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `decoded`, `write_text`.
+What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `decoded`,
+`write_text`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 SIZE_MAX_BYTES = 1 << 20
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 """What YAML forbids, and what turns the reading direction."""
 
 
@@ -52,14 +56,22 @@ class OpenedText(NamedTuple):
 def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
     """As `read_bytes`, decoded. Raises Broken also where it is no printable UTF-8."""
     read = read_bytes(path, own=own)
-    return None if read is None else OpenedText(decoded(read.data, "is not YAML: the character {!r} is not allowed"), read.mode, read.data)
+    return (
+        None
+        if read is None
+        else OpenedText(
+            decoded(read.data, "is not YAML: the character {!r} is not allowed"),
+            read.mode,
+            read.data,
+        )
+    )
 
 
 def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
     """What a regular file of at most 1 MiB holds; None where there is none.
 
-    Never waits on a FIFO, never opens a device. Raises Broken, also where it is the user's `own` and others may write to it:
-    what it says is then not known to be the user's word.
+    Never waits on a FIFO, never opens a device. Raises Broken, also where it is the user's `own`
+    and others may write to it: what it says is then not known to be the user's word.
     """
     try:
         # Looked at before it is opened: opening alone can wind back a tape.
@@ -67,7 +79,13 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable(1, "is not a regular file")
         held_files.check(found, str(path))
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(
+            path,
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_NOCTTY", 0)
+            | getattr(os, "O_BINARY", 0),
+        )
         held_files.check_opened(descriptor, str(path))
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -75,7 +93,13 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
                 raise Unreadable(1, "is not a regular file")
             mode = stat.S_IMODE(status.st_mode) if os.name == "posix" else 0o600
             if own and mode & 0o022:
-                raise Broken(1, f"others may write to it (mode {mode:04o}), so it is not used: {owned_alone(path)}")
+                raise Broken(
+                    1,
+                    (
+                        f"others may write to it (mode {mode:04o}), so it is not used: "
+                        f"{owned_alone(path)}"
+                    ),
+                )
             data = file.read(SIZE_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -94,18 +118,26 @@ def owned_alone(path: Path) -> str:
 
 
 def decoded(data: bytes, refused: str) -> str:
-    """`refused`: the sentence for a character that cannot be seen, which stands in place of `{!r}`. Raises Broken, with the line."""
+    """`refused`: the sentence for a character that cannot be seen, which stands in place of `{!r}`.
+
+    Raises Broken, with the line.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
+        raise Broken(
+            data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}"
+        ) from e
     if strange := UNPRINTABLE.search(text):
         raise Broken(text.count("\n", 0, strange.start()) + 1, refused.format(strange[0]))
     return text
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file in one step, for its owner's eyes only (0600, in a folder of 0700). A link stays one. Raises AgentError(invalid)."""
+    """Replace the file in one step, for its owner's eyes only (0600, in a folder of 0700).
+
+    A link stays one. Raises AgentError(invalid).
+    """
     import tempfile  # noqa: PLC0415  only `config set` writes
 
     path = path.resolve()

@@ -29,40 +29,69 @@ _GIVEN: Final = Origin("argument", "config=")
 
 
 def completed(config: Config, env: Mapping[str, str] | None = None) -> Config:
-    """Fill what `config` leaves at its default from the environment: keys, base URLs, TREADLE_MODEL. What it sets goes first.
+    """Fill what `config` leaves at its default from the environment: keys, base URLs,
+    TREADLE_MODEL. What it sets goes first.
 
-    A configuration made by `load`, or out of one, is complete and returned unchanged. Raises AgentError(invalid) for a value of the wrong type
-    and for what `load` refuses.
+    A configuration made by `load`, or out of one, is complete and returned unchanged. Raises
+    AgentError(invalid) for a value of the wrong type and for what `load` refuses.
     """
     if ("models", "large") in config.settings:
         return config
     _check_types(config)
     defaults = dict(flat(Config(), ()))
-    given: dict[KeyPath, Setting] = {path: Setting(value, _GIVEN) for path, value in flat(config, ()) if value != defaults[path]}
+    given: dict[KeyPath, Setting] = {
+        path: Setting(value, _GIVEN) for path, value in flat(config, ()) if value != defaults[path]
+    }
     providers = {ALIASES.get(name, name): provider for name, provider in config.providers.items()}
     for name, provider in providers.items():
-        given |= {("providers", name, field): Setting(value, _GIVEN) for field in _REACHED if (value := getattr(provider, field))}
+        given |= {
+            ("providers", name, field): Setting(value, _GIVEN)
+            for field in _REACHED
+            if (value := getattr(provider, field))
+        }
     made = Layers(os.environ if env is None else env).finish({}, given | config.settings)
-    reached = {name: {field: getattr(found, field) for field in _REACHED} for name, found in made.providers.items()}
+    reached = {
+        name: {field: getattr(found, field) for field in _REACHED}
+        for name, found in made.providers.items()
+    }
     return msgspec.structs.replace(
         made,
         **{name: getattr(config, name) for name in _NAMED if name != "providers"},
-        providers=made.providers | {name: msgspec.structs.replace(provider, **reached.get(name, {})) for name, provider in providers.items()},
+        providers=made.providers
+        | {
+            name: msgspec.structs.replace(provider, **reached.get(name, {}))
+            for name, provider in providers.items()
+        },
         home=config.home,
         warnings=(*config.warnings, *made.warnings),
-        known_secrets=made.known_secrets | config.known_secrets | {secret for one in providers.values() for secret in one.headers.values()},
+        known_secrets=made.known_secrets
+        | config.known_secrets
+        | {secret for one in providers.values() for secret in one.headers.values()},
         withheld_rules=config.withheld_rules,
     )
 
 
 def _check_types(config: Config) -> None:
-    """Raises AgentError(invalid) for the mix-ups that would fail much later: a mapping in the place of a struct."""
+    """Raises AgentError(invalid) for the mix-ups that would fail much later: a mapping in the place
+    of a struct.
+    """
     default = Config()
     for name in Config.__struct_fields__:
         value: object = getattr(config, name)
         if (kind := _NAMED.get(name)) is not None:
             for key, inner in getattr(config, name).items():
                 if not isinstance(inner, kind):
-                    raise AgentError("invalid", f"Config({name}={{{key!r}: …}}) holds a {type(inner).__name__}: give {kind.__name__}(…)")
-        elif isinstance(expected := getattr(default, name), msgspec.Struct) and not isinstance(value, type(expected)):
-            raise AgentError("invalid", f"Config({name}=…) is a {type(value).__name__}: give {type(expected).__name__}(…)")
+                    raise AgentError(
+                        "invalid",
+                        (
+                            f"Config({name}={{{key!r}: …}}) holds a {type(inner).__name__}: give "
+                            f"{kind.__name__}(…)"
+                        ),
+                    )
+        elif isinstance(expected := getattr(default, name), msgspec.Struct) and not isinstance(
+            value, type(expected)
+        ):
+            raise AgentError(
+                "invalid",
+                f"Config({name}=…) is a {type(value).__name__}: give {type(expected).__name__}(…)",
+            )

@@ -1,6 +1,8 @@
-"""Hosts that commands may reach: how `permissions.network` writes them, which ones `default` stands for, and what they match.
+"""Hosts that commands may reach: how `permissions.network` writes them, which ones `default` stands
+for, and what they match.
 
-Addresses are checked after resolution, by the proxy (policy/sandboxes/proxy.py). Entry: `HostList`, `host_entry`.
+Addresses are checked after resolution, by the proxy (policy/sandboxes/proxy.py). Entry: `HostList`,
+`host_entry`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 DEFAULT = "default"
-"""The entry that stands for `DEFAULT_HOSTS` and for the package indexes that the user's environment names."""
+"""The entry that stands for `DEFAULT_HOSTS` and for the package indexes that the user's environment
+names.
+"""
 WEB_PORTS = (80, 443)
 
 DEFAULT_HOSTS = (
@@ -33,20 +37,63 @@ DEFAULT_HOSTS = (
     # Go: the module proxy with the toolchains, its checksums
     *("proxy.golang.org", "sum.golang.org"),
     # Ruby, PHP, .NET, Elixir
-    *("rubygems.org", "index.rubygems.org", "repo.packagist.org", "packagist.org", "api.nuget.org", "hex.pm", "repo.hex.pm"),
+    *(
+        "rubygems.org",
+        "index.rubygems.org",
+        "repo.packagist.org",
+        "packagist.org",
+        "api.nuget.org",
+        "hex.pm",
+        "repo.hex.pm",
+    ),
     # Java: Maven Central, Gradle
     *("repo.maven.apache.org", "repo1.maven.org", "plugins.gradle.org", "services.gradle.org"),
     # Debian, Ubuntu, Alpine
-    *("deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com", "dl-cdn.alpinelinux.org"),
+    *(
+        "deb.debian.org",
+        "security.debian.org",
+        "archive.ubuntu.com",
+        "security.ubuntu.com",
+        "ports.ubuntu.com",
+        "dl-cdn.alpinelinux.org",
+    ),
     # Sources: GitHub with its archives and release files, GitLab, Bitbucket, Codeberg
-    *("github.com", "api.github.com", "codeload.github.com", "raw.githubusercontent.com", "objects.githubusercontent.com"),
-    *("release-assets.githubusercontent.com", "github-cloud.githubusercontent.com", "gitlab.com", "bitbucket.org", "codeberg.org"),
+    *(
+        "github.com",
+        "api.github.com",
+        "codeload.github.com",
+        "raw.githubusercontent.com",
+        "objects.githubusercontent.com",
+    ),
+    *(
+        "release-assets.githubusercontent.com",
+        "github-cloud.githubusercontent.com",
+        "gitlab.com",
+        "bitbucket.org",
+        "codeberg.org",
+    ),
 )
-"""Package indexes and source hosts of public vendors. Anything can be uploaded to some of them by a command that holds a key of theirs."""
+"""Package indexes and source hosts of public vendors.
+
+Anything can be uploaded to some of them by a command that holds a key of theirs.
+"""
 
 INDEX_VARIABLES = (
-    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
-    *("NPM_CONFIG_REGISTRY", "npm_config_registry", "YARN_NPM_REGISTRY_SERVER", "GOPROXY", "CARGO_REGISTRIES_CRATES_IO_INDEX"),
+    *(
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+        "UV_INDEX",
+        "UV_INDEX_URL",
+        "UV_EXTRA_INDEX_URL",
+    ),
+    *(
+        "NPM_CONFIG_REGISTRY",
+        "npm_config_registry",
+        "YARN_NPM_REGISTRY_SERVER",
+        "GOPROXY",
+        "CARGO_REGISTRIES_CRATES_IO_INDEX",
+    ),
 )
 """Variables of package managers that hold the URLs of indexes."""
 
@@ -56,10 +103,16 @@ _ENTRY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?")
 
 
 def network(value: Plain) -> str | tuple[str, ...]:
-    """Read `permissions.network`: `none`, `open`, or a list of hosts, which may also be one text with commas between them."""
+    """Read `permissions.network`:
+
+    `none`, `open`, or a list of hosts, which may also be one text with commas between them.
+    """
     if value in ("none", "open"):
         return str(value)
-    expected = "none, open or a list of hosts, like [default, docs.python.org, '*.example.org', example.org:8443]"
+    expected = (
+        "none, open or a list of hosts, like [default, docs.python.org, '*.example.org', "
+        "example.org:8443]"
+    )
     given = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(given, list) or not given:
         raise Wrong(expected)
@@ -68,13 +121,19 @@ def network(value: Plain) -> str | tuple[str, ...]:
             if not isinstance(text, str) or (text != DEFAULT and not host_entry(text)):
                 raise ValueError(text)
         except ValueError as e:
-            hint = ": a host stands without scheme and path" if isinstance(text, str) and "/" in text else ""
+            hint = (
+                ": a host stands without scheme and path"
+                if isinstance(text, str) and "/" in text
+                else ""
+            )
             raise Wrong(expected, hint=hint, item=None if isinstance(value, str) else i) from e
     return tuple(dict.fromkeys(map(str, given)))
 
 
 class Host(NamedTuple):
-    """One entry: a name, a name with `*`, or an address; and the one port that it stands for, else those of the web."""
+    """One entry: a name, a name with `*`, or an address; and the one port that it stands for, else
+    those of the web.
+    """
 
     name: str
     port: int | None = None
@@ -102,9 +161,11 @@ def host_entry(text: str) -> Host:
 
 @lru_cache(maxsize=1024)
 def plain_host(name: str) -> str:
-    """The one spelling of a host: lower case, without a last dot; of an address the usual one. Raises ValueError for any other text.
+    """The one spelling of a host: lower case, without a last dot; of an address the usual one.
+    Raises ValueError for any other text.
 
-    An address in an unusual spelling (`127.1`, `0x7f.1`, `2130706433`) is refused: resolvers read it as an address, a comparison would not.
+    An address in an unusual spelling (`127.1`, `0x7f.1`, `2130706433`) is refused: resolvers read
+    it as an address, a comparison would not.
     """
     from ipaddress import IPv4Address, IPv6Address, ip_address  # noqa: PLC0415  as above
 
@@ -122,7 +183,9 @@ def plain_host(name: str) -> str:
 
 
 def _is_number(label: str) -> bool:
-    """Whether a name that ends in `label` is an address in some spelling, as the URL standard has it."""
+    """Whether a name that ends in `label` is an address in some spelling, as the URL standard has
+    it.
+    """
     return label.isdigit() or re.fullmatch(r"0x[0-9a-f]*", label) is not None or _is_address(label)
 
 
@@ -146,31 +209,58 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         """Read entries that were validated before. `environment` completes `default`."""
         found: list[Host] = []
         for text in texts:
-            found += [*map(host_entry, DEFAULT_HOSTS), *_indexes(environment)] if text == DEFAULT else [host_entry(text)]
+            found += (
+                [*map(host_entry, DEFAULT_HOSTS), *_indexes(environment)]
+                if text == DEFAULT
+                else [host_entry(text)]
+            )
         return cls(tuple(dict.fromkeys(found)))
 
     def allows(self, name: str, port: int) -> bool:
-        """Whether a host in its plain spelling may be reached at a port. A pattern matches no address."""
+        """Whether a host in its plain spelling may be reached at a port.
+
+        A pattern matches no address.
+        """
         if (name, port) in self._exact:
             return True
         if self._patterns and not is_literal(name):
-            return any(port == own if own else port in WEB_PORTS for pattern, own in self._patterns if pattern.fullmatch(name))
+            return any(
+                port == own if own else port in WEB_PORTS
+                for pattern, own in self._patterns
+                if pattern.fullmatch(name)
+            )
         return False
 
     def covers(self, other: HostList) -> bool:
         """Whether every entry of `other` stands here too, or is a host that is allowed here."""
         return all(
-            entry in self.entries or ("*" not in entry.name and all(self.allows(entry.name, port) for port in ((entry.port,) if entry.port else WEB_PORTS)))
+            entry in self.entries
+            or (
+                "*" not in entry.name
+                and all(
+                    self.allows(entry.name, port)
+                    for port in ((entry.port,) if entry.port else WEB_PORTS)
+                )
+            )
             for entry in other.entries
         )
 
     @cached_property
     def _exact(self) -> frozenset[tuple[str, int]]:
-        return frozenset((name, each) for name, port in self.entries if "*" not in name for each in ((port,) if port else WEB_PORTS))
+        return frozenset(
+            (name, each)
+            for name, port in self.entries
+            if "*" not in name
+            for each in ((port,) if port else WEB_PORTS)
+        )
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], int | None], ...]:
-        return tuple((re.compile(wildcards(name, "[a-z0-9_.-]")), port) for name, port in self.entries if "*" in name)
+        return tuple(
+            (re.compile(wildcards(name, "[a-z0-9_.-]")), port)
+            for name, port in self.entries
+            if "*" in name
+        )
 
 
 def is_literal(name: str) -> bool:
@@ -179,12 +269,18 @@ def is_literal(name: str) -> bool:
 
 
 def _indexes(environment: Mapping[str, str]) -> Iterable[Host]:
-    """Hosts of the indexes that the user's variables name; what cannot be read as a URL is left out."""
+    """Hosts of the indexes that the user's variables name; what cannot be read as a URL is left
+    out.
+    """
     for variable in INDEX_VARIABLES:
         for text in re.split(r"[\s,|]+", environment.get(variable, "")):
             try:
-                url = urlsplit(text.partition("=")[2] if re.match(r"[\w-]+=", text) else text)  # uv: NAME=URL
+                # uv: NAME=URL
+                url = urlsplit(text.partition("=")[2] if re.match(r"[\w-]+=", text) else text)
                 if url.scheme.rpartition("+")[2] in ("http", "https") and url.hostname:
-                    yield Host(plain_host(url.hostname), None if url.port in (None, *WEB_PORTS) else url.port)
+                    yield Host(
+                        plain_host(url.hostname),
+                        None if url.port in (None, *WEB_PORTS) else url.port,
+                    )
             except ValueError:
                 continue

@@ -1,4 +1,5 @@
-"""Which configuration keys there are, and what a workspace may say about each. What a value may be is readers.py's.
+"""Which configuration keys there are, and what a workspace may say about each. What a value may be
+is readers.py's.
 
 Where files lie and which layer wins is layers.py's. Entry: `SCHEMA`, `read_settings`.
 """
@@ -56,7 +57,17 @@ from treadle.config.readers import (
     whole,
     yes_or_no,
 )
-from treadle.config.workspace import CLOSED, TIGHT_TO_LOOSE, UNKNOWN_YET, Rule, free, lower, narrower, own_provider, tighter
+from treadle.config.workspace import (
+    CLOSED,
+    TIGHT_TO_LOOSE,
+    UNKNOWN_YET,
+    Rule,
+    free,
+    lower,
+    narrower,
+    own_provider,
+    tighter,
+)
 from treadle.types import Effort, ServiceTier
 
 if TYPE_CHECKING:
@@ -81,7 +92,10 @@ class KeySpec(msgspec.Struct, frozen=True):
     nullable: bool = False
     """`null` is a value; elsewhere it leaves the key unset."""
     absent_if_empty: bool = False
-    """An empty text leaves the key unset, as `null` does: templates of deployments write `api_key: ""` where there is none."""
+    """An empty text leaves the key unset, as `null` does: templates of deployments write `api_key:
+
+    ""` where there is none.
+    """
     joins: bool = False
     """A list to which each layer adds, instead of replacing it."""
 
@@ -92,7 +106,9 @@ class NamedMapping(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
     inner: Schema
     bare: str | None = None
-    """The key that is null where a name stands there with nothing said of it: that it is there says something."""
+    """The key that is null where a name stands there with nothing said of it: that it is there says
+    something.
+    """
 
 
 Schema: TypeAlias = "KeySpec | NamedMapping | dict[str, Schema]"
@@ -124,7 +140,10 @@ ABILITIES: dict[str, Schema] = {
 SCHEMA: dict[str, Schema] = {
     "provider": KeySpec(text, free),
     "model": KeySpec(text, free),
-    "models": {"large": KeySpec(model_name, own_provider), "small": KeySpec(model_name, own_provider)},
+    "models": {
+        "large": KeySpec(model_name, own_provider),
+        "small": KeySpec(model_name, own_provider),
+    },
     "fallback": {"models": KeySpec(model_names), "on": KeySpec(fallback_kinds)},
     "providers": NamedMapping(
         NAME,
@@ -203,7 +222,11 @@ SCHEMA: dict[str, Schema] = {
             "cost_usd_per_day": KeySpec(positive, lower),
             "body_bytes": KeySpec(whole, lower),
         },
-        "totals": {"accounts_per_hour": KeySpec(whole, lower), "tokens_per_day": KeySpec(whole, lower), "cost_usd_per_day": KeySpec(positive, lower)},
+        "totals": {
+            "accounts_per_hour": KeySpec(whole, lower),
+            "tokens_per_day": KeySpec(whole, lower),
+            "cost_usd_per_day": KeySpec(positive, lower),
+        },
         "hosts": KeySpec(host_names),
         "public_url": KeySpec(base_url),
         "agents": KeySpec(texts),
@@ -247,11 +270,18 @@ SCHEMA: dict[str, Schema] = {
     "journal": KeySpec(journal),
     "keep_runs": KeySpec(age),
     "ui": {"theme": KeySpec(one_of("auto", "dark", "light", "none"), free)},
-    "telemetry": {"otel": KeySpec(yes_or_no), "content": KeySpec(yes_or_no), "logs": KeySpec(one_of("off", "text", "json")), "log_file": KeySpec(file_path)},
+    "telemetry": {
+        "otel": KeySpec(yes_or_no),
+        "content": KeySpec(yes_or_no),
+        "logs": KeySpec(one_of("off", "text", "json")),
+        "log_file": KeySpec(file_path),
+    },
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
-"""Unknown keys elsewhere; in a workspace their only purpose would be what it may not do, so that they are ignored, not an error."""
+"""Unknown keys elsewhere; in a workspace their only purpose would be what it may not do, so that
+they are ignored, not an error.
+"""
 
 
 # ---------------------------------------------------------------- reading a file's settings
@@ -277,7 +307,9 @@ class ReadResult(NamedTuple):
     """What a workspace said in vain."""
 
 
-def read_settings(root: Node | None, *, workspace: bool = False, trusted: bool = False) -> ReadResult:
+def read_settings(
+    root: Node | None, *, workspace: bool = False, trusted: bool = False
+) -> ReadResult:
     """Every setting of a file with its line; what is wrong is collected, not raised."""
     walk = _Walk(workspace, trusted)
     if root is not None:
@@ -293,35 +325,66 @@ class _Walk:
 
     def visit(self, node: Node, schema: Schema, path: KeyPath, line: int) -> None:
         if self._workspace and (reason := self._closed(schema)):
-            self.reading.ignored.extend(Remark(at, f"{dotted(leaf)} is ignored: {reason}") for leaf, at in _leaves(node, path, line))
+            self.reading.ignored.extend(
+                Remark(at, f"{dotted(leaf)} is ignored: {reason}")
+                for leaf, at in _leaves(node, path, line)
+            )
         elif isinstance(schema, KeySpec):
             self._read(node, schema, path, line)
         elif isinstance(node.value, dict):
             for name, entry in node.value.items():
                 self._enter(entry.node, name, schema, path, entry.key.line)
         elif node.value is not None:
-            self._wrong(line, f"{dotted(path) or 'a configuration'} must be a mapping of keys to values")
+            self._wrong(
+                line, f"{dotted(path) or 'a configuration'} must be a mapping of keys to values"
+            )
 
     def _closed(self, schema: Schema) -> str | None:
         """Why nothing under `schema` may be set; None where something may."""
         if isinstance(schema, KeySpec):
             rule = schema.workspace
-            return None if callable(rule) or (rule == "when trusted" and self._trusted) else CLOSED[rule]
-        reasons = [self._closed(inner) for inner in ([schema.inner] if isinstance(schema, NamedMapping) else schema.values())]
+            return (
+                None
+                if callable(rule) or (rule == "when trusted" and self._trusted)
+                else CLOSED[rule]
+            )
+        reasons = [
+            self._closed(inner)
+            for inner in ([schema.inner] if isinstance(schema, NamedMapping) else schema.values())
+        ]
         return reasons[0] if all(reasons) else None
 
-    def _enter(self, node: Node, name: str, schema: dict[str, Schema] | NamedMapping, path: KeyPath, line: int) -> None:
+    def _enter(
+        self,
+        node: Node,
+        name: str,
+        schema: dict[str, Schema] | NamedMapping,
+        path: KeyPath,
+        line: int,
+    ) -> None:
         try:
             inner = inside(schema, name, path)
         except LookupError as e:
             if self._workspace and not path and name in COMMANDS_OF_A_WORKSPACE:
-                self.reading.ignored.append(Remark(line, f"{name} is ignored: {UNKNOWN_YET if self._trusted else CLOSED['when trusted']}"))
+                self.reading.ignored.append(
+                    Remark(
+                        line,
+                        (
+                            f"{name} is ignored: "
+                            f"{UNKNOWN_YET if self._trusted else CLOSED['when trusted']}"
+                        ),
+                    )
+                )
             else:
                 self._wrong(line, str(e.args[0]))
         else:
             before = len(self.reading.found), len(self.reading.wrong)
             self.visit(node, inner, (*path, name), line)
-            if isinstance(schema, NamedMapping) and schema.bare and before == (len(self.reading.found), len(self.reading.wrong)):
+            if (
+                isinstance(schema, NamedMapping)
+                and schema.bare
+                and before == (len(self.reading.found), len(self.reading.wrong))
+            ):
                 self.reading.found.append(FoundValue((*path, name, schema.bare), None, line))
 
     def _read(self, node: Node, key: KeySpec, path: KeyPath, line: int) -> None:
@@ -358,7 +421,11 @@ def shown(value: Plain) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str):
         return _clipped(value)
-    return {None: "nothing", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)[:60]
+    return (
+        {None: "nothing", True: "true", False: "false"}[value]
+        if value is None or isinstance(value, bool)
+        else str(value)[:60]
+    )
 
 
 def find_key(path: KeyPath) -> KeySpec:
@@ -366,7 +433,9 @@ def find_key(path: KeyPath) -> KeySpec:
     schema: Schema = SCHEMA
     for i, name in enumerate(path):
         if isinstance(schema, KeySpec):
-            raise LookupError(f"{dotted(path[:i])} is a single value and has nothing named {name!r}")
+            raise LookupError(
+                f"{dotted(path[:i])} is a single value and has nothing named {name!r}"
+            )
         schema = inside(schema, name, path[:i])
     if not isinstance(schema, KeySpec):
         names = "NAME" if isinstance(schema, NamedMapping) else ", ".join(schema)
@@ -384,7 +453,9 @@ def inside(schema: dict[str, Schema] | NamedMapping, name: str, path: KeyPath) -
     if name in schema:
         return schema[name]
     known = list(schema)
-    if near := nearest(name, known) or next((dotted(leaf) for leaf in _key_paths() if leaf[-1] == name), None):
+    if near := nearest(name, known) or next(
+        (dotted(leaf) for leaf in _key_paths() if leaf[-1] == name), None
+    ):
         raise LookupError(f"unknown key {_clipped(name)}{where}: did you mean {near!r}?")
     raise LookupError(f"unknown key {_clipped(name)}{where}: the keys there are {', '.join(known)}")
 

@@ -1,7 +1,8 @@
-"""Settings, and the one place that knows their order: defaults, the user's file, the workspace's, environment, flags.
+"""Settings, and the one place that knows their order: defaults, the user's file, the workspace's,
+environment, flags.
 
-The later wins, except keys, and a workspace only tightens. Which keys there are is keys.py's, how a provider is
-reached endpoint.py's; nothing here prints or connects. Entry: `load`.
+The later wins, except keys, and a workspace only tightens. Which keys there are is keys.py's, how a
+provider is reached endpoint.py's; nothing here prints or connects. Entry: `load`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,38 @@ import msgspec
 from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
-from treadle.config.keys import VENDORS, FoundValue, KeyPath, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config.keys import (
+    VENDORS,
+    FoundValue,
+    KeyPath,
+    dotted,
+    find_key,
+    read_settings,
+    read_value,
+    refusal,
+    shown,
+)
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
-from treadle.config.values import DEFAULT, DEFAULT_QUEUE, Config, Origin, Setting, built, unknown_provider
+from treadle.config.values import (
+    DEFAULT,
+    DEFAULT_QUEUE,
+    Config,
+    Origin,
+    Setting,
+    built,
+    unknown_provider,
+)
 from treadle.errors import AgentError
 
 PROBLEMS_MAX = 20
 """Told at once; the rest is counted."""
 
-VARIABLES: Mapping[str, KeyPath] = {"TREADLE_MODEL": ("models", "large"), "TREADLE_JOURNAL": ("journal",)}
+VARIABLES: Mapping[str, KeyPath] = {
+    "TREADLE_MODEL": ("models", "large"),
+    "TREADLE_JOURNAL": ("journal",),
+}
 ADDRESSES: Mapping[str, tuple[str, ...]] = {
     "ANTHROPIC_BASE_URL": ("anthropic",),
     "OPENAI_BASE_URL": ("openai", "openai-chat"),
@@ -62,11 +84,13 @@ def load(
     flags: Mapping[str, str | int | float | Sequence[str] | None] | None = None,
     trusted: bool | None = None,
 ) -> Config:
-    """The configuration as it counts. Raises AgentError(invalid) that names everything that is wrong, with file and line.
+    """The configuration as it counts. Raises AgentError(invalid) that names everything that is
+    wrong, with file and line.
 
-    `env`: the process's own where it is not given. `flags`: by option, as in FLAGS; None is not given. `files=False` is what
-    `Runtime.open` does. `trusted`: whether the workspace's agents modules and MCP servers count too; else what a person has said
-    of it (`treadle trust`) decides, file by file.
+    `env`: the process's own where it is not given. `flags`: by option, as in FLAGS; None is not
+    given. `files=False` is what `Runtime.open` does. `trusted`: whether the workspace's agents
+    modules and MCP servers count too; else what a person has said of it (`treadle trust`) decides,
+    file by file.
     """
     env = os.environ if env is None else env
     own = home(env) if files else None
@@ -78,14 +102,21 @@ def load(
 
 
 def own_secrets(env: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Every secret value of the user's own file and of the environment, whatever else is wrong with them. Raises nothing."""
+    """Every secret value of the user's own file and of the environment, whatever else is wrong with
+    them. Raises nothing.
+    """
     return Layers(os.environ if env is None else env).own_secrets()
 
 
 class Layers:
-    """What has been read so far, the later over the earlier. `problems` and `warnings` are collected, not raised."""
+    """What has been read so far, the later over the earlier.
 
-    def __init__(self, env: Mapping[str, str], *, trust: Trust | bool = False, home: str | None = None) -> None:
+    `problems` and `warnings` are collected, not raised.
+    """
+
+    def __init__(
+        self, env: Mapping[str, str], *, trust: Trust | bool = False, home: str | None = None
+    ) -> None:
         """`trust`: in the workspace, as a whole or as far as its files are what was looked at."""
         self._env = env
         self._home = home
@@ -98,17 +129,27 @@ class Layers:
         """Of the user and of trusted files."""
         self._untrusted_rules: set[str] = set()
         self.problems: list[str] = []
-        self.warnings: list[str] = [trust.warning] if isinstance(trust, Trust) and trust.warning else []
+        self.warnings: list[str] = (
+            [trust.warning] if isinstance(trust, Trust) and trust.warning else []
+        )
 
-    def finish(self, flags: Mapping[str, str | int | float | Sequence[str] | None], given: Mapping[KeyPath, Setting] | None = None) -> Config:
+    def finish(
+        self,
+        flags: Mapping[str, str | int | float | Sequence[str] | None],
+        given: Mapping[KeyPath, Setting] | None = None,
+    ) -> Config:
         """Add environment, flags, what a program gave, and keys. Raises AgentError(invalid)."""
         for variable, path in VARIABLES.items():
             if value := self._env.get(variable, "").strip():
                 self._add_value(path, value, Origin("environment", variable))
         for variable, names in ADDRESSES.items():
             if value := self._env.get(variable, "").strip():
-                # Checked when it is used: it may be meant for another program, and wrong only for us.
-                self._settings |= {("providers", name, "base_url"): Setting(value, Origin("environment", variable)) for name in names}
+                # Checked when it is used: it may be meant for another program, and wrong only for
+                # us.
+                self._settings |= {
+                    ("providers", name, "base_url"): Setting(value, Origin("environment", variable))
+                    for name in names
+                }
         for option, value in flags.items():
             if value is not None:
                 self._add_value(FLAGS[option], value, Origin("flag", option))
@@ -144,54 +185,89 @@ class Layers:
             return
         try:
             if opened := read_text(real, own=root is None):
-                trusted = self._trust.admits(path, opened.data) if isinstance(self._trust, Trust) else self._trust
+                trusted = (
+                    self._trust.admits(path, opened.data)
+                    if isinstance(self._trust, Trust)
+                    else self._trust
+                )
                 self.add_text(file, opened.text, opened.mode, trusted=trusted)
         except Unreadable as e:
-            (self.warnings if root else self.problems).append(f"{path}:{e.line}: {e.text}" + (": it is ignored" if root else ""))
+            (self.warnings if root else self.problems).append(
+                f"{path}:{e.line}: {e.text}" + (": it is ignored" if root else "")
+            )
         except Broken as e:
             self.problems.append(f"{path}:{e.line}: {e.text}")
 
-    def add_text(self, file: ConfigFile, text: str, mode: int = 0o600, *, trusted: bool = False) -> None:
+    def add_text(
+        self, file: ConfigFile, text: str, mode: int = 0o600, *, trusted: bool = False
+    ) -> None:
         """Raises Broken."""
         from treadle.config.document import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
 
         path, root = file
         document = parse(text)
         reading = read_settings(document.root, workspace=root is not None, trusted=trusted)
-        self.problems += (f"{path}:{d.line}: the key {d.key!r} is given twice (first in line {d.first})" for d in document.duplicates)
+        self.problems += (
+            f"{path}:{d.line}: the key {d.key!r} is given twice (first in line {d.first})"
+            for d in document.duplicates
+        )
         self.problems += (f"{path}:{remark.line}: {remark.text}" for remark in reading.wrong)
         self._refused.update(remark.path for remark in reading.wrong)
         self.warnings += (f"{path}:{remark.line}: {remark.text}" for remark in reading.ignored)
         for found in self._resolved(path, reading.found):
             self._add(found, Origin("file", str(path), found.line), root, trusted=trusted)
-        held = next((found.line for found in reading.found if isinstance(found.value, Secret)), None)
+        held = next(
+            (found.line for found in reading.found if isinstance(found.value, Secret)), None
+        )
         if root is None and held and mode & 0o077:
-            self.warnings.append(f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): {owned_alone(path)}")
+            self.warnings.append(
+                f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): "
+                f"{owned_alone(path)}"
+            )
 
     def _resolved(self, path: Path, found: list[FoundValue]) -> Iterator[FoundValue]:
-        """`provider:` and `model:` at the top become models.large, the provider `claude` is anthropic; each key once."""
+        """`provider:` and `model:` at the top become models.large, the provider `claude` is
+        anthropic; each key once.
+        """
         top = {f.path[0]: f for f in found if f.path in (("provider",), ("model",))}
         rest = [f for f in found if f not in top.values()]
-        named = [f._replace(path=("providers", ALIASES.get(f.path[1], f.path[1]), *f.path[2:])) if f.path[0] == "providers" else f for f in rest]
+        named = [
+            f._replace(path=("providers", ALIASES.get(f.path[1], f.path[1]), *f.path[2:]))
+            if f.path[0] == "providers"
+            else f
+            for f in rest
+        ]
         lines: dict[KeyPath, int] = {}
         for f in (*named, *self._chosen(path, top, named)):
             if f.path in lines:
-                self.problems.append(f"{path}:{f.line}: {dotted(f.path)} is said twice (first in line {lines[f.path]}): keep one of them")
+                self.problems.append(
+                    f"{path}:{f.line}: {dotted(f.path)} is said twice (first in line "
+                    f"{lines[f.path]}): keep one of them"
+                )
             else:
                 lines[f.path] = f.line
                 yield f
 
-    def _chosen(self, path: Path, top: Mapping[str, FoundValue], rest: list[FoundValue]) -> Iterator[FoundValue]:
+    def _chosen(
+        self, path: Path, top: Mapping[str, FoundValue], rest: list[FoundValue]
+    ) -> Iterator[FoundValue]:
         if not top:
             return
         line = max(f.line for f in top.values())
         provider = str(top["provider"].value) if "provider" in top else "anthropic"
         provider = ALIASES.get(provider, provider)
         own = self._settings.get(("providers", provider, "model"))
-        models = [top["model"].value] if "model" in top else [f.value for f in rest if f.path == ("providers", provider, "model")]
+        models = (
+            [top["model"].value]
+            if "model" in top
+            else [f.value for f in rest if f.path == ("providers", provider, "model")]
+        )
         models += [own.value] if own else [Config().models.large] if provider == "anthropic" else []
         if not models:
-            self.problems.append(f"{path}:{line}: the provider {provider!r} alone names no model: add a key 'model' with its ID")
+            self.problems.append(
+                f"{path}:{line}: the provider {provider!r} alone names no model: add a key "
+                "'model' with its ID"
+            )
             return
         model = str(models[0])
         whole = model.startswith(f"{provider}:") or ("provider" not in top and ":" in model)
@@ -199,14 +275,22 @@ class Layers:
 
     # ---- values
 
-    def _add(self, found: FoundValue, origin: Origin, root: Path | None = None, *, trusted: bool = False) -> None:
+    def _add(
+        self, found: FoundValue, origin: Origin, root: Path | None = None, *, trusted: bool = False
+    ) -> None:
         path, value, _ = found
         key, now = find_key(path), self._settings.get(path)
-        if root and callable(key.workspace) and (reason := key.workspace(value, now.value if now else None, self._providers())):
+        if (
+            root
+            and callable(key.workspace)
+            and (reason := key.workspace(value, now.value if now else None, self._providers()))
+        ):
             self.warnings.append(f"{origin}: {dotted(path)} is ignored: {reason}")
             return
         if path[0] == "permissions":
-            (self._rules if root is None or trusted else self._untrusted_rules).update(text.strip() for text in _texts(value))
+            (self._rules if root is None or trusted else self._untrusted_rules).update(
+                text.strip() for text in _texts(value)
+            )
         if key.joins and now and now.origin != DEFAULT:
             value = tuple(dict.fromkeys((*_texts(now.value), *_texts(value))))
             origin = msgspec.structs.replace(origin, before=now.origin)
@@ -214,30 +298,54 @@ class Layers:
         if path == ("models", "large") and root is None:
             self._own_model = str(value)
 
-    def _add_value(self, path: KeyPath, value: str | int | float | Sequence[str], origin: Origin) -> None:
+    def _add_value(
+        self, path: KeyPath, value: str | int | float | Sequence[str], origin: Origin
+    ) -> None:
         key = find_key(path)
         try:
-            self._add(FoundValue(path, read_value(key, value if isinstance(value, str | int | float) else list(value)), 0), origin)
+            self._add(
+                FoundValue(
+                    path,
+                    read_value(key, value if isinstance(value, str | int | float) else list(value)),
+                    0,
+                ),
+                origin,
+            )
         except Wrong as e:
             got = value if isinstance(value, str | int | float) or e.item is None else value[e.item]
-            self.problems.append(f"{origin}: {refusal(path, e, shown(got if isinstance(got, str | int | float) else list(got)))}")
+            self.problems.append(
+                f"{origin}: "
+                f"{refusal(path, e, shown(got if isinstance(got, str | int | float) else list(got)))}"  # noqa: E501
+            )
 
     def _add_keys(self) -> None:
         """The environment's keys, for providers that have none of their own."""
         default = self._own_model.partition(":")[0]
         for name in self._providers():
-            if self._get(name, "api_key") or self._get(name, "auth_token") or not (wire := self._wire(name)):
+            if (
+                self._get(name, "api_key")
+                or self._get(name, "auth_token")
+                or not (wire := self._wire(name))
+            ):
                 continue
             address = self._settings.get(("providers", name, "base_url"))
             own_address = address is not None and address.origin.source in ("file", "argument")
             offered = key_variables(name, wire, own_address=own_address)
-            for variable, field in ((AGENT_KEY, "api_key"), *offered) if name == default else offered:
+            for variable, field in (
+                ((AGENT_KEY, "api_key"), *offered) if name == default else offered
+            ):
                 if value := self._env.get(variable, "").strip():
-                    self._settings["providers", name, field] = Setting(Secret(value), Origin("environment", variable))
+                    self._settings["providers", name, field] = Setting(
+                        Secret(value), Origin("environment", variable)
+                    )
                     break
 
     def _providers(self) -> list[str]:
-        return list(dict.fromkeys((*VENDORS, *(path[1] for path in self._settings if path[0] == "providers"))))
+        return list(
+            dict.fromkeys(
+                (*VENDORS, *(path[1] for path in self._settings if path[0] == "providers"))
+            )
+        )
 
     def _get(self, provider: str, field: str) -> object:
         setting = self._settings.get(("providers", provider, field))
@@ -254,15 +362,34 @@ class Layers:
             self._check_provider(name)
         for size in ("large", "small"):
             model, origin = self._settings["models", size]
-            if text := unknown_provider(str(model).partition(":")[0], f" in {model!r}", dict.fromkeys(self._providers())):
+            if text := unknown_provider(
+                str(model).partition(":")[0], f" in {model!r}", dict.fromkeys(self._providers())
+            ):
                 self.problems.append(f"{origin}: {text}")
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "prices"):
-            said = {path[2]: setting.origin for path, setting in self._settings.items() if path[:2] == ("prices", name)}
-            if missing := {key for key in ("input", "output") if key not in said and ("prices", name, key) not in self._refused}:
-                self.problems.append(f"{next(iter(said.values()))}: {dotted(('prices', name))} needs {' and '.join(sorted(missing))} too")
+            said = {
+                path[2]: setting.origin
+                for path, setting in self._settings.items()
+                if path[:2] == ("prices", name)
+            }
+            if missing := {
+                key
+                for key in ("input", "output")
+                if key not in said and ("prices", name, key) not in self._refused
+            }:
+                self.problems.append(
+                    f"{next(iter(said.values()))}: {dotted(('prices', name))} needs "
+                    f"{' and '.join(sorted(missing))} too"
+                )
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "mcp_servers"):
-            first = next(setting.origin for path, setting in self._settings.items() if path[:2] == ("mcp_servers", name))
-            if (("mcp_servers", name, "command") in self._settings) == (("mcp_servers", name, "url") in self._settings):
+            first = next(
+                setting.origin
+                for path, setting in self._settings.items()
+                if path[:2] == ("mcp_servers", name)
+            )
+            if (("mcp_servers", name, "command") in self._settings) == (
+                ("mcp_servers", name, "url") in self._settings
+            ):
                 self.problems.append(f"{first}: mcp_servers.{name} needs either a command or a url")
         self._check_queues()
 
@@ -270,21 +397,48 @@ class Layers:
         """What names a queue names one that there is; a schedule says what is run."""
         names = {DEFAULT_QUEUE, *(path[1] for path in self._settings if path[0] == "queues")}
         for path, (value, origin) in self._settings.items():
-            if path[0] in ("service", "schedules") and path[-1] == "queue" and len(path) < 4 and value is not None and value not in names:
-                self.problems.append(f"{origin}: {dotted(path)}: there is no queue {value!r}: known are {', '.join(sorted(names))}; add it under queues")
+            if (
+                path[0] in ("service", "schedules")
+                and path[-1] == "queue"
+                and len(path) < 4
+                and value is not None
+                and value not in names
+            ):
+                self.problems.append(
+                    f"{origin}: {dotted(path)}: there is no queue {value!r}: known are "
+                    f"{', '.join(sorted(names))}; add it under queues"
+                )
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "schedules"):
-            said = {path[2]: setting for path, setting in self._settings.items() if path[:2] == ("schedules", name)}
-            there = {path[2] for path in self._refused if path[:2] == ("schedules", name)} | {key for key, setting in said.items() if setting.value is not None}
+            said = {
+                path[2]: setting
+                for path, setting in self._settings.items()
+                if path[:2] == ("schedules", name)
+            }
+            there = {path[2] for path in self._refused if path[:2] == ("schedules", name)} | {
+                key for key, setting in said.items() if setting.value is not None
+            }
             if missing := [key for key in ("agent", "prompt", "cron") if key not in there]:
-                self.problems.append(f"{next(iter(said.values())).origin}: {dotted(('schedules', name))} needs {' and '.join(missing)} too")
+                self.problems.append(
+                    f"{next(iter(said.values())).origin}: {dotted(('schedules', name))} needs "
+                    f"{' and '.join(missing)} too"
+                )
 
     def _check_provider(self, name: str) -> None:
-        said = [setting.origin for path, setting in self._settings.items() if path[:2] == ("providers", name)]
+        said = [
+            setting.origin
+            for path, setting in self._settings.items()
+            if path[:2] == ("providers", name)
+        ]
         wire = self._wire(name)
         if wire is None:
-            self.problems.append(f"{said[0]}: providers.{name} needs a type: one of {', '.join(VENDORS)}")
+            self.problems.append(
+                f"{said[0]}: providers.{name} needs a type: one of {', '.join(VENDORS)}"
+            )
         elif name in VENDORS and wire != name:
-            self.problems.append(f"{self._settings['providers', name, 'type'].origin}: {name!r} is always of type {name!r}: give this provider another name")
+            self.problems.append(
+                f"{self._settings['providers', name, 'type'].origin}: {name!r} is always of type "
+                f"{name!r}: give this provider another name"
+            )
         elif said:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
 
@@ -293,14 +447,24 @@ def flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
     """Every key of a configuration with its value, except those under names that a person chose."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            if path or name not in ("home", "settings", "warnings", "known_secrets", "withheld_rules"):
+            if path or name not in (
+                "home",
+                "settings",
+                "warnings",
+                "known_secrets",
+                "withheld_rules",
+            ):
                 yield from flat(getattr(value, name), (*path, name))
     elif not isinstance(value, dict):
         yield path, value
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in cast("tuple[object, ...]", value)) if isinstance(value, tuple) else ()
+    return (
+        tuple(str(item) for item in cast("tuple[object, ...]", value))
+        if isinstance(value, tuple)
+        else ()
+    )
 
 
 def _bounded(lines: list[str]) -> list[str]:
@@ -311,7 +475,9 @@ def _bounded(lines: list[str]) -> list[str]:
 # ---------------------------------------------------------------- secrets
 
 
-KEYS_OF_THE_ENVIRONMENT = frozenset({AGENT_KEY, *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered)})
+KEYS_OF_THE_ENVIRONMENT = frozenset(
+    {AGENT_KEY, *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered)}
+)
 
 
 def _secrets(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> frozenset[str]:
@@ -332,5 +498,7 @@ def _secrets(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> fro
 
 
 def _no_word_or_path(value: str) -> bool:
-    """False for `SOME_KEY=disabled` and `SOME_CREDENTIALS=/home/me/file`: taking those out of every text would wreck it."""
+    """False for `SOME_KEY=disabled` and `SOME_CREDENTIALS=/home/me/file`: taking those out of every
+    text would wreck it.
+    """
     return not value.isalpha() and not os.path.lexists(os.path.expanduser(value))

@@ -1,6 +1,8 @@
-"""Where configuration lies: Treadle's own folder, the project around a directory, and the files of both.
+"""Where configuration lies: Treadle's own folder, the project around a directory, and the files of
+both.
 
-What stands in them is for others, and whether a project's may count trust.py's. Entry: `home`, `project_of`, `config_files`.
+What stands in them is for others, and whether a project's may count trust.py's. Entry: `home`,
+`project_of`, `config_files`.
 """
 
 from __future__ import annotations
@@ -32,13 +34,17 @@ class Project(NamedTuple):
 
     def folders(self) -> list[Path]:
         """From the root down to here."""
-        return [*reversed([folder for folder in self.here.parents if folder.is_relative_to(self.root)]), self.here]
+        return [
+            *reversed([folder for folder in self.here.parents if folder.is_relative_to(self.root)]),
+            self.here,
+        ]
 
 
 def home(env: Mapping[str, str]) -> Path:
     """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it.
 
-    It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a folder.
+    It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a
+    folder.
     """
     base = env.get("HOME") or env.get("USERPROFILE") or _home_of_user()
     given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
@@ -64,11 +70,17 @@ def project_of(cwd: str | Path | None = None) -> Project | None:
         here = Path(os.path.realpath(cwd or os.getcwd()))
     except OSError:
         return None
-    return Project(next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here), here)
+    return Project(
+        next(
+            (folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here
+        ),
+        here,
+    )
 
 
 def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[ConfigFile]:
-    """Where configuration is looked for, in the order in which it is read; the files need not exist. Raises as `home` does.
+    """Where configuration is looked for, in the order in which it is read; the files need not
+    exist. Raises as `home` does.
 
     The user's own, then those of the project from its root down to `cwd`.
     """
@@ -76,4 +88,11 @@ def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[
     if (project := project_of(cwd)) is None:
         return [ConfigFile(own)]
     places = [folder / FOLDER / CONFIG_NAME for folder in project.folders()]
-    return [ConfigFile(own), *(ConfigFile(path, project.root) for path in places if os.path.realpath(path) != os.path.realpath(own))]
+    return [
+        ConfigFile(own),
+        *(
+            ConfigFile(path, project.root)
+            for path in places
+            if os.path.realpath(path) != os.path.realpath(own)
+        ),
+    ]

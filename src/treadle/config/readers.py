@@ -1,4 +1,5 @@
-"""What a value of a configuration may be: each reader gives it as it is used, or says what was expected.
+"""What a value of a configuration may be: each reader gives it as it is used, or says what was
+expected.
 
 Which key takes which is keys.py's. Entry: `Reader`, `Wrong`.
 """
@@ -49,7 +50,9 @@ def one_of(*names: str) -> Reader:
     def read(value: Plain) -> str:
         if not isinstance(value, str) or value not in names:
             near = nearest(value, names) if isinstance(value, str) else None
-            raise Wrong(f"one of {', '.join(names)}", hint=f": did you mean {near!r}?" if near else "")
+            raise Wrong(
+                f"one of {', '.join(names)}", hint=f": did you mean {near!r}?" if near else ""
+            )
         return value
 
     return read
@@ -86,13 +89,21 @@ def max_tokens(value: Plain) -> int | None:
 
 
 def temperature(value: Plain) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value <= 2 or value == -1):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (0 <= value <= 2 or value == -1)
+    ):
         raise Wrong("a number from 0 to 2, or -1 for the default")
     return None if value == -1 else value
 
 
 def thinking(value: Plain) -> object:
-    if isinstance(value, bool) or value in ("adaptive", "between_tools") or (isinstance(value, int) and value > 0):
+    if (
+        isinstance(value, bool)
+        or value in ("adaptive", "between_tools")
+        or (isinstance(value, int) and value > 0)
+    ):
         return value
     raise Wrong("true, false, adaptive, between_tools or a number of tokens")
 
@@ -162,7 +173,9 @@ def base_url(value: Plain) -> str:
 
 
 def credential(value: Plain) -> str:
-    """Printable ASCII in one piece: anything else is a slip of the clipboard, and would break the request's header."""
+    """Printable ASCII in one piece: anything else is a slip of the clipboard, and would break the
+    request's header.
+    """
     stripped = text(value).strip()
     if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
         raise Wrong("a key in one piece, of printable ASCII characters")
@@ -187,7 +200,10 @@ JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
 def journal(value: Plain) -> str:
     if not isinstance(value, str) or not JOURNAL.fullmatch(value):
         is_path = isinstance(value, str) and value != "" and ":" not in value
-        raise Wrong("memory:, sqlite:///FILE or postgresql://HOST/DATABASE", hint=f": use 'sqlite:///{value}'" if is_path else "")
+        raise Wrong(
+            "memory:, sqlite:///FILE or postgresql://HOST/DATABASE",
+            hint=f": use 'sqlite:///{value}'" if is_path else "",
+        )
     return value
 
 
@@ -203,7 +219,10 @@ def age(value: Plain) -> str:
 
 
 def span_of(text: str) -> timedelta:
-    """At most a century: nothing is older, and calendars end. Raises ValueError where the text is no age."""
+    """At most a century: nothing is older, and calendars end.
+
+    Raises ValueError where the text is no age.
+    """
     found = AGE.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
@@ -216,7 +235,9 @@ HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9
 def host_names(value: Plain) -> tuple[str, ...]:
     for i, name in enumerate(names := texts(value)):
         if not HOST_NAME.fullmatch(name):
-            raise Wrong("a list of names like tasks.example.org, each without scheme, port and path", item=i)
+            raise Wrong(
+                "a list of names like tasks.example.org, each without scheme, port and path", item=i
+            )
     return names
 
 
@@ -237,7 +258,11 @@ GRACE_MOST_S = 8
 
 
 def grace(value: Plain) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= GRACE_MOST_S:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= GRACE_MOST_S
+    ):
         raise Wrong(f"seconds from 0 to {GRACE_MOST_S}")
     return value
 
@@ -249,14 +274,22 @@ GRACE_OF_WORKERS_MOST_S = 86_400
 
 def _between(least: float, most: float) -> Reader:
     def read(value: Plain) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not least <= value <= most
+        ):
             raise Wrong(f"seconds from {least} to {most}")
         return value
 
     return read
 
 
-lease, poll, seconds = _between(LEASE_LEAST_S, LEASE_MOST_S), _between(POLL_LEAST_S, POLL_MOST_S), _between(0, GRACE_OF_WORKERS_MOST_S)
+lease, poll, seconds = (
+    _between(LEASE_LEAST_S, LEASE_MOST_S),
+    _between(POLL_LEAST_S, POLL_MOST_S),
+    _between(0, GRACE_OF_WORKERS_MOST_S),
+)
 
 HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})")
 
@@ -312,7 +345,11 @@ def anything(value: Plain) -> object:
 
 def file_path(value: Plain) -> str:
     """From anywhere the same file."""
-    if not isinstance(value, str) or "\0" in value or not (os.path.isabs(value) or value.startswith("~/")):
+    if (
+        not isinstance(value, str)
+        or "\0" in value
+        or not (os.path.isabs(value) or value.startswith("~/"))
+    ):
         raise Wrong("a file's path that begins with / or ~/")
     return value
 
@@ -360,8 +397,14 @@ def model_name(value: Plain) -> str:
 
 
 def likely_name(model: str) -> str:
-    """A whole name for what was given without its provider; an example where nobody can tell whose it is."""
-    vendors = {**dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"), **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"), "gemini": "gemini"}
+    """A whole name for what was given without its provider; an example where nobody can tell whose
+    it is.
+    """
+    vendors = {
+        **dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"),
+        **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"),
+        "gemini": "gemini",
+    }
     vendor = next((vendor for start, vendor in vendors.items() if model.startswith(start)), None)
     return "anthropic:claude-opus-5-5" if vendor is None or ":" in model else f"{vendor}:{model}"
 

@@ -1,13 +1,16 @@
 """What a user allows, wants to be asked about, and denies: rules as text, and what they match.
 
-Which rule counts over which is the policy's business; what a command line holds is shell/. Entry: `parse_rule`, `Rules`.
+Which rule counts over which is the policy's business; what a command line holds is shell/. Entry:
+`parse_rule`, `Rules`.
 
     git status              a command that begins with these words; `npm *` takes any further words
     bash(git status)        the same, said in full
-    read(docs/**)           paths that are read; relative to the working directory, or from / or ~/; what lies below a match matches too
+    read(docs/**)           paths that are read; relative to the working directory, or from / or ~/;
+                            what lies below a match matches too
     write(src)              paths that are written or edited
     fetch(*.python.org)     hosts
-    tool(github_*)          tools by name; a single word that is a tool's name stands for that tool as well
+    tool(github_*)          tools by name; a single word that is a tool's name stands for that tool
+                            as well
 """
 
 from __future__ import annotations
@@ -23,13 +26,20 @@ from treadle._internal.wildcards import wildcards
 
 About: TypeAlias = Literal["command", "read", "write", "host", "tool"]
 
-_KINDS: dict[str, About] = {"bash": "command", "read": "read", "write": "write", "edit": "write", "fetch": "host", "tool": "tool"}
+_KINDS: dict[str, About] = {
+    "bash": "command",
+    "read": "read",
+    "write": "write",
+    "edit": "write",
+    "fetch": "host",
+    "tool": "tool",
+}
 _FORM = re.compile(r"\s*([\w-]+)\((.*)\)\s*", re.DOTALL)
 _LONGEST = 1_000
 
 
 class BadRule(ValueError):
-    """A text that is no rule; says what one is, as the end of a sentence that begins with "a rule"."""
+    """A text that is no rule; says what one is, as the end of a sentence that begins with "a rule"."""  # noqa: E501
 
     text: str = ""
     """The rule, where it is one of many."""
@@ -82,8 +92,12 @@ def _named(text: str, about: About, pattern: str) -> PermissionRule:
     if about in ("host", "tool") and not re.fullmatch(r"[\w.*:\[\]-]+", pattern):
         raise BadRule("with a name between the brackets, in which * stands for anything")
     parts = pattern.split("/")
-    if about in ("read", "write") and (parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)):
-        raise BadRule("with a path between the brackets, at most three ** in it and three * in a name")
+    if about in ("read", "write") and (
+        parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)
+    ):
+        raise BadRule(
+            "with a path between the brackets, at most three ** in it and three * in a name"
+        )
     return PermissionRule(text, about, pattern=pattern)
 
 
@@ -109,7 +123,9 @@ def _command(text: str, inner: str) -> PermissionRule:
 # ---------------------------------------------------------------- paths
 
 
-def _path_pattern(pattern: str, workspace: str, home: str, *, through_links: bool) -> re.Pattern[str]:
+def _path_pattern(
+    pattern: str, workspace: str, home: str, *, through_links: bool
+) -> re.Pattern[str]:
     if pattern == "~" or pattern.startswith("~/"):
         pattern = home + pattern[1:]
     elif not pattern.startswith("/"):
@@ -129,7 +145,8 @@ def _expression(path: str) -> str:
     for part in path.lstrip("/").split("/"):
         runs.append([""]) if part == "**" else runs[-1].append(wildcards(part, "[^/]"))
     first, *others = ("/".join(run) for run in runs)
-    out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])  # the first place where a run fits is as good as any
+    # the first place where a run fits is as good as any
+    out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])
     return f"(?:{out}(?:/.*)?)"
 
 
@@ -162,20 +179,28 @@ _PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "h
 
 
 def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
-    """In whatever spelling and order: what a denying or asking rule is held against. It may match too much, hardly too little."""
+    """In whatever spelling and order: what a denying or asking rule is held against.
+
+    It may match too much, hardly too little.
+    """
     program = program_of(argv[0]) if argv else ""
     if program != program_of(rule.words[0]):
         return False
     wanted_options, wanted = _sorted_out(program, rule.words[1:])
     words = [_PLUMBING.get(word, word) for word in argv[1:]] if program == "git" else argv[1:]
     if program in _ABBREVIATE:
-        words = [next((full for full in wanted if full.startswith(word) and len(word) > 2), word) for word in words]
+        words = [
+            next((full for full in wanted if full.startswith(word) and len(word) > 2), word)
+            for word in words
+        ]
     options, _ = _sorted_out(program, words)
     return wanted_options <= options and _follow(wanted, words)
 
 
 def may_be_meant_by(rule: PermissionRule, known: Sequence[str]) -> bool:
-    """Whether `rule` could mean a command of which only the words `known` are known, and not what follows them."""
+    """Whether `rule` could mean a command of which only the words `known` are known, and not what
+    follows them.
+    """
     _, wanted = _sorted_out(program_of(rule.words[0]), rule.words[1:])
     i, after_option = 0, False
     for word in known[1:]:
@@ -204,10 +229,23 @@ def _sorted_out(program: str, words: Iterable[str]) -> tuple[frozenset[str], lis
     for word in words:
         if word.startswith("--") and len(word) > 2:
             name = word.split("=", 1)[0]
-            spelled = next((full for full in same if full.startswith(name) and len(name) > (2 if program == "rm" else 3)), name)
-            options.update((same.get(spelled, spelled), word) if "=" in word else (same.get(spelled, spelled),))
+            spelled = next(
+                (
+                    full
+                    for full in same
+                    if full.startswith(name) and len(name) > (2 if program == "rm" else 3)
+                ),
+                name,
+            )
+            options.update(
+                (same.get(spelled, spelled), word) if "=" in word else (same.get(spelled, spelled),)
+            )
         elif word.startswith("-") and len(word) > 1:
-            options.update((same.get(c, c) for c in word[1:]) if not _is_long_with_one_dash(program, word) else (word,))
+            options.update(
+                (same.get(c, c) for c in word[1:])
+                if not _is_long_with_one_dash(program, word)
+                else (word,)
+            )
         else:
             operands.append(word)
     return frozenset(options), operands
@@ -218,7 +256,9 @@ def _is_long_with_one_dash(program: str, word: str) -> bool:
 
 
 def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether the operands of a rule come first among the words, apart from options and what may be their values."""
+    """Whether the operands of a rule come first among the words, apart from options and what may be
+    their values.
+    """
     i, after_option = 0, False
     for word in words:
         if i == len(wanted):
@@ -250,11 +290,15 @@ class Rules:
     ask: tuple[PermissionRule, ...] = ()
     deny: tuple[PermissionRule, ...] = ()
     _patterns: dict[tuple[PermissionRule, str, str], re.Pattern[str]] = field(
-        default_factory=dict[tuple[PermissionRule, str, str], re.Pattern[str]], compare=False, repr=False
+        default_factory=dict[tuple[PermissionRule, str, str], re.Pattern[str]],
+        compare=False,
+        repr=False,
     )
 
     @classmethod
-    def read(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Rules:
+    def read(
+        cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()
+    ) -> Rules:
         """Raises BadRule."""
         return cls(tuple(map(_parsed, allow)), tuple(map(_parsed, ask)), tuple(map(_parsed, deny)))
 
@@ -263,8 +307,13 @@ class Rules:
         return Rules((*self.allow, *map(parse_rule, texts)), self.ask, self.deny)
 
     def withholding(self, texts: Container[str]) -> Rules:
-        """Replace the text of these rules, so that no reason quotes it: an untrusted project wrote it."""
-        ask, deny = (tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules) for rules in (self.ask, self.deny))
+        """Replace the text of these rules, so that no reason quotes it: an untrusted project wrote
+        it.
+        """
+        ask, deny = (
+            tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules)
+            for rules in (self.ask, self.deny)
+        )
         return replace(self, ask=ask, deny=deny)
 
     def denying(self, argv: Sequence[str]) -> PermissionRule | None:
@@ -279,12 +328,22 @@ class Rules:
         return max(found, key=lambda r: (r.any_more, len(r.words)), default=None)
 
     def of_path(
-        self, rules: Iterable[PermissionRule], about: Literal["read", "write"], paths: Iterable[str], workspace: str, home: str
+        self,
+        rules: Iterable[PermissionRule],
+        about: Literal["read", "write"],
+        paths: Iterable[str],
+        workspace: str,
+        home: str,
     ) -> PermissionRule | None:
-        """The first of `rules` that matches one of `paths`, absolute and normalised. Case counts only for what allows."""
+        """The first of `rules` that matches one of `paths`, absolute and normalised.
+
+        Case counts only for what allows.
+        """
         paths = list(paths)
         for rule in rules:
-            if rule.about == about and any(self._pattern(rule, workspace, home).fullmatch(path) for path in paths):
+            if rule.about == about and any(
+                self._pattern(rule, workspace, home).fullmatch(path) for path in paths
+            ):
                 return rule
         return None
 

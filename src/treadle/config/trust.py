@@ -1,8 +1,10 @@
-"""Which projects a person has said may bring configuration, each bound to the content of every file that would count.
+"""Which projects a person has said may bring configuration, each bound to the content of every file
+that would count.
 
-A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust admits is said where it is used
-(keys.py for settings, coding/ for AGENTS.md and skills, definitions/ for agents,
-tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
+A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust
+admits is said where it is used (keys.py for settings, coding/ for AGENTS.md and skills,
+definitions/ for agents, tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`,
+`trust`, `revoke`, `trusted`.
 """
 
 from __future__ import annotations
@@ -38,8 +40,12 @@ FOLDERS_MAX = 20_000
 """Looked into for files of nested folders, when a project comes to be trusted."""
 TOLD_MAX = 5
 
-FILLED_BY_TOOLS = frozenset({"node_modules", "site-packages", "vendor", "venv", "target", "build", "dist"})
-"""Not looked into, and neither is what begins with a dot: what packages bring there would void the trust at each update."""
+FILLED_BY_TOOLS = frozenset(
+    {"node_modules", "site-packages", "vendor", "venv", "target", "build", "dist"}
+)
+"""Not looked into, and neither is what begins with a dot: what packages bring there would void the
+trust at each update.
+"""
 
 
 class TrustState(StrEnum):
@@ -63,10 +69,16 @@ class Trust:
 
     def admits(self, path: Path, data: bytes) -> bool:
         """Whether `data`, which was read from `path`, is what was looked at."""
-        return self.standing is TrustState.HOLDS and path.is_relative_to(self.root) and self.files.get(_below(path, self.root)) == _hash(data)
+        return (
+            self.standing is TrustState.HOLDS
+            and path.is_relative_to(self.root)
+            and self.files.get(_below(path, self.root)) == _hash(data)
+        )
 
     def at(self, root: Path) -> Trust:
-        """The same for a copy of the project that we made ourselves, such as a worktree: what is in it counts where it is what was looked at."""
+        """The same for a copy of the project that we made ourselves, such as a worktree: what is in
+        it counts where it is what was looked at.
+        """
         return replace(self, root=root)
 
     @property
@@ -76,7 +88,10 @@ class Trust:
             return None
         more = len(self.changes) - TOLD_MAX
         what = ", ".join((*self.changes[:TOLD_MAX], *([f"and {more} more"] if more > 0 else [])))
-        return f"{self.root} is not trusted any more: {what}. Nothing of its own configuration is used; look at it, then: {command(self.root)}"
+        return (
+            f"{self.root} is not trusted any more: {what}. Nothing of its own configuration is "
+            f"used; look at it, then: {command(self.root)}"
+        )
 
 
 def command(root: Path) -> str:
@@ -90,7 +105,8 @@ def command(root: Path) -> str:
 
 
 def trust_of(own: Path, project: Project | None) -> Trust:
-    """Reads the store in `own`, Treadle's own folder, and each file that was trusted. A store that cannot be read trusts nothing.
+    """Reads the store in `own`, Treadle's own folder, and each file that was trusted. A store that
+    cannot be read trusts nothing.
 
     Blocks for as long as the files take to read, at most 32 MiB of them.
     """
@@ -99,11 +115,17 @@ def trust_of(own: Path, project: Project | None) -> Trust:
     try:
         record = trusted(own).get(str(project.root))
     except Broken as e:
-        return Trust(root=project.root, standing=TrustState.VOID, changes=(f"{own / STORE_NAME} {e.text}",))
+        return Trust(
+            root=project.root, standing=TrustState.VOID, changes=(f"{own / STORE_NAME} {e.text}",)
+        )
     if record is None:
         return Trust(root=project.root)
     changes = tuple(_changes(record, project, own))
-    return Trust(root=project.root, standing=TrustState.VOID, changes=changes) if changes else Trust(root=project.root, standing=TrustState.HOLDS, files=record)
+    return (
+        Trust(root=project.root, standing=TrustState.VOID, changes=changes)
+        if changes
+        else Trust(root=project.root, standing=TrustState.HOLDS, files=record)
+    )
 
 
 def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator[str]:
@@ -115,7 +137,9 @@ def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator
             yield f"{name!r} has changed"
     for folder in project.folders():
         for path in _control_files(folder, own):
-            if (name := _below(path, project.root)) not in record and _content(path, project.root) is not None:
+            if (name := _below(path, project.root)) not in record and _content(
+                path, project.root
+            ) is not None:
                 yield f"{name!r} is new"
 
 
@@ -123,11 +147,17 @@ def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator
 
 
 def survey(project: Project, own: Path) -> dict[str, bytes]:
-    """Every file of the project that trust would admit, by its path below the root: those of a run in `here`, and those of nested folders.
+    """Every file of the project that trust would admit, by its path below the root: those of a run
+    in `here`, and those of nested folders.
 
     Raises AgentError(invalid) where they are more than anybody can have looked at.
     """
-    folders = dict.fromkeys([*project.folders(), *(_nested(project.root) if os.path.lexists(project.root / ".git") else ())])
+    folders = dict.fromkeys(
+        [
+            *project.folders(),
+            *(_nested(project.root) if os.path.lexists(project.root / ".git") else ()),
+        ]
+    )
     found: dict[str, bytes] = {}
     size = 0
     for folder in folders:
@@ -137,15 +167,25 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
                 size += len(data)
             if len(found) > FILES_MAX or size > TOTAL_MAX_BYTES:
                 raise AgentError(
-                    "invalid", f"{project.root} has more than {FILES_MAX:,} files or {TOTAL_MAX_BYTES >> 20} MiB that would count: too much to be trusted"
+                    "invalid",
+                    (
+                        f"{project.root} has more than {FILES_MAX:,} files or "
+                        f"{TOTAL_MAX_BYTES >> 20} MiB that would count: too much to be trusted"
+                    ),
                 )
     return dict(sorted(found.items()))
 
 
 def brought(project: Project, own: Path) -> list[Path]:
-    """The files of the project that would instruct the model in a run in `here`, commands of the chat aside; trusted or not."""
+    """The files of the project that would instruct the model in a run in `here`, commands of the
+    chat aside; trusted or not.
+    """
     files = (path for folder in project.folders() for path in _control_files(folder, own))
-    return [path for path in files if _instructs(path) and os.path.isfile(path) and path.resolve().is_relative_to(project.root)]
+    return [
+        path
+        for path in files
+        if _instructs(path) and os.path.isfile(path) and path.resolve().is_relative_to(project.root)
+    ]
 
 
 def _instructs(path: Path) -> bool:
@@ -165,7 +205,9 @@ class TrustedKind(Enum):
 
 
 def kind_of(path: PurePosixPath) -> TrustedKind:
-    """By the parts of a path below the root, from the last `.treadle` on: one of these inside of a skill counts for whoever works there."""
+    """By the parts of a path below the root, from the last `.treadle` on: one of these inside of a
+    skill counts for whoever works there.
+    """
     if path.name == GUIDANCE_NAME:
         return TrustedKind.GUIDANCE
     folders = path.parts
@@ -182,8 +224,15 @@ def kind_of(path: PurePosixPath) -> TrustedKind:
 
 
 def defines_agent(path: Path | PurePosixPath) -> bool:
-    """True for a file of `.treadle/agents`, whatever is in it. Files in folders below define nothing."""
-    return path.suffix in DEFINITION_ENDINGS and path.parts[-3:-1] == (FOLDER, AGENTS_NAME) and path.name[0] not in "._"
+    """True for a file of `.treadle/agents`, whatever is in it.
+
+    Files in folders below define nothing.
+    """
+    return (
+        path.suffix in DEFINITION_ENDINGS
+        and path.parts[-3:-1] == (FOLDER, AGENTS_NAME)
+        and path.name[0] not in "._"
+    )
 
 
 def _control_files(folder: Path, own: Path) -> Iterator[Path]:
@@ -194,7 +243,9 @@ def _control_files(folder: Path, own: Path) -> Iterator[Path]:
         yield settings / CONFIG_NAME
         yield from _all_below(settings / SKILLS_NAME)
         yield from (path for path in _all_below(settings / COMMANDS_NAME) if path.suffix == ".md")
-        yield from (path for path in _all_below(settings / AGENTS_NAME) if path.suffix in DEFINITION_ENDINGS)
+        yield from (
+            path for path in _all_below(settings / AGENTS_NAME) if path.suffix in DEFINITION_ENDINGS
+        )
 
 
 def _all_below(folder: Path) -> Iterator[Path]:
@@ -212,25 +263,46 @@ def _nested(root: Path) -> Iterator[Path]:
         yield folder
         try:
             with os.scandir(folder) as entries:
-                inside = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False) and _may_hold_files(entry)]
+                inside = [
+                    entry.path
+                    for entry in entries
+                    if entry.is_dir(follow_symlinks=False) and _may_hold_files(entry)
+                ]
         except OSError:
             continue
         folders += map(Path, sorted(inside, reverse=True))
 
 
 def _may_hold_files(entry: os.DirEntry[str]) -> bool:
-    return not entry.name.startswith(".") and entry.name not in FILLED_BY_TOOLS and not os.path.lexists(os.path.join(entry.path, ".git"))
+    return (
+        not entry.name.startswith(".")
+        and entry.name not in FILLED_BY_TOOLS
+        and not os.path.lexists(os.path.join(entry.path, ".git"))
+    )
 
 
 def _content(path: Path, root: Path) -> bytes | None:
-    """Of a regular file of the project; None where there is none, or a link leads out of it. A file that is too large is cut, and so never the same."""
+    """Of a regular file of the project; None where there is none, or a link leads out of it.
+
+    A file that is too large is cut, and so never the same.
+    """
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
         return None
     try:
-        descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(
+            real,
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_NOCTTY", 0)
+            | getattr(os, "O_NOFOLLOW", 0),
+        )
         with open(descriptor, "rb") as file:
-            return file.read(TOTAL_MAX_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+            return (
+                file.read(TOTAL_MAX_BYTES + 1)
+                if stat.S_ISREG(os.fstat(descriptor).st_mode)
+                else None
+            )
     except OSError:
         return None
 
@@ -259,11 +331,17 @@ def trusted(own: Path) -> dict[str, dict[str, str]]:
     folders = found.get("folders")
     if found.get("version") != VERSION or not isinstance(folders, dict):
         raise Broken(1, f"is not what this version of Treadle writes (version {VERSION})")
-    return {root: cast("dict[str, str]", files) for root, files in cast("dict[str, object]", folders).items() if isinstance(files, dict)}
+    return {
+        root: cast("dict[str, str]", files)
+        for root, files in cast("dict[str, object]", folders).items()
+        if isinstance(files, dict)
+    }
 
 
 def trust(own: Path, project: Project, files: Mapping[str, bytes]) -> None:
-    """From now on the project may bring these `files`, out of `survey`, as they were when they were read. Raises AgentError(invalid)."""
+    """From now on the project may bring these `files`, out of `survey`, as they were when they were
+    read. Raises AgentError(invalid).
+    """
     with _changing(own) as folders:
         folders[str(project.root)] = {name: _hash(data) for name, data in files.items()}
 
@@ -282,7 +360,11 @@ def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
         with _locked(own):
             folders = trusted(own)
             yield folders
-            write_text(own / STORE_NAME, json.dumps({"version": VERSION, "folders": folders}, indent=1, sort_keys=True) + "\n")
+            write_text(
+                own / STORE_NAME,
+                json.dumps({"version": VERSION, "folders": folders}, indent=1, sort_keys=True)
+                + "\n",
+            )
     except Broken as e:
         raise AgentError("invalid", f"{own / STORE_NAME}: {e.text}") from e
     except OSError as e:
@@ -291,7 +373,11 @@ def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
 
 @contextlib.contextmanager
 def _locked(own: Path) -> Generator[None]:
-    descriptor = os.open(own / f"{STORE_NAME}.lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
+    descriptor = os.open(
+        own / f"{STORE_NAME}.lock",
+        os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0),
+        0o600,
+    )
     try:
         take(descriptor, wait=True)
         yield

@@ -17,7 +17,16 @@ from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
 from treadle.config.keys import STAND_INS, VENDORS, KeyPath, dotted
 from treadle.config.readers import ALIASES, likely_name, nearest
 from treadle.errors import AgentError
-from treadle.types import CacheLife, Effort, HostedTool, Limits, Mode, ServiceTier, Settings, Thinking
+from treadle.types import (
+    CacheLife,
+    Effort,
+    HostedTool,
+    Limits,
+    Mode,
+    ServiceTier,
+    Settings,
+    Thinking,
+)
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -77,7 +86,13 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__ if name in self.__struct_fields__})
+        return Settings(
+            **{
+                name: getattr(self, name)
+                for name in Settings.__struct_fields__
+                if name in self.__struct_fields__
+            }
+        )
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +115,9 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     network: Literal["none", "open"] | tuple[str, ...] = ("default",)
-    """What commands of mode full reach that were not asked about; the tuple lists hosts, as config/hosts.py reads them."""
+    """What commands of mode full reach that were not asked about; the tuple lists hosts, as
+    config/hosts.py reads them.
+    """
 
 
 class McpServer(Guarded, frozen=True, kw_only=True):
@@ -117,7 +134,10 @@ class McpServer(Guarded, frozen=True, kw_only=True):
     wait_s: float = 10
     """How long a run waits for its tools before the first request."""
     trust_hints: bool = False
-    """Whether what it says of its tools counts: one that only reads is run unasked. No workspace may set it."""
+    """Whether what it says of its tools counts: one that only reads is run unasked.
+
+    No workspace may set it.
+    """
 
 
 class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,11 +172,17 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     proxies: tuple[str, ...] = ()
     """Addresses whose X-Forwarded-For and -Proto are believed."""
     open_docs: bool | None = None
-    """Whether /openapi.json and /metrics need no token; None: only where nobody but this machine reaches the service."""
+    """Whether /openapi.json and /metrics need no token; None: only where nobody but this machine
+    reaches the service.
+    """
     grace_s: float = 8
-    """How long runs may go on when it is stopped; those that are left are resumed at the next start."""
+    """How long runs may go on when it is stopped; those that are left are resumed at the next
+    start.
+    """
     queue: str | None = None
-    """Where runs of served agents are submitted, for workers; None: they are driven by the service itself."""
+    """Where runs of served agents are submitted, for workers; None: they are driven by the service
+    itself.
+    """
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +256,10 @@ class Config(Guarded, frozen=True, kw_only=True):
     providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
     """Those that somebody said something about; ask `endpoint`."""
     prices: dict[str, Price] = msgspec.field(default_factory=dict[str, Price])
-    """By model, like "local:any-model", or for all others of a provider: "local:*". They go before the price list."""
+    """By model, like "local:any-model", or for all others of a provider: "local:*".
+
+    They go before the price list.
+    """
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
     """Of the command line's runs."""
@@ -244,11 +273,15 @@ class Config(Guarded, frozen=True, kw_only=True):
     agents: tuple[str, ...] = ()
     journal: str | None = None
     keep_runs: str | None = None
-    """An age, like 90d: finished runs that are older are pruned when a runtime that ran something closes. None: kept for ever."""
+    """An age, like 90d: finished runs that are older are pruned when a runtime that ran something
+    closes. None: kept for ever.
+    """
     ui: Ui = Ui()
     telemetry: Telemetry = Telemetry()
     home: str | None = None
-    """Treadle's own folder, where what providers told of their models is remembered; None: no files are read."""
+    """Treadle's own folder, where what providers told of their models is remembered; None: no files
+    are read.
+    """
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
     """By path; ask `origin`."""
     warnings: tuple[str, ...] = ()
@@ -271,10 +304,15 @@ class Config(Guarded, frozen=True, kw_only=True):
         """Every key in the order of the manual, as it may be shown."""
         redactor, order = Redactor(self.secrets()), Config.__struct_fields__
         settings = sorted(self.settings.items(), key=lambda item: order.index(item[0][0]))
-        return [Row(dotted(path), _showable(value, redactor), origin) for path, (value, origin) in settings]
+        return [
+            Row(dotted(path), _showable(value, redactor), origin)
+            for path, (value, origin) in settings
+        ]
 
     def secrets(self) -> frozenset[str]:
-        """Every secret value of the configuration and of the environment that was loaded, for a `Redactor`."""
+        """Every secret value of the configuration and of the environment that was loaded, for a
+        `Redactor`.
+        """
         return frozenset(secret.reveal() for secret in self.known_secrets)
 
     def split(self, model: str) -> tuple[str, str]:
@@ -286,43 +324,82 @@ class Config(Guarded, frozen=True, kw_only=True):
         provider = ALIASES.get(provider, provider)
         if not colon or not name:
             example = likely_name(model)
-            raise AgentError("invalid", f"{model!r} is no model's name: write PROVIDER:MODEL, like {example!r}")
+            raise AgentError(
+                "invalid", f"{model!r} is no model's name: write PROVIDER:MODEL, like {example!r}"
+            )
         if text := unknown_provider(provider, f" in {model!r}", self.providers):
             raise AgentError("invalid", text)
         return provider, name
 
-    def endpoint(self, name: str, *, api_key: str | None = None, auth_token: str | None = None, to_ask: bool = True) -> Endpoint:
+    def endpoint(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        auth_token: str | None = None,
+        to_ask: bool = True,
+    ) -> Endpoint:
         """How to reach the provider `name`; `to_ask`: whether it will be asked, and so needs a key.
 
-        Its key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the default model's provider, and
-        no workspace decides which one that is), else the vendor's own variable. Raises AgentError: invalid for an unknown
-        provider or a value that cannot be sent, auth where there is no key.
+        Its key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the
+        default model's provider, and no workspace decides which one that is), else the vendor's own
+        variable. Raises AgentError: invalid for an unknown provider or a value that cannot be sent,
+        auth where there is no key.
         """
         name = ALIASES.get(name, name)
         if name not in VENDORS and name not in self.providers:
-            raise AgentError("invalid", unknown_provider(name, "", self.providers) or f"{name!r} is the name of a file, not of a provider")
+            raise AgentError(
+                "invalid",
+                unknown_provider(name, "", self.providers)
+                or f"{name!r} is the name of a file, not of a provider",
+            )
         provider = self.providers.get(name) or Provider(type=name)
         credentials = {"api_key": api_key, "auth_token": auth_token}
-        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), **credentials, to_ask=to_ask, files=self.home is not None)
+        return reach(
+            name,
+            provider,
+            lambda field: str(self.origin("providers", name, field)),
+            **credentials,
+            to_ask=to_ask,
+            files=self.home is not None,
+        )
 
-    def with_credentials(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Config:
-        """Replace the key of one provider and keep everything else, also what no file and no variable set.
+    def with_credentials(
+        self, name: str, *, api_key: str | None = None, auth_token: str | None = None
+    ) -> Config:
+        """Replace the key of one provider and keep everything else, also what no file and no
+        variable set.
 
-        The old key stays among `secrets()`: texts may still hold it. Raises AgentError as `endpoint` does, and
-        AgentError(invalid) unless exactly one of the two keys is given.
+        The old key stays among `secrets()`: texts may still hold it. Raises AgentError as
+        `endpoint` does, and AgentError(invalid) unless exactly one of the two keys is given.
         """
         if bool(api_key) == bool(auth_token):
-            raise AgentError("invalid", f"the provider {name!r} needs either api_key= or auth_token=: give one of them, and not an empty text")
+            raise AgentError(
+                "invalid",
+                (
+                    f"the provider {name!r} needs either api_key= or auth_token=: give one of "
+                    "them, "
+                    "and not an empty text"
+                ),
+            )
         reached = self.endpoint(name, api_key=api_key, auth_token=auth_token)
         key = reached.api_key or reached.auth_token
         assert key is not None, "one was given"
         replaced = {("providers", reached.name, other) for other in ("api_key", "auth_token")}
-        settings = {path: setting for path, setting in self.settings.items() if path not in replaced}
-        settings["providers", reached.name, reached.kind] = Setting(key, Origin("argument", reached.key_origin))
+        settings = {
+            path: setting for path, setting in self.settings.items() if path not in replaced
+        }
+        settings["providers", reached.name, reached.kind] = Setting(
+            key, Origin("argument", reached.key_origin)
+        )
         provider = self.providers.get(reached.name) or Provider(type=reached.name)
-        provider = msgspec.structs.replace(provider, **{"api_key": None, "auth_token": None, reached.kind: key})
+        provider = msgspec.structs.replace(
+            provider, **{"api_key": None, "auth_token": None, reached.kind: key}
+        )
         providers = {**self.providers, reached.name: provider}
-        return msgspec.structs.replace(self, providers=providers, settings=settings, known_secrets=self.known_secrets | {key})
+        return msgspec.structs.replace(
+            self, providers=providers, settings=settings, known_secrets=self.known_secrets | {key}
+        )
 
 
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
@@ -330,8 +407,13 @@ def unknown_provider(name: str, where: str, configured: Mapping[str, object]) ->
     if name in known:
         return None
     near = nearest(name, (*known, *ALIASES))
-    own = "a server of your own is named in your configuration: providers: {NAME: {type: openai-chat, base_url: URL}}"
-    return f"unknown provider {name!r}{where}: " + (f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}; {own}")
+    own = (
+        "a server of your own is named in your configuration: providers: {NAME: {type: "
+        "openai-chat, base_url: URL}}"
+    )
+    return f"unknown provider {name!r}{where}: " + (
+        f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}; {own}"
+    )
 
 
 def _showable(value: object, redactor: Redactor) -> object:
@@ -347,7 +429,10 @@ def _showable(value: object, redactor: Redactor) -> object:
 
 
 def built(settings: dict[KeyPath, Setting], **given: object) -> Config:
-    """Make a configuration out of settings. `given`: fields that no setting has, such as `warnings`."""
+    """Make a configuration out of settings.
+
+    `given`: fields that no setting has, such as `warnings`.
+    """
     tree: dict[str, object] = {"settings": settings, **given}
     for path, setting in settings.items():
         inner = tree

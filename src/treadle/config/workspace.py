@@ -1,4 +1,7 @@
-"""What a workspace's file may say of a key: rules by which it only tightens. Which key has which is keys.py's. Entry: `Rule`."""
+"""What a workspace's file may say of a key: rules by which it only tightens.
+
+Which key has which is keys.py's. Entry: `Rule`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,15 @@ from treadle.config.hosts import HostList
 from treadle.types import Mode
 
 Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
-"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored, or None."""
+"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored,
+or None.
+"""
 
 
-CLOSED = {"never": "a workspace may not set it, only your own configuration", "when trusted": "a workspace that is not trusted may not set it"}
+CLOSED = {
+    "never": "a workspace may not set it, only your own configuration",
+    "when trusted": "a workspace that is not trusted may not set it",
+}
 UNKNOWN_YET = "this version has nothing of the kind"
 
 
@@ -21,22 +29,36 @@ def free(new: object, now: object, providers: Collection[str]) -> str | None:
 
 
 def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
-    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""
+    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""  # noqa: E501
     known = str(new).partition(":")[0] in providers
-    return None if known else "a workspace may only name a provider that your own configuration knows"
+    return (
+        None if known else "a workspace may only name a provider that your own configuration knows"
+    )
 
 
 def lower(new: object, now: object, providers: Collection[str]) -> str | None:
-    fits = isinstance(new, int | float) and (now is None or (isinstance(now, int | float) and new <= now))
+    fits = isinstance(new, int | float) and (
+        now is None or (isinstance(now, int | float) and new <= now)
+    )
     return None if fits else f"a workspace may only lower it, and it is {now} already"
 
 
 def narrower(new: object, now: object, providers: Collection[str]) -> str | None:
     if new == "none" or now == "open":
         return None
-    wanted, allowed = (HostList.of(cast("tuple[str, ...]", each), {}) if isinstance(each, tuple) else None for each in (new, now))
+    wanted, allowed = (
+        HostList.of(cast("tuple[str, ...]", each), {}) if isinstance(each, tuple) else None
+        for each in (new, now)
+    )
     fits = wanted is not None and allowed is not None and allowed.covers(wanted)
-    return None if fits else "a workspace may only tighten it: to none, or to hosts that your own configuration lists"
+    return (
+        None
+        if fits
+        else (
+            "a workspace may only tighten it: to none, or to hosts that your own configuration "
+            "lists"
+        )
+    )
 
 
 TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
@@ -44,4 +66,8 @@ TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
 def tighter(new: object, now: object, providers: Collection[str]) -> str | None:
     order: tuple[object, ...] = TIGHT_TO_LOOSE
-    return None if order.index(new) <= order.index(now) else f"a workspace may only tighten it, and it is {now!r} already"
+    return (
+        None
+        if order.index(new) <= order.index(now)
+        else f"a workspace may only tighten it, and it is {now!r} already"
+    )

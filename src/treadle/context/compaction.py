@@ -1,6 +1,8 @@
-"""Makes room in a run before its conversation outgrows its model: first old results go, then a small model sums up what is old.
+"""Makes room in a run before its conversation outgrows its model: first old results go, then a
+small model sums up what is old.
 
-What goes and how it is folded is receipts.py's, the words are summary.py's, when a run asks for it the loop's. Entry: `Compactor`.
+What goes and how it is folded is receipts.py's, the words are summary.py's, when a run asks for it
+the loop's. Entry: `Compactor`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,17 @@ from treadle.errors import AgentError
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
-from treadle.journal.receipts import Cleared, Cut, Receipt, Summary, SummaryCost, last_turn, long_results, newest, old_results
+from treadle.journal.receipts import (
+    Cleared,
+    Cut,
+    Receipt,
+    Summary,
+    SummaryCost,
+    last_turn,
+    long_results,
+    newest,
+    old_results,
+)
 from treadle.journal.run_state import RunState
 from treadle.journal.window import first_words
 from treadle.messages.message import Message, ToolResult
@@ -34,7 +46,9 @@ MARGIN = 50
 """One part in so many of the window stays free besides the response: estimates are not exact."""
 LARGE_WINDOW = 800_000
 COMPACT_AT = 200_000
-"""Above so many tokens room is made in a large window if the settings name no other number: every turn reads them all."""
+"""Above so many tokens room is made in a large window if the settings name no other number: every
+turn reads them all.
+"""
 SUMMARY_TOKENS = 2000
 """At most, of a summary."""
 INPUT_TOKENS = 100_000
@@ -72,7 +86,10 @@ class TokenRoom(NamedTuple):
 
     @classmethod
     def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
-        """`max_tokens`: what the response may have; at most half of a small window is kept for it. `at`: tokens above which room is made in any case."""
+        """`max_tokens`: what the response may have; at most half of a small window is kept for it.
+
+        `at`: tokens above which room is made in any case.
+        """
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
         if at is None or at >= limit:
             return cls(limit, min(window // 2, limit * 3 // 4))
@@ -80,10 +97,14 @@ class TokenRoom(NamedTuple):
 
 
 class Load:
-    """How many tokens the next request has: what responses told, and an estimate of what came since. It looks at each message once."""
+    """How many tokens the next request has: what responses told, and an estimate of what came
+    since. It looks at each message once.
+    """
 
     def __init__(self, state: RunState, fixed: Callable[[], int]) -> None:
-        """`fixed`: tokens of what stands in every request besides the history; asked where no response has counted it yet."""
+        """`fixed`: tokens of what stands in every request besides the history; asked where no
+        response has counted it yet.
+        """
         self._state, self._fixed = state, fixed
         self._base: tuple[int, int] | None = None
         self._seen = self._tokens = 0
@@ -107,7 +128,9 @@ class Made(NamedTuple):
     less: bool = False
     """Whether the next request is smaller than it would have been."""
     overflow: AgentError | None = None
-    """Of kind context_overflow, where what is left is known to be larger than the window: to be raised once the entries are kept, which may have cost."""
+    """Of kind context_overflow, where what is left is known to be larger than the window: to be
+    raised once the entries are kept, which may have cost.
+    """
 
 
 class Compactor:
@@ -136,7 +159,10 @@ class Compactor:
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
-        """Whether the next request would be too large. `max_tokens`: of its response. `forced`: whether it seems so or not."""
+        """Whether the next request would be too large. `max_tokens`: of its response.
+
+        `forced`: whether it seems so or not.
+        """
         window = self._context(self._state.asked_model)
         if forced or not window:
             return forced
@@ -148,25 +174,35 @@ class Compactor:
         return at if at is None else max(at, self._put_off)
 
     def _is_far_from(self, limit: int) -> bool:
-        """At a glance: less than half of it is told, and what is new are short results. So most turns need no more."""
+        """At a glance: less than half of it is told, and what is new are short results.
+
+        So most turns need no more.
+        """
         seen, tokens = self._state.measured
         if not seen or 2 * tokens > limit:
             return False
         new = self._state.history[seen:]
-        texts = [part.content for message in new for part in message.parts if type(part) is ToolResult]
+        texts = [
+            part.content for message in new for part in message.parts if type(part) is ToolResult
+        ]
         if len(texts) != sum(len(message.parts) for message in new):
             return False
-        return 4 * sum(len(text) if type(text) is str else limit for text in texts) < limit  # no character is more than two tokens
+        # no character is more than two tokens
+        return 4 * sum(len(text) if type(text) is str else limit for text in texts) < limit
 
     def give_back(self) -> None:
         """What was reserved for a summary; what it took is in the state by now."""
         self._budget.give_back()
 
-    async def make_room(self, max_tokens: int, summarisers: Summarisers, *, forced: bool = False) -> Made:
-        """Only where every call has its result. Nothing where there is room, or nothing that could go. `give_back` comes after it, however it ends.
+    async def make_room(
+        self, max_tokens: int, summarisers: Summarisers, *, forced: bool = False
+    ) -> Made:
+        """Only where every call has its result. Nothing where there is room, or nothing that could
+        go. `give_back` comes after it, however it ends.
 
-        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. `summarisers`: who may be asked, one after the
-        other where one cannot be had. Cancellation leaves nothing behind.
+        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come.
+        `summarisers`: who may be asked, one after the other where one cannot be had. Cancellation
+        leaves nothing behind.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
@@ -174,17 +210,24 @@ class Compactor:
         at = None if forced else self._threshold(window)
         taken = min(window or load, load) if forced else window or load
         work = _Work(self._state, self._fixed(), load, taken, TokenRoom.of(taken, max_tokens, at))
-        is_early = at is not None and window is not None and load <= TokenRoom.of(window, max_tokens).limit
+        is_early = (
+            at is not None and window is not None and load <= TokenRoom.of(window, max_tokens).limit
+        )
         await self._work(work, summarisers, forced=forced, is_early=is_early)
         if is_early and not work.is_small:
             self._put_off = work.load + work.load // 4
         made = Made(work.entries(), work.load < load)
         if not window or work.load <= window or not self._state.measured[0]:
             return made
-        text = f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go"
+        text = (
+            f"the conversation has about {work.load:,} tokens, the model's window {window:,}, "
+            "and nothing more can go"
+        )
         return made._replace(overflow=AgentError("context_overflow", text))
 
-    async def _work(self, work: _Work, summarisers: Summarisers, *, forced: bool, is_early: bool) -> None:
+    async def _work(
+        self, work: _Work, summarisers: Summarisers, *, forced: bool, is_early: bool
+    ) -> None:
         """`is_early`: the window has room yet, so what the model has not read stays whole."""
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
@@ -194,7 +237,9 @@ class Compactor:
         if not work.is_small and not is_early:
             work.clear_more()
 
-    async def _sum_up(self, work: _Work, asked: Sequence[Message], summarisers: Summarisers) -> None:
+    async def _sum_up(
+        self, work: _Work, asked: Sequence[Message], summarisers: Summarisers
+    ) -> None:
         why, spent = "nobody could be asked", None
         async with aclosing(summarisers()) as each:
             async for summariser in each:
@@ -212,12 +257,19 @@ class Compactor:
         work.note_failure(why, spent)
         self._gave_up = True
 
-    async def _summary(self, summariser: Summariser, work: _Work, asked: Sequence[Message]) -> tuple[str, SummaryCost]:
+    async def _summary(
+        self, summariser: Summariser, work: _Work, asked: Sequence[Message]
+    ) -> tuple[str, SummaryCost]:
         at, size = now(), work.summary_tokens
         window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
         max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
         shown = max(window - max_tokens - 2 * size, size)
-        await self._budget.begin(summariser.name, summariser.prices, input_tokens=min(shown, work.load) + size, output_tokens=max_tokens)
+        await self._budget.begin(
+            summariser.name,
+            summariser.prices,
+            input_tokens=min(shown, work.load) + size,
+            output_tokens=max_tokens,
+        )
         request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
         attempt = ModelAttempt(set())
         with self._traced.model(msgspec.structs.replace(request, model=summariser.name)) as span:
@@ -225,16 +277,32 @@ class Compactor:
             async def failed(error: AgentError, wait_s: float, switch: Switch | None) -> None:
                 span.retried(error.kind.value, wait_s)
                 used = None if switch is None else switch.usage
-                cost_usd = None if used is None else await summariser.prices(attempt.model or summariser.name).cost_usd(used, at, "")
+                cost_usd = (
+                    None
+                    if used is None
+                    else await summariser.prices(attempt.model or summariser.name).cost_usd(
+                        used, at, ""
+                    )
+                )
                 await self._budget.again(attempt, error, switch, cost_usd)
 
             try:
-                response = await ask(summariser.model, request, attempt, listen=None, failed=failed, policy=self._retries, clock=self._clock)
+                response = await ask(
+                    summariser.model,
+                    request,
+                    attempt,
+                    listen=None,
+                    failed=failed,
+                    policy=self._retries,
+                    clock=self._clock,
+                )
             except AgentError as e:
                 await self._budget.broke_off(attempt, e)
                 raise
             name = attempt.model or summariser.name
-            cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model, response.details)
+            cost_usd = await summariser.prices(name).cost_usd(
+                response.usage, at, response.model, response.details
+            )
             span.responded(response, cost_usd)
         return _text(response), SummaryCost(model=name, usage=response.usage, cost_usd=cost_usd)
 
@@ -242,7 +310,9 @@ class Compactor:
 class _Work:
     """One compaction: the conversation as it becomes, and the receipts that make it so."""
 
-    def __init__(self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom) -> None:
+    def __init__(
+        self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom
+    ) -> None:
         self._state, self._fixed = state, fixed
         self.window = window
         self._before = self._messages = state.history[:]
@@ -261,7 +331,10 @@ class _Work:
         """What was spent in vain is in one of them."""
         if self._spent is not None:
             self._take(Cleared())
-        return tuple(Compaction(at=now(), receipt=encode_json(receipt).decode()) for receipt in self._receipts)
+        return tuple(
+            Compaction(at=now(), receipt=encode_json(receipt).decode())
+            for receipt in self._receipts
+        )
 
     @property
     def is_small(self) -> bool:
@@ -277,11 +350,16 @@ class _Work:
         self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
 
     def clear_more(self) -> None:
-        """Also those of the newest turns; where that is not enough, what is too long in the last one, which the model has not read yet."""
+        """Also those of the newest turns; where that is not enough, what is too long in the last
+        one, which the model has not read yet.
+        """
         last = last_turn(self._messages)
         self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
         if not self.fits:
-            others = [*self._messages[:last], *(message for message in self._messages[last:] if message.role != "tool")]
+            others = [
+                *self._messages[:last],
+                *(message for message in self._messages[last:] if message.role != "tool"),
+            ]
             room = self._estimated(self._room.target) - self._fixed - size_of(others).tokens
             self._clear(long_results(self._messages[last:], room))
 
@@ -302,7 +380,9 @@ class _Work:
                 pinned=tuple(message.id for message in pinned),
                 kept_from=self._messages[start].id,
                 dropped=start - len(pinned),
-                message=message_of(text, standing(self._messages[:start]), chars_max=self.summary_tokens * 4),
+                message=message_of(
+                    text, standing(self._messages[:start]), chars_max=self.summary_tokens * 4
+                ),
                 spent=spent,
             )
         )
@@ -315,9 +395,13 @@ class _Work:
             self._failed, self._spent = why, spent
 
     def _pinned_and_start(self) -> tuple[list[Message], int]:
-        """What stays before the summary: the first words of the conversation, and the prompt of the run; and where the newest turns begin."""
+        """What stays before the summary: the first words of the conversation, and the prompt of the
+        run; and where the newest turns begin.
+        """
         first, prompt = first_words(self._before), _prompt(self._before, self._state.prompt_at)
-        pinned = [message for message in (first, prompt) if message is not None and not message.is_summary]
+        pinned = [
+            message for message in (first, prompt) if message is not None and not message.is_summary
+        ]
         taken = self._fixed + size_of(pinned).tokens + self.summary_tokens * 3 // 2
         start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
         before = {message.id for message in self._before[:start]}
@@ -330,7 +414,10 @@ class _Work:
 
     def _take(self, receipt: Cleared | Summary) -> None:
         self._messages = receipt.of(self._messages)
-        before, self.load = self.load, round((self._fixed + size_of(self._messages).tokens) * self._per_token)
+        before, self.load = (
+            self.load,
+            round((self._fixed + size_of(self._messages).tokens) * self._per_token),
+        )
         receipt = msgspec.structs.replace(receipt, tokens_before=before, tokens_after=self.load)
         if isinstance(receipt, Cleared):
             receipt = msgspec.structs.replace(receipt, failed=self._failed, spent=self._spent)
@@ -345,7 +432,14 @@ def _prompt(messages: Sequence[Message], at: int) -> Message | None:
     """Where a run has none of its own, the last words of a person before it."""
     if at < len(messages) and messages[at].role == "user":
         return messages[at]
-    return next((message for message in reversed(messages[:at]) if message.role == "user" and not message.is_summary), None)
+    return next(
+        (
+            message
+            for message in reversed(messages[:at])
+            if message.role == "user" and not message.is_summary
+        ),
+        None,
+    )
 
 
 def _text(response: ModelResponse) -> str:

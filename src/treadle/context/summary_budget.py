@@ -1,4 +1,5 @@
-"""The cost of attempts at a summary: held back while one is under way, in the journal before it is sent, and counted if it breaks off.
+"""The cost of attempts at a summary: held back while one is under way, in the journal before it is
+sent, and counted if it breaks off.
 
 Asking for a summary is compaction.py's. Entry: `SummaryBudget`.
 """
@@ -30,14 +31,25 @@ class SummaryBudget:
         self._state, self._append = state, append
         self._aside: Reserved | None = None
 
-    async def begin(self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int) -> None:
-        """Reserve the cost of one attempt, and append that it begins. Raises AgentError where the budget has no room for it, or cannot know."""
-        ledger, reserved = self._state.ledger, Reserved(input_tokens=input_tokens, output_tokens=output_tokens)
+    async def begin(
+        self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int
+    ) -> None:
+        """Reserve the cost of one attempt, and append that it begins.
+
+        Raises AgentError where the budget has no room for it, or cannot know.
+        """
+        ledger, reserved = (
+            self._state.ledger,
+            Reserved(input_tokens=input_tokens, output_tokens=output_tokens),
+        )
         if ledger.counts_money:
             pricing = prices(name)
             await pricing.load()
             price = needed(pricing, name)(now()).dearest(input_tokens)
-            money = float(price.request + price.token_in * input_tokens), float(price.token_out * output_tokens)
+            money = (
+                float(price.request + price.token_in * input_tokens),
+                float(price.token_out * output_tokens),
+            )
             reserved = msgspec.structs.replace(reserved, input_usd=money[0], output_usd=money[1])
         if ledger.estimates:
             if not ledger.set_aside(reserved):
@@ -45,8 +57,15 @@ class SummaryBudget:
             self._aside = reserved
             await self._note(reserved=reserved)
 
-    async def again(self, attempt: ModelAttempt, error: AgentError, switch: Switch | None, cost_usd: float | None) -> None:
-        """Append that the attempt under way failed and another one begins. `switch`: another model makes it; `cost_usd`: of what it used.
+    async def again(
+        self,
+        attempt: ModelAttempt,
+        error: AgentError,
+        switch: Switch | None,
+        cost_usd: float | None,
+    ) -> None:
+        """Append that the attempt under way failed and another one begins. `switch`: another model
+        makes it; `cost_usd`: of what it used.
 
         Raises AgentError where the budget has no room for one more.
         """
@@ -55,12 +74,16 @@ class SummaryBudget:
         ended = _ended(attempt, error)
         fits = ended == "free" or self._fits_twice(self._aside)
         if switch is not None and switch.usage is not None:
-            used = SummaryCost(model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd)
+            used = SummaryCost(
+                model=switch.before or attempt.model or "", usage=switch.usage, cost_usd=cost_usd
+            )
             await self._note(ended="free", spent=used)
         else:
             await self._note(ended=ended)
         if not fits:
-            raise AgentError("limit", "the run's budget has no room for another attempt at a summary")
+            raise AgentError(
+                "limit", "the run's budget has no room for another attempt at a summary"
+            )
         await self._note(reserved=self._aside)
 
     def _fits_twice(self, reserved: Reserved) -> bool:
@@ -76,16 +99,31 @@ class SummaryBudget:
             await self._note(ended=_ended(attempt, error))
 
     def give_back(self) -> None:
-        """Release the reservation: what the attempt took is in the state by now, or follows with the run's end."""
+        """Release the reservation: what the attempt took is in the state by now, or follows with
+        the run's end.
+        """
         if self._aside is not None:
             self._state.ledger.give_back(self._aside)
             self._aside = None
 
-    async def _note(self, *, reserved: Reserved | None = None, ended: Literal["", "lost", "free"] = "", spent: SummaryCost | None = None) -> None:
-        tokens = self._state.ledger.context_tokens  # older versions take these for the size of the conversation
-        receipt = Cleared(tokens_before=tokens, tokens_after=tokens, reserved=reserved, ended=ended, spent=spent)
+    async def _note(
+        self,
+        *,
+        reserved: Reserved | None = None,
+        ended: Literal["", "lost", "free"] = "",
+        spent: SummaryCost | None = None,
+    ) -> None:
+        # older versions take these for the size of the conversation
+        tokens = self._state.ledger.context_tokens
+        receipt = Cleared(
+            tokens_before=tokens, tokens_after=tokens, reserved=reserved, ended=ended, spent=spent
+        )
         await self._append(Compaction(at=now(), receipt=encode_json(receipt).decode()))
 
 
 def _ended(attempt: ModelAttempt, error: AgentError) -> Literal["lost", "free"]:
-    return "free" if not attempt.fold.begun and (error.status is not None or not error.sent) else "lost"
+    return (
+        "free"
+        if not attempt.fold.begun and (error.status is not None or not error.sent)
+        else "lost"
+    )

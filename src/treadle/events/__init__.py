@@ -1,4 +1,5 @@
-"""Event delivery: from journal entries to subscribers, callbacks and telemetry. Hooks are in hooks/, spans and logs in telemetry/.
+"""Event delivery: from journal entries to subscribers, callbacks and telemetry. Hooks are in
+hooks/, spans and logs in telemetry/.
 
     feed.py         the events of one run on their way to subscribers
     hub.py          publish and subscribe over all runs

@@ -1,4 +1,7 @@
-"""Functions that are told of a run's events as they are read; the run itself never waits for them. Entry: `Callbacks`."""
+"""Functions that are told of a run's events as they are read; the run itself never waits for them.
+
+Entry: `Callbacks`.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,20 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Called in the order of the events, awaited where they are async. One that raises is logged, and the run goes on.
+    """Called in the order of the events, awaited where they are async. One that raises is logged,
+    and the run goes on.
 
-    They hear the run itself, and not those that it starts: whoever wants these too asks for `on_event`.
+    They hear the run itself, and not those that it starts: whoever wants these too asks for
+    `on_event`.
     """
 
     on_text_delta: Callable[[str], object] | None = None
     on_tool_call: Callable[[ToolCallAsked], object] | None = None
     on_tool_result: Callable[[ToolCallEnd], object] | None = None
-    """Of calls that ran. One that was refused before is a `warning` with its `call_id`, which `on_event` hears."""
+    """Of calls that ran.
+
+    One that was refused before is a `warning` with its `call_id`, which `on_event` hears.
+    """
     on_complete: Callable[[RunResult[Any]], object] | None = None
     """After every run, whatever its outcome."""
     on_error: Callable[[AgentError], object] | None = None
@@ -35,7 +43,13 @@ class Callbacks:
         """Raises AgentError(invalid) for what cannot be called."""
         for one in fields(self):
             if (given := getattr(self, one.name)) is not None and not callable(given):
-                raise AgentError("invalid", f"{one.name}= is a {type(given).__name__}: give a function that takes one argument")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"{one.name}= is a {type(given).__name__}: give a function that takes one "
+                        "argument"
+                    ),
+                )
 
     async def hear(self, event: Event) -> None:
         if event.parent_run_id is not msgspec.UNSET:

@@ -1,7 +1,8 @@
-"""One run's events on their way out: made only where somebody listens, numbered, without known secrets, and handed to the run's
-stream and the hub.
+"""One run's events on their way out: made only where somebody listens, numbered, without known
+secrets, and handed to the run's stream and the hub.
 
-What an entry's events are is said in projection.py; what a front does with them is its own business. Entry: `Feed`, `EventStream`.
+What an entry's events are is said in projection.py; what a front does with them is its own
+business. Entry: `Feed`, `EventStream`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _NO_ATTEMPT = ModelAttempt(frozenset())
 
 
 class EventStream:
-    """The run's events, in order. While the reader is slow, a delta is joined to the one before it, and a call's progress stands for
-    what it had said just before; nothing else is dropped.
+    """The run's events, in order. While the reader is slow, a delta is joined to the one before it,
+    and a call's progress stands for what it had said just before; nothing else is dropped.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,11 @@ class EventStream:
 
     def put(self, event: Event) -> None:
         waiting = self._events
-        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.DELTAS) and (whole := joined(waiting[-1], event)):
+        if (
+            len(waiting) >= STREAM_BUFFER
+            and isinstance(event, events.DELTAS)
+            and (whole := joined(waiting[-1], event))
+        ):
             waiting[-1] = whole
             return
         if len(waiting) >= STREAM_BUFFER and isinstance(event, events.ToolProgress):
@@ -75,7 +80,9 @@ class EventStream:
 
 
 def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
-    """Looks no further back than the last event that is no progress: what several calls say at once stays bounded by their number."""
+    """Looks no further back than the last event that is no progress: what several calls say at once
+    stays bounded by their number.
+    """
     for i in range(len(waiting) - 1, -1, -1):
         older = waiting[i]
         if not isinstance(older, events.ToolProgress):
@@ -86,13 +93,26 @@ def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
 
 
 def joined(last: Event, new: Event) -> Event | None:
-    """A delta with what goes on from it right behind; None where that is something else, or it is long enough."""
+    """A delta with what goes on from it right behind; None where that is something else, or it is
+    long enough.
+    """
     match last, new:
-        case (events.TextDelta(), events.TextDelta()) | (events.ReasoningDelta(), events.ReasoningDelta()):
-            if last.message_id == new.message_id and last.attempt == new.attempt and len(last.text) < JOINED_CHARS:
+        case (events.TextDelta(), events.TextDelta()) | (
+            events.ReasoningDelta(),
+            events.ReasoningDelta(),
+        ):
+            if (
+                last.message_id == new.message_id
+                and last.attempt == new.attempt
+                and len(last.text) < JOINED_CHARS
+            ):
                 return msgspec.structs.replace(new, text=last.text + new.text)
         case events.ToolCallDelta(), events.ToolCallDelta():
-            if last.call_id == new.call_id and last.attempt == new.attempt and len(last.arguments) < JOINED_CHARS:
+            if (
+                last.call_id == new.call_id
+                and last.attempt == new.attempt
+                and len(last.arguments) < JOINED_CHARS
+            ):
                 return msgspec.structs.replace(new, arguments=last.arguments + new.arguments)
         case _:
             pass
@@ -102,8 +122,9 @@ def joined(last: Event, new: Event) -> Event | None:
 class Feed:
     """Where a run says what happens. Costs nearly nothing while nobody listens.
 
-    What leaves holds no value that the redactor knows, whoever said it: of an event, of a part's deltas taken together, and of
-    both in the same way, so that a message's deltas still make its text. History and journal keep what was said.
+    What leaves holds no value that the redactor knows, whoever said it: of an event, of a part's
+    deltas taken together, and of both in the same way, so that a message's deltas still make its
+    text. History and journal keep what was said.
     """
 
     def __init__(
@@ -117,7 +138,9 @@ class Feed:
         parent: Feed | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`redactor` is asked again for each message: credentials may be replaced while the run goes on."""
+        """`redactor` is asked again for each message: credentials may be replaced while the run
+        goes on.
+        """
         self._hook = hooks.on_event if hooks.has("on_event") else None
         self._run_id = run_id
         self._session_id = session_id
@@ -134,7 +157,9 @@ class Feed:
         self._open: type[Event] | None = None
         """What the deltas of the open part are."""
         self._is_behind = False
-        """Nobody listened when the response began: what came since the last part began was told to nobody."""
+        """Nobody listened when the response began: what came since the last part began was told to
+        nobody.
+        """
         self._call = {"call_id": "", "name": ""}
         """The call whose arguments came last."""
         self._running_calls: set[str] = set()
@@ -144,7 +169,9 @@ class Feed:
         """Whether events are made at all."""
         return self._stream is not None or self._hook is not None or self._hub.heard
 
-    def say(self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None) -> None:
+    def say(
+        self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
+    ) -> None:
         """One event that is no delta; `entry_id` makes it durable."""
         if not self._heard:
             return
@@ -156,7 +183,8 @@ class Feed:
         self.say(events.Warned, {"text": text})
 
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
-        """The durable events of entries that are in the journal, the first of them at sequence `first`.
+        """The durable events of entries that are in the journal, the first of them at sequence
+        `first`.
 
         None: the journal would not take them; the same events, but not durable.
         """
@@ -177,7 +205,8 @@ class Feed:
                 self._running_calls.discard(entry.result.call_id)
 
     def go_on(self, state: RunState, anew: Collection[str]) -> None:
-        """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now.
+        """With a run whose driver died: what it had begun has begun here too, so that every start
+        has its end for those who listen now.
 
         `anew`: the calls that a person lets run, which start themselves.
         """
@@ -186,29 +215,45 @@ class Feed:
         for call in state.open_calls:
             if (started := state.starts.get(call.id)) is not None and call.id not in anew:
                 self._running_calls.add(call.id)
-                self.say(events.ToolCallStart, {"call_id": call.id, "name": call.name, "effect": started.effect})
+                self.say(
+                    events.ToolCallStart,
+                    {"call_id": call.id, "name": call.name, "effect": started.effect},
+                )
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
         """Of a call that runs; what an abandoned thread says after its call's end is for nobody."""
         if call_id in self._running_calls:
-            numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
+            numbers = {
+                name: value
+                for name, value in (("done", done), ("total", total))
+                if value is not None
+            }
             self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
 
     def begin_message(self, message_id: str, attempt: ModelAttempt) -> None:
         """What `hear` is told from now on belongs to this message."""
-        self._message_id, self._attempt, self._open, self._is_behind = message_id, attempt, None, False
+        self._message_id, self._attempt, self._open, self._is_behind = (
+            message_id,
+            attempt,
+            None,
+            False,
+        )
         self._redactor = self._newest_redactor()
         self._masking = self._redactor.masking() if self._redactor else None
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """What a response's deltas are told to; None where nobody listens when it begins, and nobody may come meanwhile."""
+        """What a response's deltas are told to; None where nobody listens when it begins, and
+        nobody may come meanwhile.
+        """
         if self._heard:
             return self.hear
         return self._hear_late if self._hub.awaited else None
 
     def _hear_late(self, delta: model.Delta) -> None:
-        """Of a response that began when nobody listened: where secrets are known, from the beginning of a part on, so that none is told by half."""
+        """Of a response that began when nobody listened: where secrets are known, from the
+        beginning of a part on, so that none is told by half.
+        """
         if not self._heard:
             if not self._is_behind:
                 self._is_behind, self._open = True, None
@@ -250,18 +295,26 @@ class Feed:
                 self._piece(delta.text)
             case model.ToolCallStart() if (call := self._attempt.fold.call) is not None:
                 self._begin(events.ToolCallDelta)
-                self._call = {"call_id": self._redactor.exact(call.id), "name": self._redactor.exact(call.name)}
+                self._call = {
+                    "call_id": self._redactor.exact(call.id),
+                    "name": self._redactor.exact(call.name),
+                }
                 self._delta(events.ToolCallDelta, **self._call, arguments="")
             case model.Restart():
                 self.cut()
-                self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
+                self.say(
+                    events.Retry,
+                    {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"},
+                )
             case model.ModelNotice():
                 self.warn(delta.text)
             case _:
                 self.cut()
 
     def cut(self) -> None:
-        """The open part's end, also where the attempt was cut: what was held back leaves, and every reasoning_start has its end."""
+        """The open part's end, also where the attempt was cut: what was held back leaves, and every
+        reasoning_start has its end.
+        """
         if self._open is None:
             return
         if self._masking is not None and (rest := self._masking.end()):
@@ -286,12 +339,22 @@ class Feed:
             self._delta(self._open, text=text)
 
     def _delta(self, kind: type[Event], **fields: str) -> None:
-        self._tell(kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields})
+        self._tell(
+            kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields}
+        )
 
     def _tell(self, kind: type[Event], fields: Mapping[str, Any]) -> None:
         if not self._heard:
             return
-        self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=next(self._numbers), at=now(), **fields))
+        self._put(
+            kind(
+                run_id=self._run_id,
+                session_id=self._session_id,
+                seq=next(self._numbers),
+                at=now(),
+                **fields,
+            )
+        )
 
     def _put(self, event: Event) -> None:
         if self._parent_run_id is not None:

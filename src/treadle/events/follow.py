@@ -1,7 +1,8 @@
-"""A run's events for whoever follows it, in any process: out of the journal up to now, then as entries come, without a gap and without a double.
+"""A run's events for whoever follows it, in any process: out of the journal up to now, then as
+entries come, without a gap and without a double.
 
-It listens, then reads the journal, then waits: what comes between is found by the next look. What a run says beside the journal is live_deltas.py's.
-Entry: `Follow`; `Projection`, records as events.
+It listens, then reads the journal, then waits: what comes between is found by the next look. What a
+run says beside the journal is live_deltas.py's. Entry: `Follow`; `Projection`, records as events.
 """
 
 from __future__ import annotations
@@ -40,16 +41,26 @@ BEGINNING: Final = Position(0, _ALL)
 
 
 def position_of(event_id: str) -> Position:
-    """`ENTRY.K`; `ENTRY` stands for all of that entry's events. Raises AgentError(invalid) for what is neither."""
+    """`ENTRY.K`; `ENTRY` stands for all of that entry's events.
+
+    Raises AgentError(invalid) for what is neither.
+    """
     if (found := _ID.fullmatch(event_id)) is None:
-        raise AgentError("invalid", f"{event_id!r} is no id of an event: give the `id` of one, like '12.0'")
+        raise AgentError(
+            "invalid", f"{event_id!r} is no id of an event: give the `id` of one, like '12.0'"
+        )
     return Position(int(found[1]), int(found[2]) if found[2] else _ALL)
 
 
 class Projection:
-    """The durable events of one run, numbered from 1, without known secrets. Told of its records in order."""
+    """The durable events of one run, numbered from 1, without known secrets.
 
-    def __init__(self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]) -> None:
+    Told of its records in order.
+    """
+
+    def __init__(
+        self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]
+    ) -> None:
         """`redactor` is asked again for each record: credentials may be replaced meanwhile."""
         self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
         self._numbers = itertools.count(1)
@@ -72,13 +83,23 @@ class Projection:
 
 
 class Follow:
-    """`async with runtime.follow(run_id) as events: async for event in events: …`. For one reader; it ends after run_end.
+    """`async with runtime.follow(run_id) as events: async for event in events: …`. For one reader;
+    it ends after run_end.
 
-    Nothing waits for a reader that is slow, and nothing piles up for it: entries are read when it has taken those before them, and of what is not durable
-    the oldest is lost. An error of the journal ends it; follow again after the last `id`.
+    Nothing waits for a reader that is slow, and nothing piles up for it: entries are read when it
+    has taken those before them, and of what is not durable the oldest is lost. An error of the
+    journal ends it; follow again after the last `id`.
     """
 
-    def __init__(self, journal: Journal, run_id: str, redactor: Callable[[], Redactor], *, after: str | None = None, deltas: bool = True) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        run_id: str,
+        redactor: Callable[[], Redactor],
+        *,
+        after: str | None = None,
+        deltas: bool = True,
+    ) -> None:
         self._journal, self._run_id, self._redactor = journal, run_id, redactor
         self._after = BEGINNING if after is None else position_of(after)
         self._deltas = deltas
@@ -94,7 +115,12 @@ class Follow:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -107,7 +133,14 @@ class Follow:
         async with self._journal.notifier.listen(*topics) as news:
             info = await self._journal.info(run_id)
             if after.entry > info.entries:
-                raise AgentError("invalid", f"run {run_id} has {info.entries} entries, and nothing after {after.entry}: follow it from an id that it gave")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"run {run_id} has {info.entries} entries, and nothing after "
+                        f"{after.entry}: "
+                        "follow it from an id that it gave"
+                    ),
+                )
             projection, heard = Projection(run_id, info.session_id, self._redactor), Heard()
             read, payloads = max(after.entry - 1, 0), list[bytes]()
             while True:

@@ -23,7 +23,9 @@ class Missed:
 
 
 class Listener(Protocol):
-    """Is told of every event while it is published, in whatever task publishes it: what it does is done quickly, and raises nothing."""
+    """Is told of every event while it is published, in whatever task publishes it: what it does is
+    done quickly, and raises nothing.
+    """
 
     def put(self, event: Event) -> None: ...
 
@@ -33,7 +35,10 @@ class Listener(Protocol):
 
 
 class Subscription:
-    """An async iterator over a broker's events from now on. Use it as a context manager, or close it."""
+    """An async iterator over a broker's events from now on.
+
+    Use it as a context manager, or close it.
+    """
 
     def __init__(self, broker: Broker, maxsize: int) -> None:
         self._broker = broker
@@ -82,7 +87,10 @@ class Subscription:
 
 
 class Broker:
-    """One topic. Publishing never waits: a subscriber whose queue is full misses events and is told how many."""
+    """One topic.
+
+    Publishing never waits: a subscriber whose queue is full misses events and is told how many.
+    """
 
     def __init__(self) -> None:
         self._subscriptions: tuple[Listener, ...] = ()
@@ -91,7 +99,10 @@ class Broker:
         self._closed = False
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
-        """From now on; at most `maxsize` events wait in it. That of a closed broker is over at once."""
+        """From now on; at most `maxsize` events wait in it.
+
+        That of a closed broker is over at once.
+        """
         subscription = Subscription(self, max(1, maxsize))
         self.add(subscription)
         return subscription
@@ -126,7 +137,9 @@ class Hub:
         self.agents = Broker()
         self.tools = Broker()
         self.awaited = False
-        """Whether somebody may begin to listen while a response comes, and then wants what is left of it."""
+        """Whether somebody may begin to listen while a response comes, and then wants what is left
+        of it.
+        """
 
     @property
     def heard(self) -> bool:

@@ -1,7 +1,9 @@
-"""What a model is just saying, and what running calls say: in no journal, told to those who follow a run from elsewhere, and heard by them.
+"""What a model is just saying, and what running calls say: in no journal, told to those who follow
+a run from elsewhere, and heard by them.
 
-Both ends of it stand here. It may be lost; it never comes after what it belongs to was read in the journal, and never from a driver or an attempt
-that is over. Not here: how a run is followed (follow.py). Entry: `Relay`, `Heard`.
+Both ends of it stand here. It may be lost; it never comes after what it belongs to was read in the
+journal, and never from a driver or an attempt that is over. Not here: how a run is followed
+(follow.py). Entry: `Relay`, `Heard`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ import msgspec
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.events.feed import joined
 from treadle.events.hub import Hub
-from treadle.journal.entries import ModelRequested, ModelResponded, ModelSwitched, Record, RunFinished, RunResumed, RunStarted, ToolFinished
+from treadle.journal.entries import (
+    ModelRequested,
+    ModelResponded,
+    ModelSwitched,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+)
 from treadle.journal.notifier import Notifier, delta_topic
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -43,7 +54,14 @@ Unkept: TypeAlias = (
     | events.ChildEnd
 )
 """Events that may be in no journal."""
-_ENDS_WHAT_WAS_SAID: Final = (RunStarted, RunResumed, ModelRequested, ModelSwitched, ModelResponded, RunFinished)
+_ENDS_WHAT_WAS_SAID: Final = (
+    RunStarted,
+    RunResumed,
+    ModelRequested,
+    ModelSwitched,
+    ModelResponded,
+    RunFinished,
+)
 
 
 class DeltaPlace(NamedTuple):
@@ -76,7 +94,8 @@ class _Gathered:
 
 
 class Relay:
-    """Tells what runs of one runtime say beside the journal, where somebody listens. Where nobody does it hears nothing of them, and events need not be made.
+    """Tells what runs of one runtime say beside the journal, where somebody listens. Where nobody
+    does it hears nothing of them, and events need not be made.
 
     Belongs to the event loop of the runs.
     """
@@ -126,7 +145,9 @@ class Relay:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(LOOK_S, self._look)
-        self._listen(frozenset(run_id for run_id in self._runs if self._notifier.wanted(delta_topic(run_id))))
+        self._listen(
+            frozenset(run_id for run_id in self._runs if self._notifier.wanted(delta_topic(run_id)))
+        )
 
     def _listen(self, wanted: frozenset[str]) -> None:
         if wanted and not self._wanted:
@@ -168,7 +189,11 @@ def _add(gathered: list[Event], event: Event) -> None:
     last = gathered[-1] if gathered else None
     if last is not None and (whole := joined(last, event)) is not None:
         gathered[-1] = whole
-    elif isinstance(event, events.ToolProgress) and isinstance(last, events.ToolProgress) and last.call_id == event.call_id:
+    elif (
+        isinstance(event, events.ToolProgress)
+        and isinstance(last, events.ToolProgress)
+        and last.call_id == event.call_id
+    ):
         gathered[-1] = event
     else:
         gathered.append(event)
@@ -200,7 +225,9 @@ def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    """Smaller ones: together they say the same, but of a call's progress and of a warning only how it begins."""
+    """Smaller ones: together they say the same, but of a call's progress and of a warning only how
+    it begins.
+    """
     match event:
         case events.TextDelta(text=text) | events.ReasoningDelta(text=text) if len(text) > 1:
             for half in (text[: len(text) // 2], text[len(text) // 2 :]):
@@ -218,7 +245,10 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 class Heard:
-    """Lets through what is still true. Told of every record in order by `seen`, of payloads by `take`."""
+    """Lets through what is still true.
+
+    Told of every record in order by `seen`, of payloads by `take`.
+    """
 
     def __init__(self) -> None:
         self._fence = 0
@@ -243,7 +273,10 @@ class Heard:
         return self._cut()
 
     def take(self, payload: bytes) -> list[Event]:
-        """After the journal was read, which had everything before it. Nothing for a payload of a newer version."""
+        """After the journal was read, which had everything before it.
+
+        Nothing for a payload of a newer version.
+        """
         try:
             told = decode_json(payload, DeltaPayload)
         except ValueError:
@@ -261,8 +294,18 @@ class Heard:
                 before, self._reasoning = self._cut(), event
                 return [*before, event]
             case events.ReasoningDelta() if self._reasoning is None:  # its start was lost
-                named = ("run_id", "session_id", "seq", "at", "parent_run_id", "message_id", "attempt")
-                self._reasoning = events.ReasoningStart(**{name: getattr(event, name) for name in named})
+                named = (
+                    "run_id",
+                    "session_id",
+                    "seq",
+                    "at",
+                    "parent_run_id",
+                    "message_id",
+                    "attempt",
+                )
+                self._reasoning = events.ReasoningStart(
+                    **{name: getattr(event, name) for name in named}
+                )
                 return [self._reasoning, event]
             case events.ReasoningEnd():
                 return self._cut()
@@ -276,4 +319,8 @@ class Heard:
         start, self._reasoning = self._reasoning, None
         if start is None:
             return []
-        return [events.ReasoningEnd(**{name: getattr(start, name) for name in start.__struct_fields__ if name != "id"})]
+        return [
+            events.ReasoningEnd(
+                **{name: getattr(start, name) for name in start.__struct_fields__ if name != "id"}
+            )
+        ]

@@ -1,6 +1,8 @@
-"""What follows a run from outside while it is under way: a contract of three spans, and the one that does nothing.
+"""What follows a run from outside while it is under way: a contract of three spans, and the one
+that does nothing.
 
-Where spans go is telemetry/; when they begin and end is the loop's and the toolbox's. Entry: `Tracer`, `NO_TRACER`.
+Where spans go is telemetry/; when they begin and end is the loop's and the toolbox's. Entry:
+`Tracer`, `NO_TRACER`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class ToolSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Opens spans around what a run does, in the task that does it, so that what happens inside can find its parent.
+    """Opens spans around what a run does, in the task that does it, so that what happens inside can
+    find its parent.
 
     What is raised inside a span goes through it. A tracer raises nothing itself and never blocks.
     """
@@ -65,8 +68,10 @@ class Tracer(Protocol):
 
     def model(self, run: TracedRun, request: ModelRequest) -> AbstractContextManager[ModelSpan]: ...
 
-    def tool(self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
-        """`kind`: what the tool says of itself for a trace, like the MCP server that it belongs to."""
+    def tool(
+        self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]
+    ) -> AbstractContextManager[ToolSpan]:
+        """`kind`: what the tool says of itself for a trace, like the MCP server that it belongs to."""  # noqa: E501
         ...
 
 
@@ -95,7 +100,9 @@ class NoTracer:
     def model(self, run: TracedRun, request: ModelRequest) -> AbstractContextManager[ModelSpan]:
         return _NOTHING
 
-    def tool(self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
+    def tool(
+        self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]
+    ) -> AbstractContextManager[ToolSpan]:
         return _NOTHING
 
 
@@ -121,4 +128,15 @@ class Traced:
         return self._tracer.tool(self._run, call, kind)
 
 
-UNTRACED = Traced(NO_TRACER, TracedRun(run_id="", session_id=None, parent_run_id=None, agent="", agent_hash="", description="", model=""))
+UNTRACED = Traced(
+    NO_TRACER,
+    TracedRun(
+        run_id="",
+        session_id=None,
+        parent_run_id=None,
+        agent="",
+        agent_hash="",
+        description="",
+        model="",
+    ),
+)

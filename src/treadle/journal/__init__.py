@@ -1,5 +1,5 @@
-"""The journal: the append-only log that every result, list and resume is derived from. Stores are in memory/, sqlite/ and postgres/; tables/
-holds what the two databases share.
+"""The journal: the append-only log that every result, list and resume is derived from. Stores are
+in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
 
     journal.py     `Journal`, `RunWriter`: the contract
     entries.py     the entries of a run, and their bytes
@@ -37,16 +37,26 @@ LEASE_S: Final = 15.0
 INSTALL: Final = "pip install 'treadle[postgres]'"
 
 
-def open_journal(url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Journal:
-    """`memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+def open_journal(
+    url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
+) -> Journal:
+    """`memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the root), or
+    `postgresql://USER:PASSWORD@HOST/DATABASE`.
 
-    `lease_s`: with PostgreSQL, how long after its last sign of life a process still has its runs; another one takes them over afterwards.
-    Raises AgentError(invalid) for one that cannot be opened; blocks while a server is asked.
+    `lease_s`: with PostgreSQL, how long after its last sign of life a process still has its runs;
+    another one takes them over afterwards. Raises AgentError(invalid) for one that cannot be
+    opened; blocks while a server is asked.
     """
     if durability not in get_args(Durability):
         raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
     if not isinstance(cast("object", url), str):
-        raise AgentError("invalid", f"a journal is named by a URL, not by a {type(url).__name__}: give f'sqlite:///{{path}}'")
+        raise AgentError(
+            "invalid",
+            (
+                f"a journal is named by a URL, not by a {type(url).__name__}: give "
+                "f'sqlite:///{path}'"
+            ),
+        )
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest:
         from treadle.journal.memory.journal import MemoryJournal  # noqa: PLC0415  each leaf is loaded when it is used
@@ -58,7 +68,11 @@ def open_journal(url: str, *, durability: Durability = "process", lease_s: float
         return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres(url, durability, lease_s)
-    instead = f"'sqlite:///{url}'" if not colon and rest == "" and url else "'memory:', 'sqlite:///FILE' or 'postgresql://USER@HOST/DATABASE'"
+    instead = (
+        f"'sqlite:///{url}'"
+        if not colon and rest == "" and url
+        else "'memory:', 'sqlite:///FILE' or 'postgresql://USER@HOST/DATABASE'"
+    )
     raise AgentError("invalid", f"{_without_password(url)!r} is no journal: use {instead}")
 
 

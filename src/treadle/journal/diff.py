@@ -1,4 +1,7 @@
-"""Where two runs part, and how they ended: a comparison of what their journals say. Entry: `compare`, `RunDiff`."""
+"""Where two runs part, and how they ended: a comparison of what their journals say. Entry:
+
+`compare`, `RunDiff`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ class Side(Value, frozen=True, kw_only=True):
     usage: Usage
     cost_usd: float | None = None
     total: RunTotals
-    """Sums over the run and every run that it started; of a run that is not finished, its own figures."""
+    """Sums over the run and every run that it started; of a run that is not finished, its own
+    figures.
+    """
     duration_s: float
     text: str
     messages: tuple[Message, ...]
@@ -44,13 +49,18 @@ def compare(a: RunState, b: RunState) -> RunDiff:
     """By what messages say: ids, times and opaque data of providers may differ."""
     ours, theirs = list(a.history), list(b.history)
     pairs = zip(ours, theirs, strict=False)
-    same = next((i for i, (x, y) in enumerate(pairs) if _said(x) != _said(y)), min(len(ours), len(theirs)))
+    same = next(
+        (i for i, (x, y) in enumerate(pairs) if _said(x) != _said(y)), min(len(ours), len(theirs))
+    )
     return RunDiff(same_messages=same, a=_side(a, same), b=_side(b, same))
 
 
 def _said(message: Message) -> tuple[object, ...]:
     calls = tuple((call.name, call.arguments_json) for call in message.tool_calls)
-    results = tuple((result.name, result.content, result.is_error, result.unknown) for result in message.tool_results)
+    results = tuple(
+        (result.name, result.content, result.is_error, result.unknown)
+        for result in message.tool_results
+    )
     return (message.role, message.text, message.reasoning, calls, results)
 
 

@@ -1,7 +1,8 @@
-"""What delivers queued runs to workers, and delivers them again when a worker dies. The journal decides who drives: whatever an engine gets wrong costs time,
-never an effect.
+"""What delivers queued runs to workers, and delivers them again when a worker dies. The journal
+decides who drives: whatever an engine gets wrong costs time, never an effect.
 
-Engines stand in engines/, what a worker does with a delivery in worker.py. Entry: `Engine`, `QueueLimits`, `Deliver`.
+Engines stand in engines/, what a worker does with a delivery in worker.py. Entry: `Engine`,
+`QueueLimits`, `Deliver`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class QueueLimits(Value, frozen=True, kw_only=True):
     """What a queue allows; None: no limit."""
 
     concurrency: int | None = None
-    """Runs at once, over all workers where the engine can count them (`Engine.counts_globally`), else per worker."""
+    """Runs at once, over all workers where the engine can count them (`Engine.counts_globally`),
+    else per worker.
+    """
     per_tenant: int | None = None
     """Runs at once for one tenant; likewise. Runs without a tenant are counted together."""
     rate: int | None = None
@@ -27,7 +30,9 @@ class QueueLimits(Value, frozen=True, kw_only=True):
 
 
 Deliver: TypeAlias = Callable[[Ticket], Awaitable[None]]
-"""Drives the run until it is finished, waits, or was let go; raises nothing but what cancels the task."""
+"""Drives the run until it is finished, waits, or was let go; raises nothing but what cancels the
+task.
+"""
 
 
 class Engine(Protocol):
@@ -48,23 +53,34 @@ class Engine(Protocol):
     @property
     def counts_globally(self) -> bool: ...
 
-    def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AbstractAsyncContextManager[None]:
-        """Inside, runs of the queues that `lanes` names are delivered here, at most `slots` at once. `worker`: this one's id.
+    def delivering(
+        self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
+    ) -> AbstractAsyncContextManager[None]:
+        """Inside, runs of the queues that `lanes` names are delivered here, at most `slots` at
+        once. `worker`: this one's id.
 
-        At its end no delivery begins any more, and those under way are waited for: whoever leaves sees to it that they end.
+        At its end no delivery begins any more, and those under way are waited for: whoever leaves
+        sees to it that they end.
         """
         ...
 
     def free(self) -> int:
-        """How many runs it takes now, at most: what it keeps by itself, as many as one likes; else free slots and a few more."""
+        """How many runs it takes now, at most: what it keeps by itself, as many as one likes; else
+        free slots and a few more.
+        """
         ...
 
     def takes(self, queue: str) -> bool:
-        """Whether it takes more of this one, which must not keep those of others from being fetched."""
+        """Whether it takes more of this one, which must not keep those of others from being
+        fetched.
+        """
         ...
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        """Each is to be delivered to some worker of its queue. Idempotent by run and delivery. All or nothing is known where it raises AgentError."""
+        """Each is to be delivered to some worker of its queue. Idempotent by run and delivery.
+
+        All or nothing is known where it raises AgentError.
+        """
         ...
 
     async def wake(self, ticket: Ticket, at: Time) -> None:
@@ -72,7 +88,10 @@ class Engine(Protocol):
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """Drops what was not delivered of it. Best effort: the delivery of a run that is over does nothing."""
+        """Drops what was not delivered of it.
+
+        Best effort: the delivery of a run that is over does nothing.
+        """
         ...
 
     async def rescue(self, living: Collection[str]) -> None:
@@ -80,5 +99,7 @@ class Engine(Protocol):
         ...
 
     async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of them that it will not deliver: it has never heard of them, or has done with them."""
+        """Those of them that it will not deliver: it has never heard of them, or has done with
+        them.
+        """
         ...

@@ -1,10 +1,13 @@
-"""The facts of a run: what an append-only, gap-free list of them holds, and how each becomes bytes and back.
+"""The facts of a run: what an append-only, gap-free list of them holds, and how each becomes bytes
+and back.
 
-Where they are kept is journal.py's and journals/; when they are appended is the loop's business. Entry: `Entry`, `read_entry`.
+Where they are kept is journal.py's and journals/; when they are appended is the loop's business.
+Entry: `Entry`, `read_entry`.
 
-Order of a run: run.started, then for each turn model.requested (one more for each failed attempt), model.responded with the
-starts of the calls that start now, tool.finished for each, and in the end run.finished. Two barriers a turn: the response
-and the starts are appended before any of those calls begins; every result is appended before the next request uses it.
+Order of a run: run.started, then for each turn model.requested (one more for each failed attempt),
+model.responded with the starts of the calls that start now, tool.finished for each, and in the end
+run.finished. Two barriers a turn: the response and the starts are appended before any of those
+calls begins; every result is appended before the next request uses it.
 """
 
 from __future__ import annotations
@@ -13,14 +16,37 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from treadle._internal.json_text import JsonText, decode_json, encode_json, items, members, object_of
+from treadle._internal.json_text import (
+    JsonText,
+    decode_json,
+    encode_json,
+    items,
+    members,
+    object_of,
+)
 from treadle.errors import AgentError
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ToolResult, decode_message, decode_part
 from treadle.messages.metrics import RunTotals
 from treadle.messages.response_details import ResponseDetails
 from treadle.models.model import ModelResponse, Switch
-from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Reserved, Settings, Spending, StopReason, Time, Usage, Value, is_temperature, now
+from treadle.types import (
+    Effect,
+    Limits,
+    Mode,
+    OnAsk,
+    OnUnknown,
+    Outcome,
+    Reserved,
+    Settings,
+    Spending,
+    StopReason,
+    Time,
+    Usage,
+    Value,
+    is_temperature,
+    now,
+)
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -61,21 +87,29 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     limits: Limits = Limits()
     inputs: JsonText = "{}"
     output: JsonText | None = None
-    """The schema of its answer as it was given, where that is not what `settings` ask of the model: of what is no object, and of what a tool takes."""
+    """The schema of its answer as it was given, where that is not what `settings` ask of the model:
+    of what is no object, and of what a tool takes.
+    """
     session_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     user_id: str | None = None
     past: int | None = None
-    """Written by older versions: how many of the session's messages it found. None: all that were in view at its place in the session."""
+    """Written by older versions: how many of the session's messages it found.
+
+    None: all that were in view at its place in the session.
+    """
     late: dict[str, int] | None = None
-    """As `SessionView.late`: what it found. None: an older version wrote this; the clock decides."""
+    """As `SessionView.late`: what it found. None: an older version wrote this; the clock decides.
+    """
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     """Where it was forked from another run: what it goes on from."""
     imported: Time | None = None
-    """When it was imported from a file without a valid signature (importing.py); None for a run of this installation."""
+    """When it was imported from a file without a valid signature (importing.py); None for a run of
+    this installation.
+    """
     passing: tuple[str, ...] = ()
     """Passing blocks of its system prompt, in a session: the session's next runs send the same."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
@@ -83,7 +117,10 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
 
 
 class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
-    """An attempt begins. The second and later ones are appended before their wait, and void what came of the one before."""
+    """An attempt begins.
+
+    The second and later ones are appended before their wait, and void what came of the one before.
+    """
 
     turn: int
     attempt: int = 1
@@ -99,13 +136,19 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     clamped_by: Outcome | None = None
     """The limit that leaves less; where `max_tokens` is set without it, that of tokens."""
     spent: Usage | None = None
-    """What the failed attempt before this one is known to have used: of the model that was asked then."""
+    """What the failed attempt before this one is known to have used: of the model that was asked
+    then.
+    """
     spent_usd: float | None = None
     """What that cost; None: its price was not known."""
     free: bool = False
-    """The failed attempt before this one surely cost nothing: the provider refused it, or never had it."""
+    """The failed attempt before this one surely cost nothing: the provider refused it, or never had
+    it.
+    """
     without: str | None = None
-    """Setting that the provider refused by name in the failed attempt before this one; the run goes on without it."""
+    """Setting that the provider refused by name in the failed attempt before this one; the run goes
+    on without it.
+    """
 
 
 class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
@@ -122,11 +165,17 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     model: str = ""
     provider_data: JsonText | None = None
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
+    tools; None: as `usage` says; 0: not known.
+    """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    """True if nothing but the results of its calls may follow: a program that the provider runs
+    waits for them.
+    """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
+    """True for a refusal after which the provider refuses all that follows: the exchange has to
+    leave the conversation.
+    """
     hook: str | None = None
     """The one that answered in the model's place; no model was asked."""
     details: ResponseDetails | None = None
@@ -141,7 +190,8 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     """The idempotency key: the same for every attempt of this call."""
     attempt: int = 1
     polls: bool = False
-    """The tool only looks at something that goes on, so equal calls with equal results are no loop."""
+    """The tool only looks at something that goes on, so equal calls with equal results are no loop.
+    """
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
@@ -161,7 +211,9 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
-    """A fact that came after `unknown`: told to the model as a message, never in place of the result."""
+    """A fact that came after `unknown`: told to the model as a message, never in place of the
+    result.
+    """
 
     call_id: str
     text: str
@@ -216,7 +268,9 @@ class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
     agent_hash: str
     model: str
     asked: str | None = None
-    """The model that is asked from here on, where this driver cannot ask the one that answered last."""
+    """The model that is asked from here on, where this driver cannot ask the one that answered
+    last.
+    """
     mode: Mode
     cwd: str
     limits: Limits | None = None
@@ -232,7 +286,10 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     spending: tuple[Spending, ...] = ()
     """What `usage` and `cost_usd` are made of."""
     total: RunTotals | None = None
-    """Of the run and every run that it started. None: it started none, or an older version wrote this."""
+    """Of the run and every run that it started.
+
+    None: it started none, or an older version wrote this.
+    """
     duration_s: float
     text: str = ""
     output: JsonText = "null"
@@ -275,7 +332,8 @@ _MESSAGES = ("input", "message")
 def read_entry(data: bytes) -> Entry:
     """The inverse of `to_json`; what a newer version wrote into a message is kept with it.
 
-    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a higher major schema.
+    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a
+    higher major schema.
     """
     try:
         entry = decode_json(data, cast("type[Entry]", Entry))
@@ -287,13 +345,21 @@ def read_entry(data: bytes) -> Entry:
 
 
 def _read_strange(data: bytes) -> Entry:
-    """Words of a newer version inside: the messages are read by their own rules, and the rest by this version's."""
+    """Words of a newer version inside: the messages are read by their own rules, and the rest by
+    this version's.
+    """
     try:
         fields = members(data.decode())
         _check_schema(decode_json(fields.get("schema", "1").encode(), int))
         tag = decode_json(fields.get("type", "null").encode(), str)
         if (kind := _TYPES.get(tag)) is None:
-            raise AgentError("invalid", f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+            raise AgentError(
+                "invalid",
+                (
+                    f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, "
+                    "upgrade to read it"
+                ),
+            )
         for name in fields.keys() & _MESSAGES:
             fields[name] = _readable(fields[name])
         if "messages" in fields:
@@ -303,7 +369,10 @@ def _read_strange(data: bytes) -> Entry:
         if "result" in fields:
             fields["result"] = encode_json(decode_part(fields["result"])).decode()
         known = {"type", *kind.__struct_encode_fields__}
-        return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
+        return decode_json(
+            object_of({name: value for name, value in fields.items() if name in known}).encode(),
+            kind,
+        )
     except ValueError as e:
         raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
 
@@ -322,15 +391,34 @@ def _readable(message: JsonText) -> JsonText:
 
 def _check_schema(schema: int) -> None:
     if schema > SCHEMA:
-        raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
+        raise AgentError(
+            "invalid",
+            (
+                f"this run was written by a newer Treadle (schema {schema}; this version reads "
+                f"{SCHEMA}): upgrade to read it"
+            ),
+        )
 
 
 def responded(
-    message: Message, response: ModelResponse | None, *, turn: int, attempt: int, cost_usd: float | None = None, hook: str | None = None
+    message: Message,
+    response: ModelResponse | None,
+    *,
+    turn: int,
+    attempt: int,
+    cost_usd: float | None = None,
+    hook: str | None = None,
 ) -> ModelResponded:
     """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
     if response is None:
-        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=Usage(), stop_reason=None)
+        return ModelResponded(
+            at=message.created_at,
+            turn=turn,
+            attempt=attempt,
+            message=message,
+            usage=Usage(),
+            stop_reason=None,
+        )
     return ModelResponded(
         at=message.created_at,
         turn=turn,
@@ -352,9 +440,26 @@ def responded(
 
 
 def switched(
-    asked: ModelRequested, switch: Switch, failed: ErrorInfo, *, attempt: int, spent_usd: float | None, free: bool
+    asked: ModelRequested,
+    switch: Switch,
+    failed: ErrorInfo,
+    *,
+    attempt: int,
+    spent_usd: float | None,
+    free: bool,
 ) -> tuple[ModelSwitched, ModelRequested]:
     """`asked` failed, and another model is asked in its place."""
     at, failed = now(), msgspec.structs.replace(failed, kind=switch.kind)
-    again = msgspec.structs.replace(asked, at=at, attempt=attempt, failed=failed, wait_s=0.0, spent=switch.usage, spent_usd=spent_usd, free=free)
-    return ModelSwitched(at=at, model=switch.model, before=switch.before, why=f"{switch.kind}: {failed.message}"), again
+    again = msgspec.structs.replace(
+        asked,
+        at=at,
+        attempt=attempt,
+        failed=failed,
+        wait_s=0.0,
+        spent=switch.usage,
+        spent_usd=spent_usd,
+        free=free,
+    )
+    return ModelSwitched(
+        at=at, model=switch.model, before=switch.before, why=f"{switch.kind}: {failed.message}"
+    ), again

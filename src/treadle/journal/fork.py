@@ -1,4 +1,7 @@
-"""From where in another run a new one goes on, and what can be wrong about that. Entry: `fork_of`, `check_results`."""
+"""From where in another run a new one goes on, and what can be wrong about that. Entry:
+
+`fork_of`, `check_results`.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,50 @@ from treadle.journal.run_state import RunState
 from treadle.tools.approval import check_texts
 
 
-def fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool) -> Fork:
+def fork_of(
+    run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool
+) -> Fork:
     """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
     check_texts("results", results)
     turns = state.ledger.turns
     if not 0 <= turn <= turns:
-        raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")
+        raise AgentError(
+            "invalid",
+            (
+                f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 "
+                f"to {turns}, not after {turn}"
+            ),
+        )
     if turn == turns and not asks and state.response is not None and not state.calls:
-        raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
-    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else state.ready_at if turn == 0 else state.seq
+        raise AgentError(
+            "invalid",
+            (
+                f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, "
+                "or "
+                "fork it after an earlier turn"
+            ),
+        )
+    seq = (
+        state.closed[turn - 1]
+        if 0 < turn <= len(state.closed)
+        else state.ready_at
+        if turn == 0
+        else state.seq
+    )
     return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
 
 
 def check_results(fork: Fork, records: Sequence[Record]) -> None:
     """Raises AgentError(invalid) where a result is given for what is no call of the turn."""
-    whole = [e.message for e in (record.entry for record in records) if isinstance(e, ModelResponded) and e.stop_reason is not None]
+    whole = [
+        e.message
+        for e in (record.entry for record in records)
+        if isinstance(e, ModelResponded) and e.stop_reason is not None
+    ]
     calls = [call.id for call in whole[fork.turn - 1].tool_calls] if fork.turn else []
     if strange := sorted(fork.results.keys() - calls):
         there_are = f"its calls are: {', '.join(calls)}" if calls else "it has none"
-        raise AgentError("invalid", f"turn {fork.turn} of run {fork.run_id} has no call {strange[0]!r}; {there_are}")
+        raise AgentError(
+            "invalid",
+            f"turn {fork.turn} of run {fork.run_id} has no call {strange[0]!r}; {there_are}",
+        )

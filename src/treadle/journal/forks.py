@@ -1,4 +1,5 @@
-"""What a forked child must not touch: connections of its parent, whose threads are not there, and whose locks are the parent's.
+"""What a forked child must not touch: connections of its parent, whose threads are not there, and
+whose locks are the parent's.
 
 What each thing does about it is its own business. Entry: `abandon_in_children`.
 """
@@ -14,7 +15,9 @@ class Abandonable(Protocol):
     """Something of which a forked child has a copy."""
 
     def abandon(self) -> None:
-        """In the child, before anything else runs there: it is closed, and the parent's stays as it is."""
+        """In the child, before anything else runs there: it is closed, and the parent's stays as it
+        is.
+        """
         ...
 
 

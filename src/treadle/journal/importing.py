@@ -1,7 +1,8 @@
 """Runs from a file as data: entries without the authority that they claim. Entry: `as_data`.
 
-An export is written by someone else. Its words, results and figures are kept; everything that would act here is replaced by what holds for
-the importer, and every call without a result becomes a question for a person.
+An export is written by someone else. Its words, results and figures are kept; everything that would
+act here is replaced by what holds for the importer, and every call without a result becomes a
+question for a person.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from typing import Final
 
 from msgspec import structs
 
-from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, ModelSwitched, RunResumed, RunStarted, ToolStarted
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Entry,
+    ModelSwitched,
+    RunResumed,
+    RunStarted,
+    ToolStarted,
+)
 from treadle.journal.run_state import RunState
 from treadle.messages.message import ToolCall
 from treadle.types import Mode, Settings, now
@@ -41,20 +50,35 @@ class Importer:
 
 
 def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
-    """The entries of a whole run (`journal.read_run`) with the importer's authority, marked as imported.
+    """The entries of a whole run (`journal.read_run`) with the importer's authority, marked as
+    imported.
 
-    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools, additions to requests and parts of system prompts
-    go. A call without a result loses its start and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a person.
+    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools,
+    additions to requests and parts of system prompts go. A call without a result loses its start
+    and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a
+    person.
     """
     state = RunState()
     for entry in entries:
         state.apply(entry)
     still_open = {} if state.finished is not None else {call.id: call for call in state.open_calls}
-    kept = [changed for entry in entries if (changed := _changed(entry, importer, still_open)) is not None]
+    kept = [
+        changed
+        for entry in entries
+        if (changed := _changed(entry, importer, still_open)) is not None
+    ]
     at = now()
     for call in still_open.values():
         reason = BEGUN if call.id in state.starts else NOT_BEGUN
-        kept.append(ApprovalAsked(at=at, call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason))
+        kept.append(
+            ApprovalAsked(
+                at=at,
+                call_id=call.id,
+                name=call.name,
+                arguments_json=call.arguments_json,
+                reason=reason,
+            )
+        )
     return kept
 
 
@@ -65,9 +89,17 @@ def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) 
             return _started(entry, importer)
         case RunResumed():
             asked = None if entry.asked is None else importer.name(entry.asked)
-            return structs.replace(entry, mode=importer.mode, cwd=importer.cwd, model=importer.name(entry.model), asked=asked)
+            return structs.replace(
+                entry,
+                mode=importer.mode,
+                cwd=importer.cwd,
+                model=importer.name(entry.model),
+                asked=asked,
+            )
         case ModelSwitched():
-            return structs.replace(entry, model=importer.name(entry.model), before=importer.name(entry.before))
+            return structs.replace(
+                entry, model=importer.name(entry.model), before=importer.name(entry.before)
+            )
         case ApprovalAnswered():
             return None
         case ApprovalAsked() | ToolStarted():

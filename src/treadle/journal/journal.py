@@ -1,6 +1,8 @@
-"""What a journal is: where the entries of runs are kept, by whom they may be appended, and what a list of runs shows.
+"""What a journal is: where the entries of runs are kept, by whom they may be appended, and what a
+list of runs shows.
 
-The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`, `RunWriter`, `RunInfo`, `Holder`.
+The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`,
+`RunWriter`, `RunInfo`, `Holder`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,16 @@ from typing import Literal, Protocol, TypeAlias
 
 from treadle.budget.costs import By, Costs, RunCost
 from treadle.errors import AgentError
-from treadle.journal.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
+from treadle.journal.entries import (
+    Entry,
+    Fork,
+    Record,
+    RunStarted,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+    read_entry,
+)
 from treadle.journal.notifier import Notifier
 from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.run_state import RunState
@@ -21,8 +32,9 @@ from treadle.messages.metrics import RunTotals
 from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
-"""queued: it waits for a worker, also after one that drove it died; running: a living process drives it; waiting: for a person's approval; stopped: its
-process died, or closed, before its end, and it is in no queue, or is parked there."""
+"""queued: it waits for a worker, also after one that drove it died; running: a living process
+drives it; waiting: for a person's approval; stopped: its process died, or closed, before its end,
+and it is in no queue, or is parked there."""
 
 
 UNCOUNTED = RunTotals(runs=0)
@@ -56,7 +68,10 @@ class RunInfo(Value, frozen=True, kw_only=True):
     spending: tuple[Spending, ...] = ()
     """What these two are made of; empty where an older version wrote the run's end."""
     total: RunTotals = UNCOUNTED
-    """Sums over the run and every run that it started, those under way up to now. `Journal` methods always fill it."""
+    """Sums over the run and every run that it started, those under way up to now.
+
+    `Journal` methods always fill it.
+    """
     user_id: str | None = None
     """As given to the run; None also where an older version wrote the run's end."""
     entries: int
@@ -74,7 +89,10 @@ class Holder(Value, frozen=True, kw_only=True):
 
     run_id: str
     pid: int | None
-    """As that process sees itself: in a container it is another number outside. None where it does not say."""
+    """As that process sees itself: in a container it is another number outside.
+
+    None where it does not say.
+    """
     host: str | None
     """None where an older version drives it."""
     since: Time
@@ -86,13 +104,18 @@ class Freed(Value, frozen=True, kw_only=True):
 
     runs: tuple[str, ...]
     kept: tuple[str, ...]
-    """Old enough, but another run stays that was forked from them, goes on from what they said, or belongs to the same tree of runs."""
+    """Old enough, but another run stays that was forked from them, goes on from what they said, or
+    belongs to the same tree of runs.
+    """
     size_bytes: int
     """Of their entries; what they share with runs that stay is not counted."""
 
 
 class Append(Protocol):
-    """Append entries to one run: state first, then the journal, then subscribers. `hold` delays them to the next append, which follows at once."""
+    """Append entries to one run: state first, then the journal, then subscribers.
+
+    `hold` delays them to the next append, which follows at once.
+    """
 
     def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
 
@@ -109,25 +132,33 @@ class RunWriter(Protocol):
         ...
 
     async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
-        """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
+        """All or nothing, in order; gives the sequence of the first. When it returns, they are
+        durable.
 
-        `put_back`: in the same transaction, release the run and queue it there, as `RunQueue.put_back` does. Not with run.finished or tool.late.
-        After run.finished it takes nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over, and
-        AgentError(agent) where the entries cannot be stored; then nothing was appended. Cancellation: none. An append that began is
-        finished, also while its caller is being cancelled (`uninterrupted.py`); the journal sees to it where it waits.
+        `put_back`: in the same transaction, release the run and queue it there, as
+        `RunQueue.put_back` does. Not with run.finished or tool.late. After run.finished it takes
+        nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over,
+        and AgentError(agent) where the entries cannot be stored; then nothing was appended.
+        Cancellation: none. An append that began is finished, also while its caller is being
+        cancelled (`uninterrupted.py`); the journal sees to it where it waits.
         """
         ...
 
     async def verify(self) -> None:
-        """Ask the store whether the run is still this driver's, for an effect that no append precedes. Raises AgentError(busy) where it may not be."""
+        """Ask the store whether the run is still this driver's, for an effect that no append
+        precedes. Raises AgentError(busy) where it may not be.
+        """
 
     async def release(self, *, waiting: bool = False) -> None:
-        """Lets go of the run, which then is finished, `waiting` for a person, or stopped. Idempotent. Raises nothing for a lost journal."""
+        """Lets go of the run, which then is finished, `waiting` for a person, or stopped.
+
+        Idempotent. Raises nothing for a lost journal.
+        """
 
 
 class Journal(Protocol):
-    """Where runs are kept. Safe from many tasks; what it raises is an AgentError: invalid for what is not there, busy for what
-    another driver holds, agent for a store that fails.
+    """Where runs are kept. Safe from many tasks; what it raises is an AgentError: invalid for what
+    is not there, busy for what another driver holds, agent for a store that fails.
     """
 
     @property
@@ -146,31 +177,40 @@ class Journal(Protocol):
         ...
 
     async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
-        """Makes the run, appends run.started as sequence 1 and holds the run; makes its session where there is none.
+        """Makes the run, appends run.started as sequence 1 and holds the run; makes its session
+        where there is none.
 
-        `found`: `SessionView.mark` of the view that the run was planned on. Raises SessionChanged, and begins nothing, where the session has
-        changed since; AgentError(busy) where the id exists, or the session has a run that is not finished.
+        `found`: `SessionView.mark` of the view that the run was planned on. Raises SessionChanged,
+        and begins nothing, where the session has changed since; AgentError(busy) where the id
+        exists, or the session has a run that is not finished.
         """
         ...
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
-        """Holds a run that nobody drives, and fences its last driver off. The first append must begin with run.resumed.
+        """Holds a run that nobody drives, and fences its last driver off. The first append must
+        begin with run.resumed.
 
-        Raises AgentError(busy) where a living process drives it (`force`: not then either), AgentError(invalid) where it is
-        finished or unknown.
+        Raises AgentError(busy) where a living process drives it (`force`: not then either),
+        AgentError(invalid) where it is finished or unknown.
         """
         ...
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        """Asks the living driver of a run, in whatever process, to cancel it; False where nobody drives it."""
+        """Asks the living driver of a run, in whatever process, to cancel it; False where nobody
+        drives it.
+        """
         ...
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
-        """`heard(run_id)` is called, in the event loop of the run, when somebody asked to stop a run that is driven from here."""
+        """`heard(run_id)` is called, in the event loop of the run, when somebody asked to stop a
+        run that is driven from here.
+        """
         ...
 
     def hurry(self) -> None:
-        """The process is about to end: from now on a store that does not answer is waited for a few seconds, and no longer. Idempotent."""
+        """The process is about to end: from now on a store that does not answer is waited for a few
+        seconds, and no longer. Idempotent.
+        """
         ...
 
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
@@ -178,11 +218,16 @@ class Journal(Protocol):
         ...
 
     async def load(self, run_id: str) -> RunState:
-        """Everything that the journal says of a run, over what came before it (`loading.load`). Raises AgentError(invalid) for an unknown run."""
+        """Everything that the journal says of a run, over what came before it (`loading.load`).
+
+        Raises AgentError(invalid) for an unknown run.
+        """
         ...
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        """The runs that calls of this one started, oldest first; not those that these started in turn."""
+        """The runs that calls of this one started, oldest first; not those that these started in
+        turn.
+        """
         ...
 
     async def load_fork(self, fork: Fork) -> RunState:
@@ -190,7 +235,9 @@ class Journal(Protocol):
         ...
 
     async def view(self, session_id: str) -> SessionView:
-        """Messages in view of the session's next run, without blocking the event loop; none where there is no such session."""
+        """Messages in view of the session's next run, without blocking the event loop; none where
+        there is no such session.
+        """
         ...
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
@@ -198,8 +245,9 @@ class Journal(Protocol):
         ...
 
     async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
-        """Takes in what `read_bytes` gave elsewhere, as it is. Raises AgentError(invalid) that names the number of a broken entry,
-        and where the run is here already, or the one that it was forked from is not.
+        """Takes in what `read_bytes` gave elsewhere, as it is. Raises AgentError(invalid) that
+        names the number of a broken entry, and where the run is here already, or the one that it
+        was forked from is not.
         """
         ...
 
@@ -207,7 +255,13 @@ class Journal(Protocol):
         """Raises AgentError(invalid) for an unknown run, with the nearest ids."""
         ...
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
+    async def runs(
+        self,
+        *,
+        limit: int | None = None,
+        session_id: str | None = None,
+        forked_from: str | None = None,
+    ) -> list[RunInfo]:
         """All runs, or those of a session, or the forks of a run, newest first."""
         ...
 
@@ -216,29 +270,39 @@ class Journal(Protocol):
         ...
 
     async def left_behind(self, *, limit: int) -> list[str]:
-        """Ids of those whose driver died or closed before their end, newest first: in no queue, waiting for nobody, and started by no other run."""
+        """Ids of those whose driver died or closed before their end, newest first: in no queue,
+        waiting for nobody, and started by no other run.
+        """
         ...
 
     async def holder(self, session_id: str) -> Holder | None:
-        """Who drives the session's run, in whatever process, this one too; None where nobody does, also where a run waits or was left behind."""
+        """Who drives the session's run, in whatever process, this one too; None where nobody does,
+        also where a run waits or was left behind.
+        """
         ...
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
-        """What all runs have taken, those under way up to now; `since`: the first day, in UTC, that counts."""
+        """What all runs have taken, those under way up to now; `since`: the first day, in UTC, that
+        counts.
+        """
         ...
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
-        """Takes away finished runs whose last entry is older, with their messages; where `apply` is false it only says what that would free.
+        """Takes away finished runs whose last entry is older, with their messages; where `apply` is
+        false it only says what that would free.
 
-        Runs that one which stays was forked from are kept; a run, and those that it started, go together.
+        Runs that one which stays was forked from are kept; a run, and those that it started, go
+        together.
         """
         ...
 
     async def remove(self, run_ids: Collection[str]) -> Freed:
-        """Delete finished runs with their messages, and the runs that they started, whatever their age. Unknown ids are ignored.
+        """Delete finished runs with their messages, and the runs that they started, whatever their
+        age. Unknown ids are ignored.
 
-        A run that another one was forked from is kept. When this returns, the deletion is durable, and the store's own files hold no deleted
-        text where it can remove it. Raises AgentError(busy), and deletes nothing, where one of them is not finished.
+        A run that another one was forked from is kept. When this returns, the deletion is durable,
+        and the store's own files hold no deleted text where it can remove it. Raises
+        AgentError(busy), and deletes nothing, where one of them is not finished.
         """
         ...
 
@@ -251,7 +315,11 @@ class Journal(Protocol):
 
 
 def read_run(entries: Sequence[bytes]) -> list[Entry]:
-    """A whole run as `read_bytes` gave it. Raises AgentError(invalid) that names the number of the first entry which is none, or out of place."""
+    """A whole run as `read_bytes` gave it.
+
+    Raises AgentError(invalid) that names the number of the first entry which is none, or out of
+    place.
+    """
     read: list[Entry] = []
     state = RunState()
     for number, data in enumerate(entries, 1):
@@ -274,12 +342,20 @@ def _check_place(entry: Entry, state: RunState) -> None:
     if (state.seq == 0) is not isinstance(entry, RunStarted):
         raise AgentError("invalid", "a run begins with one run.started, and has no other")
     if state.finished is not None and not isinstance(entry, ToolLate):
-        raise AgentError("invalid", "after run.finished come results that were late, and nothing else")
+        raise AgentError(
+            "invalid", "after run.finished come results that were late, and nothing else"
+        )
     match entry:
         case RunStarted(run_id=run_id, session_id=session_id):
             for given in (run_id, session_id):
                 if given is not None and not is_id(given):
-                    raise AgentError("invalid", f"{given!r} is no id: ids are up to 128 printable characters without slashes")
+                    raise AgentError(
+                        "invalid",
+                        (
+                            f"{given!r} is no id: ids are up to 128 printable characters without "
+                            "slashes"
+                        ),
+                    )
         case ToolStarted(call_id=call_id) | ToolFinished(result=ToolResult(call_id=call_id)):
             _check_call(call_id, state)
         case _:
@@ -333,7 +409,10 @@ def spent(info: RunInfo) -> RunCost:
 
 
 def unfinished(run_id: str) -> AgentError:
-    return AgentError("busy", f"run {run_id} is not finished: end it with `treadle runs kill {run_id}`, then delete it")
+    return AgentError(
+        "busy",
+        f"run {run_id} is not finished: end it with `treadle runs kill {run_id}`, then delete it",
+    )
 
 
 def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
@@ -343,4 +422,8 @@ def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
         near = get_close_matches(run_id, list(known)[-1000:], n=3)
-    return AgentError("invalid", f"there is no run {run_id!r} here. " + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"))
+    return AgentError(
+        "invalid",
+        f"there is no run {run_id!r} here. "
+        + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"),
+    )

@@ -1,4 +1,5 @@
-"""A run out of its journal, over what came before it: its session's messages, or the run that it was forked from. Entry: `load`, `forked`.
+"""A run out of its journal, over what came before it: its session's messages, or the run that it
+was forked from. Entry: `load`, `forked`.
 
 What its entries come to is run_state.py's, where they are kept journals/.
 """
@@ -13,22 +14,32 @@ from treadle.journal.run_state import RunState
 from treadle.journal.sessions import Sessions
 from treadle.messages.message import ToolCall, ToolResult
 
-NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
+NO_RESULT = (
+    "This call had no result in the run that this one was forked from. It is not known whether "
+    "it took effect."
+)
 
 
 def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """Everything that its journal says of a run, over what came before it. Raises what `read` raises."""
+    """Everything that its journal says of a run, over what came before it.
+
+    Raises what `read` raises.
+    """
     return _fold(read(run_id), read, sessions)
 
 
-def _fold(records: Iterable[Record], read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
+def _fold(
+    records: Iterable[Record], read: Callable[[str], Sequence[Record]], sessions: Sessions
+) -> RunState:
     entries = [record.entry for record in records]
     started = entries[0]
     assert isinstance(started, RunStarted), "a run begins with run.started"
     if started.fork is not None:
         state = forked(started.fork, read, sessions)
     elif started.session_id is not None:
-        state = RunState(sessions.get_messages(started.session_id, before=started.run_id)[: started.past])
+        state = RunState(
+            sessions.get_messages(started.session_id, before=started.run_id)[: started.past]
+        )
     else:
         state = RunState()
     for entry in entries:
@@ -41,8 +52,20 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
     parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
     messages = parent.history[: parent.prompt_at] if fork.turn == 0 else parent.history[:]
     if parent.open_calls and parent.response is not None and fork.turn:
-        by_id = {result.call_id: result for result in (*parent.ordered_results(), *(_instead(call, fork.results) for call in parent.open_calls))}
-        messages.append(tool_message(parent.response.message, [by_id[call.id] for call in parent.calls], parent.response.at))
+        by_id = {
+            result.call_id: result
+            for result in (
+                *parent.ordered_results(),
+                *(_instead(call, fork.results) for call in parent.open_calls),
+            )
+        }
+        messages.append(
+            tool_message(
+                parent.response.message,
+                [by_id[call.id] for call in parent.calls],
+                parent.response.at,
+            )
+        )
     return RunState(messages, settled=min(parent.history.settled, len(messages)))
 
 
@@ -50,13 +73,20 @@ def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:
     """Of a call that had none."""
     if (text := results.get(call.id)) is not None:
         return ToolResult(call_id=call.id, name=call.name, content=text)
-    return ToolResult(call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True)
+    return ToolResult(
+        call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True
+    )
 
 
 def _changed(records: Iterable[Record], results: Mapping[str, str]) -> Iterable[Record]:
     for record in records:
         entry = record.entry
-        if isinstance(entry, ToolFinished) and (text := results.get(entry.result.call_id)) is not None:
+        if (
+            isinstance(entry, ToolFinished)
+            and (text := results.get(entry.result.call_id)) is not None
+        ):
             result = ToolResult(call_id=entry.result.call_id, name=entry.result.name, content=text)
-            entry = ToolFinished(at=entry.at, status="ok", result=result, duration_ms=entry.duration_ms)
+            entry = ToolFinished(
+                at=entry.at, status="ok", result=result, duration_ms=entry.duration_ms
+            )
         yield Record(seq=record.seq, entry=entry)

@@ -1,6 +1,8 @@
-"""What a thread does for coroutines, or for other threads, that wait for it: finished also while they are being cancelled.
+"""What a thread does for coroutines, or for other threads, that wait for it: finished also while
+they are being cancelled.
 
-What is done, and by which thread, is each journal's own business. Entry: `Pending`, `outcome_of`, `settle_all`.
+What is done, and by which thread, is each journal's own business. Entry: `Pending`, `outcome_of`,
+`settle_all`.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ async def outcome_of(pending: Pending[T]) -> T:
 
 
 async def _although_cancelled(pending: Pending[T]) -> T:
-    """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its price."""
+    """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its
+    price.
+    """
     task = asyncio.current_task()
     assert task is not None, "there is a task that awaits"
     assert pending.loop is not None, "it awaits in the loop of its work"
@@ -74,7 +78,8 @@ async def _although_cancelled(pending: Pending[T]) -> T:
     try:
         return await uninterrupted(cast("asyncio.Future[T]", pending.future))
     finally:
-        if anyio.current_effective_deadline() != -math.inf:  # a cancelled scope goes on cancelling by itself
+        # a cancelled scope goes on cancelling by itself
+        if anyio.current_effective_deadline() != -math.inf:
             task.uncancel()
             task.cancel()
 

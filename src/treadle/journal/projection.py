@@ -1,4 +1,6 @@
-"""What a front may see of each entry: a pure function, the same on every host, whenever it is asked. Entry: `events_of`."""
+"""What a front may see of each entry: a pure function, the same on every host, whenever it is
+asked. Entry: `events_of`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
 def total_of(entry: RunFinished) -> RunTotals:
     """Figures of the run's tree; of a run that started no other, its own."""
     unpriced = sum(part.unpriced for part in entry.spending)
-    own = RunTotals(turns=entry.turns, tool_calls=entry.tool_calls, usage=entry.usage, cost_usd=entry.cost_usd, unpriced=unpriced)
+    own = RunTotals(
+        turns=entry.turns,
+        tool_calls=entry.tool_calls,
+        usage=entry.usage,
+        cost_usd=entry.cost_usd,
+        unpriced=unpriced,
+    )
     return entry.total or own
 
 
@@ -51,25 +59,53 @@ LOST = "lost"
 
 
 def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    """The durable events of an entry, in order: their types and own fields. The same on every host, whenever it is asked."""
+    """The durable events of an entry, in order: their types and own fields.
+
+    The same on every host, whenever it is asked.
+    """
     match entry:
         case RunStarted() | RunResumed():
             yield events.RunStart, {"agent": entry.agent, "model": entry.model}
         case ModelRequested():
             yield from _events_of_request(entry)
         case ModelSwitched():
-            yield events.Warned, {"text": f"{entry.before} did not answer ({entry.why}): {entry.model} is asked from here on"}
+            yield (
+                events.Warned,
+                {
+                    "text": (
+                        f"{entry.before} did not answer ({entry.why}): {entry.model} is asked "
+                        "from here on"
+                    )
+                },
+            )
         case ModelResponded():
             yield from _events_of_response(entry)
         case ToolStarted():
-            yield events.ToolCallStart, {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect}
+            yield (
+                events.ToolCallStart,
+                {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect},
+            )
         case ToolFinished(started=False, result=result):
             why = ", and has a result that was given" if entry.status == "ok" else ""
-            yield events.Warned, {"text": f"{result.name} was not run{why}: {result.text}", "call_id": result.call_id}
+            yield (
+                events.Warned,
+                {
+                    "text": f"{result.name} was not run{why}: {result.text}",
+                    "call_id": result.call_id,
+                },
+            )
         case ToolFinished(result=result):
-            fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}
+            fields = {
+                "result": result.text,
+                "is_error": result.is_error,
+                "unknown": result.unknown,
+                "duration_ms": entry.duration_ms,
+            }
             exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
-            yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields, **exited}
+            yield (
+                events.ToolCallEnd,
+                {"call_id": result.call_id, "name": result.name, **fields, **exited},
+            )
         case InputAdded():
             yield events.InputAdded, {"text": entry.message.text}
         case ApprovalAsked() | ApprovalAnswered():
@@ -78,7 +114,8 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
             yield events.InputAdded, {"text": late_message(entry).text}
         case Compaction():
             receipt = decode_json(entry.receipt.encode(), object)
-            if not (isinstance(receipt, dict) and ("reserved" in receipt or "ended" in receipt)):  # those are of attempts at a summary, and change nothing
+            # those are of attempts at a summary, and change nothing
+            if not (isinstance(receipt, dict) and ("reserved" in receipt or "ended" in receipt)):
                 yield events.Compacted, {"receipt": receipt}
         case RunFinished():
             yield from _events_of_end(entry)
@@ -96,20 +133,41 @@ def _events_of_request(entry: ModelRequested) -> Iterator[tuple[type[Event], Map
     yield events.TurnStart, {"turn": entry.turn}
 
 
-def _event_of_approval(entry: ApprovalAsked | ApprovalAnswered) -> tuple[type[Event], Mapping[str, Any]]:
+def _event_of_approval(
+    entry: ApprovalAsked | ApprovalAnswered,
+) -> tuple[type[Event], Mapping[str, Any]]:
     if isinstance(entry, ApprovalAnswered):
-        return events.ApprovalResolved, {"call_id": entry.call_id, "decision": entry.decision, "by": entry.by}
+        return events.ApprovalResolved, {
+            "call_id": entry.call_id,
+            "decision": entry.decision,
+            "by": entry.by,
+        }
     arguments = shown_arguments(entry.arguments_json)
-    return events.ApprovalRequested, {"call_id": entry.call_id, "name": entry.name, "arguments": arguments, "reason": entry.reason}
+    return events.ApprovalRequested, {
+        "call_id": entry.call_id,
+        "name": entry.name,
+        "arguments": arguments,
+        "reason": entry.reason,
+    }
 
 
 def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
     details = {} if entry.details is None else {"details": entry.details}
-    yield events.UsageReported, msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd) | details
+    yield (
+        events.UsageReported,
+        msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd) | details,
+    )
     if entry.message.parts:
         yield events.MessageAdded, {"message": entry.message}
     for call in entry.message.tool_calls:
-        yield events.ToolCallAsked, {"call_id": call.id, "name": call.name, "arguments": shown_arguments(call.arguments_json)}
+        yield (
+            events.ToolCallAsked,
+            {
+                "call_id": call.id,
+                "name": call.name,
+                "arguments": shown_arguments(call.arguments_json),
+            },
+        )
 
 
 def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
@@ -121,7 +179,11 @@ def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[st
     error: dict[str, Any] = {}
     if (info := entry.error) is not None:
         error = {"error": info}
-        known = {k: v for k, v in (("status", info.status), ("request_id", info.request_id)) if v is not None}
+        known = {
+            k: v
+            for k, v in (("status", info.status), ("request_id", info.request_id))
+            if v is not None
+        }
         yield events.ErrorRaised, {"kind": info.kind, "message": info.message, **known}
     yield (
         events.RunEnd,

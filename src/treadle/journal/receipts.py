@@ -1,7 +1,8 @@
-"""How a conversation that outgrows its model is made smaller: what goes, what stays, and the receipts from which it is the same again.
+"""How a conversation that outgrows its model is made smaller: what goes, what stays, and the
+receipts from which it is the same again.
 
-Pure: who asks for a summary is compaction.py's, its words are summary.py's, what a session shows between its runs window.py's.
-Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
+Pure: who asks for a summary is compaction.py's, its words are summary.py's, what a session shows
+between its runs window.py's. Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,23 @@ LEAST_BYTES = 300
 AGAIN, RAN, TOO_LONG = range(3)
 LINES = (
     "[Cleared to make room: what {name} gave here, {size}. Make the call again if it is needed.]",
-    "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has run: make it again only if it should happen again.]",
-    "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for less at once.]",
+    (
+        "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has "
+        "run: "
+        "make it again only if it should happen again.]"
+    ),
+    (
+        "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for "
+        "less at once.]"
+    ),
 )
 UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that came with it.]"
 WITHDRAWN = "refused"
 """Begins the id of a message that stands for an exchange which the provider refused."""
-REFUSED = "[The provider refused to go on with a request here. The request, and what led to the refusal, left the conversation.]"
+REFUSED = (
+    "[The provider refused to go on with a request here. The request, and what led to the "
+    "refusal, left the conversation.]"
+)
 
 
 # ---------------------------------------------------------------- receipts
@@ -65,18 +76,28 @@ class Cut(Value, frozen=True, kw_only=True):
 
 
 def _shown_size(result: ToolResult) -> str:
-    pictures = sum(isinstance(part, MediaPart) for part in result.content) if not isinstance(result.content, str) else 0
+    pictures = (
+        sum(isinstance(part, MediaPart) for part in result.content)
+        if not isinstance(result.content, str)
+        else 0
+    )
     chars = f"{len(result.text):,} character{'' if len(result.text) == 1 else 's'}"
     images = "1 image or file" if pictures == 1 else f"{pictures} images or files"
     return chars if not pictures else f"{chars} and {images}" if result.text else images
 
 
 class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared"):
-    """The receipt of results whose place a line took. Their calls and they themselves stay, and so does the number of messages."""
+    """The receipt of results whose place a line took.
+
+    Their calls and they themselves stay, and so does the number of messages.
+    """
 
     cuts: tuple[Cut, ...] = ()
     lines: tuple[str, ...] = msgspec.field(default_factory=lambda: LINES)
-    """Always as they were: what `cuts` point to. `{name}` is the tool's, `{size}` what the result was."""
+    """Always as they were: what `cuts` point to.
+
+    `{name}` is the tool's, `{size}` what the result was.
+    """
     tokens_before: int = 0
     tokens_after: int = 0
     """Of the next request, as far as can be told beforehand."""
@@ -91,7 +112,9 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     reserved: Reserved | None = None
     """For an attempt at a summary, which begins here."""
     ended: Literal["", "lost", "free"] = ""
-    """The attempt at a summary that was under way broke off here: it may have cost all of its reservation, or surely nothing beside `spent`."""
+    """The attempt at a summary that was under way broke off here: it may have cost all of its
+    reservation, or surely nothing beside `spent`.
+    """
 
     @property
     def is_note(self) -> bool:
@@ -104,14 +127,24 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
         cuts = {cut.call_id: cut for cut in self.cuts}
-        shown = [self._blind(message) if message.id in self.unseen else message for message in messages] if self.unseen else messages
-        return [self._short(message, cuts) if message.role == "tool" else message for message in shown]
+        shown = (
+            [self._blind(message) if message.id in self.unseen else message for message in messages]
+            if self.unseen
+            else messages
+        )
+        return [
+            self._short(message, cuts) if message.role == "tool" else message for message in shown
+        ]
 
     def _blind(self, message: Message) -> Message:
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult) and not isinstance(part.content, str):
-                parts.append(msgspec.structs.replace(part, content=tuple([self._described(inner) for inner in part.content])))
+                parts.append(
+                    msgspec.structs.replace(
+                        part, content=tuple([self._described(inner) for inner in part.content])
+                    )
+                )
             else:
                 parts.append(self._described(part) if isinstance(part, MediaPart) else part)
         return message.with_parts(parts)
@@ -119,21 +152,36 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     def _described(self, part: TextPart | MediaPart) -> TextPart | MediaPart:
         if not isinstance(part, MediaPart) or not part.is_image:
             return part
-        return TextPart(text=self.unseen_line.replace("{kind}", part.media_type).replace("{name}", part.name or "an image"))
+        return TextPart(
+            text=self.unseen_line.replace("{kind}", part.media_type).replace(
+                "{name}", part.name or "an image"
+            )
+        )
 
     def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if not any(result.call_id in cuts for result in results):
             return message
-        changed = {result.call_id: cuts[result.call_id].of(result, self.lines) for result in results if result.call_id in cuts}
-        return message.with_parts([changed.get(part.call_id, part) if isinstance(part, ToolResult) else part for part in message.parts])
+        changed = {
+            result.call_id: cuts[result.call_id].of(result, self.lines)
+            for result in results
+            if result.call_id in cuts
+        }
+        return message.with_parts(
+            [
+                changed.get(part.call_id, part) if isinstance(part, ToolResult) else part
+                for part in message.parts
+            ]
+        )
 
 
 class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary"):
     """The receipt of messages whose place one took that sums them up."""
 
     pinned: tuple[str, ...]
-    """Ids of those that stay before it: the first words of the conversation, and the prompt of the run."""
+    """Ids of those that stay before it: the first words of the conversation, and the prompt of the
+    run.
+    """
     kept_from: str
     """The id of the oldest of the newest, which stay after it."""
     dropped: int
@@ -152,7 +200,9 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
 
 
 class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdrawn"):
-    """The receipt of the end of a conversation that left it, because the provider refused to go on and would refuse all that follows."""
+    """The receipt of the end of a conversation that left it, because the provider refused to go on
+    and would refuse all that follows.
+    """
 
     since: str
     """The id of the first message that left."""
@@ -176,22 +226,37 @@ class _Kind(Value, frozen=True, kw_only=True):
     kind: str = "window"
 
 
-_KINDS: Mapping[str, type[Receipt]] = {"window": WindowReceipt, "cleared": Cleared, "summary": Summary, "withdrawn": Withdrawn}
+_KINDS: Mapping[str, type[Receipt]] = {
+    "window": WindowReceipt,
+    "cleared": Cleared,
+    "summary": Summary,
+    "withdrawn": Withdrawn,
+}
 
 
 def read_receipt(text: JsonText) -> Receipt:
-    """Raises AgentError(invalid) for one that is none, or of a kind that this version does not know."""
+    """Raises AgentError(invalid) for one that is none, or of a kind that this version does not
+    know.
+    """
     try:
         kind = decode_json(text.encode(), _Kind).kind
         if kind in _KINDS:
             return decode_json(text.encode(), _KINDS[kind])
     except ValueError as e:
         raise AgentError("invalid", f"this receipt of a compaction cannot be read: {e}") from e
-    raise AgentError("invalid", f"a compaction of the kind {kind!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+    raise AgentError(
+        "invalid",
+        (
+            f"a compaction of the kind {kind!r} is unknown here: where a newer Treadle wrote it, "
+            "upgrade to read it"
+        ),
+    )
 
 
 Said: TypeAlias = Message | Receipt
-"""What a run adds to its conversation, in order: messages as they were said, and what then became of all before."""
+"""What a run adds to its conversation, in order: messages as they were said, and what then became
+of all before.
+"""
 
 
 def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
@@ -209,13 +274,17 @@ def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
 
 
 def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids of the messages with images that the model has not answered yet; of all with images, where there are none."""
+    """Ids of the messages with images that the model has not answered yet; of all with images,
+    where there are none.
+    """
     start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
     return _with_images(messages[start:]) or _with_images(messages)
 
 
 def _with_images(messages: Iterable[Message]) -> tuple[str, ...]:
-    return tuple(message.id for message in messages if any(_is_image(part) for part in message.parts))
+    return tuple(
+        message.id for message in messages if any(_is_image(part) for part in message.parts)
+    )
 
 
 def _is_image(part: Part) -> bool:
@@ -225,9 +294,11 @@ def _is_image(part: Part) -> bool:
 
 
 def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
-    """The end of a conversation that a refusal stopped: the refused response, what the model had not answered before it, and the calls that led to that.
+    """The end of a conversation that a refusal stopped: the refused response, what the model had
+    not answered before it, and the calls that led to that.
 
-    Where an earlier refusal is all that lies before it, one exchange more, since what the provider refuses may be there. None for an empty conversation.
+    Where an earlier refusal is all that lies before it, one exchange more, since what the provider
+    refuses may be there. None for an empty conversation.
     """
     at = next((i for i, message in enumerate(messages) if message.id == refused_id), len(messages))
     start = _unanswered(messages, at)
@@ -235,12 +306,16 @@ def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
         start = _unanswered(messages, start - (messages[start - 1].role == "assistant"))
     if start == len(messages):
         return None
-    marker = Message(id=new_id(WITHDRAWN), role="user", parts=(TextPart(text=REFUSED),), created_at=now())
+    marker = Message(
+        id=new_id(WITHDRAWN), role="user", parts=(TextPart(text=REFUSED),), created_at=now()
+    )
     return Withdrawn(since=messages[start].id, dropped=len(messages) - start, message=marker)
 
 
 def _unanswered(messages: Sequence[Message], end: int) -> int:
-    """Where what stands before `end` without an answer begins: with the calls, where results are part of it."""
+    """Where what stands before `end` without an answer begins: with the calls, where results are
+    part of it.
+    """
     start = end
     while start and messages[start - 1].role != "assistant":
         start -= 1
@@ -248,7 +323,9 @@ def _unanswered(messages: Sequence[Message], end: int) -> int:
 
 
 def last_turn(messages: Sequence[Message]) -> int:
-    """Where what the model has not answered yet begins: with its own calls, where their results are the last it has not read."""
+    """Where what the model has not answered yet begins: with its own calls, where their results are
+    the last it has not read.
+    """
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
             return i if messages[i].tool_calls or i == len(messages) - 1 else i + 1
@@ -256,7 +333,9 @@ def last_turn(messages: Sequence[Message]) -> int:
 
 
 def newest(messages: Sequence[Message], tokens_max: int) -> int:
-    """The index from which on are the newest whole turns that fit; the last one is among them whatever its size."""
+    """The index from which on are the newest whole turns that fit; the last one is among them
+    whatever its size.
+    """
     start = last_turn(messages)
     tokens = size_of(messages[start:]).tokens
     for i in range(start - 1, -1, -1):
@@ -268,13 +347,22 @@ def newest(messages: Sequence[Message], tokens_max: int) -> int:
     return start
 
 
-def old_results(messages: Sequence[Message], is_repeatable: Callable[[str], bool]) -> tuple[Cut, ...]:
-    """Those of which little need stay. `is_repeatable`: by call id, whether the call may simply be made again.
+def old_results(
+    messages: Sequence[Message], is_repeatable: Callable[[str], bool]
+) -> tuple[Cut, ...]:
+    """Those of which little need stay. `is_repeatable`: by call id, whether the call may simply be
+    made again.
 
-    The beginning of the others stays: it may be the only trace of what happened. One of which nobody knows whether it happened stays whole.
+    The beginning of the others stays: it may be the only trace of what happened. One of which
+    nobody knows whether it happened stays whole.
     """
     return _worth(
-        (Cut(call_id=result.call_id, line=AGAIN) if is_repeatable(result.call_id) else Cut(call_id=result.call_id, line=RAN, kept=HEAD_CHARS), result)
+        (
+            Cut(call_id=result.call_id, line=AGAIN)
+            if is_repeatable(result.call_id)
+            else Cut(call_id=result.call_id, line=RAN, kept=HEAD_CHARS),
+            result,
+        )
         for message in messages
         for result in message.tool_results
         if not result.unknown
@@ -282,15 +370,27 @@ def old_results(messages: Sequence[Message], is_repeatable: Callable[[str], bool
 
 
 def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...]:
-    """The beginning of each stays, so that together they have about so many tokens: of the last turn, which the model has not read yet."""
-    results = [result for message in messages for result in message.tool_results if not result.unknown]
-    kept = max(tokens_max * BYTES_PER_TOKEN // max(len(results), 1) - len(LINES[TOO_LONG]), HEAD_CHARS)
-    return _worth((Cut(call_id=result.call_id, line=TOO_LONG, kept=kept), result) for result in results)
+    """The beginning of each stays, so that together they have about so many tokens: of the last
+    turn, which the model has not read yet.
+    """
+    results = [
+        result for message in messages for result in message.tool_results if not result.unknown
+    ]
+    kept = max(
+        tokens_max * BYTES_PER_TOKEN // max(len(results), 1) - len(LINES[TOO_LONG]), HEAD_CHARS
+    )
+    return _worth(
+        (Cut(call_id=result.call_id, line=TOO_LONG, kept=kept), result) for result in results
+    )
 
 
 def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
     """Those that bring something."""
-    return tuple(cut for cut, result in cuts if _weight(result) - _weight(cut.of(result, LINES)) >= LEAST_BYTES)
+    return tuple(
+        cut
+        for cut, result in cuts
+        if _weight(result) - _weight(cut.of(result, LINES)) >= LEAST_BYTES
+    )
 
 
 def _weight(result: ToolResult) -> int:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 
-def removable(trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]) -> set[str]:
-    """Ids of all runs of the trees that no run which stays was forked from. A tree goes as a whole, or stays as a whole.
+def removable(
+    trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]
+) -> set[str]:
+    """Ids of all runs of the trees that no run which stays was forked from. A tree goes as a whole,
+    or stays as a whole.
 
-    `trees`: by the root's id, the ids of the root and of all runs below it. `forks_of`: the ids of the runs forked from one.
+    `trees`: by the root's id, the ids of the root and of all runs below it. `forks_of`: the ids of
+    the runs forked from one.
     """
     going = dict(trees)
     while True:
         ids = {run_id for tree in going.values() for run_id in tree}
-        needed = [root for root, tree in going.items() if any(fork not in ids for run_id in tree for fork in forks_of(run_id))]
+        needed = [
+            root
+            for root, tree in going.items()
+            if any(fork not in ids for run_id in tree for fork in forks_of(run_id))
+        ]
         if not needed:
             return ids
         for root in needed:

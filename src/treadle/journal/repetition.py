@@ -1,4 +1,6 @@
-"""Detect runs that go in circles: the same call with the same result again and again, while nothing changes. Entry: `Repetition`."""
+"""Detect runs that go in circles: the same call with the same result again and again, while nothing
+changes. Entry: `Repetition`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ class FinishedCall(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A call that gave the same result so many `times`. `ends`: the model was warned before, and went on."""
+    """A call that gave the same result so many `times`.
+
+    `ends`: the model was warned before, and went on.
+    """
 
     name: str
     times: int
@@ -45,10 +50,12 @@ class Repetition:
         self._warned.clear()
 
     def found(self, calls: Iterable[FinishedCall], limit: int) -> Repeated | None:
-        """Record the calls of a response. Return the one of which the model should be warned, at half of `limit`, or with which the run should end.
+        """Record the calls of a response. Return the one of which the model should be warned, at
+        half of `limit`, or with which the run should end.
 
-        Looks at the last 2 * `limit` calls. Equal calls of one response count once, and calls that wait not at all. Errors weigh double. A call that
-        may have changed something clears the record of all others.
+        Looks at the last 2 * `limit` calls. Equal calls of one response count once, and calls that
+        wait not at all. Errors weigh double. A call that may have changed something clears the
+        record of all others.
         """
         found, here = None, set[int]()
         for call, result, changed, waited in calls:

@@ -1,4 +1,7 @@
-"""Messages that a run makes out of its entries, the same whenever they are made. Entry: `tool_message`, `late_message`."""
+"""Messages that a run makes out of its entries, the same whenever they are made. Entry:
+
+`tool_message`, `late_message`.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +19,10 @@ def tool_message(asked: Message, results: Sequence[ToolResult], at: Time) -> Mes
 
 def late_message(late: ToolLate) -> Message:
     """A result that came after `unknown`, as the model is told of it."""
-    text = f"A result came late for the call {late.call_id}, whose outcome was not known before: {late.text}"
-    return Message(id=f"msg_late_{late.call_id}", role="user", parts=(TextPart(text=text),), created_at=late.at)
+    text = (
+        f"A result came late for the call {late.call_id}, whose outcome was not known before: "
+        f"{late.text}"
+    )
+    return Message(
+        id=f"msg_late_{late.call_id}", role="user", parts=(TextPart(text=text),), created_at=late.at
+    )

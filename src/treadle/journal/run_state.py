@@ -1,6 +1,8 @@
-"""What a run has come to: a fold of its entries, the same while it runs and whenever it is read again.
+"""What a run has come to: a fold of its entries, the same while it runs and whenever it is read
+again.
 
-Resume, replay, fork and the view of a session are this fold. It decides nothing and does no I/O; entries come from load.py. Entry: `RunState.apply`.
+Resume, replay, fork and the view of a session are this fold. It decides nothing and does no I/O;
+entries come from load.py. Entry: `RunState.apply`.
 """
 
 from __future__ import annotations
@@ -37,17 +39,24 @@ from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, Spending, StopReas
 
 
 class RunState:
-    """Apply every entry in order. Between two entries everything in it may be read; only `apply` changes it."""
+    """Apply every entry in order.
+
+    Between two entries everything in it may be read; only `apply` changes it.
+    """
 
     def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
-        """`past`: what its session, or the run it was forked from, had said before. `settled`: how much of that belongs to ended runs."""
+        """`past`: what its session, or the run it was forked from, had said before.
+
+        `settled`: how much of that belongs to ended runs.
+        """
         self.stand_on(past, settled=settled)
         self.said: list[Said] = []
         """What it adds to its session."""
         self.started: RunStarted | None = None
         self.finished: RunFinished | None = None
         self.ready_at = 0
-        """The sequence of the last entry before its first turn: what it begins with is whole then."""
+        """The sequence of the last entry before its first turn: what it begins with is whole then.
+        """
         self.limits = NO_LIMITS
         """As its entries say."""
         self.ledger = Ledger(self.limits)
@@ -60,7 +69,9 @@ class RunState:
         self.text = ""
         """That of the last message of the model in this run that has some."""
         self.measured = (0, 0)
-        """Messages at the beginning of the history whose tokens a response, or the receipt of a compaction, has told, and how many those are."""
+        """Messages at the beginning of the history whose tokens a response, or the receipt of a
+        compaction, has told, and how many those are.
+        """
         self.made_room = False
         """Since the last response."""
         self.repeatable: set[str] = set()
@@ -92,7 +103,9 @@ class RunState:
         self.carried: dict[str, object] = {}
         """What the provider wants back with the next request."""
         self.results_only = False
-        """True if nothing but results may follow the last response: a program at the provider waits for them, or the provider has paused."""
+        """True if nothing but results may follow the last response: a program at the provider waits
+        for them, or the provider has paused.
+        """
         self.unread = False
         """True if messages that had to wait follow the last response."""
         self.empty_responses = 0
@@ -133,7 +146,8 @@ class RunState:
     def stand_on(self, past: Sequence[Message], *, settled: int | None = None) -> None:
         """Replace what came before. Only before the first entry."""
         self.history = History(past, settled=len(past) if settled is None else settled)
-        self.past = self.prompt_at = len(past)  # `past`: messages in the history that are not its own
+        # `past`: messages in the history that are not its own
+        self.past = self.prompt_at = len(past)
         self.call_ids = {call.id for message in past for call in message.tool_calls}
 
     # ------------------------------------------------------------ what can be asked
@@ -142,7 +156,9 @@ class RunState:
     def open_calls(self) -> list[ToolCall]:
         """Those of the last response that have no result, in their order."""
         calls, results = self.calls, self.results
-        return [] if len(results) == len(calls) else [call for call in calls if call.id not in results]
+        return (
+            [] if len(results) == len(calls) else [call for call in calls if call.id not in results]
+        )
 
     @property
     def turn(self) -> int:
@@ -170,7 +186,11 @@ class RunState:
     @property
     def completion(self) -> ToolCall | None:
         """The call of the last response with which the model said that it is done."""
-        return next((call for call in self.calls if call.id == self._completing), None) if self._completing else None
+        return (
+            next((call for call in self.calls if call.id == self._completing), None)
+            if self._completing
+            else None
+        )
 
     def new_bytes(self) -> int:
         """Of messages that no response has counted yet."""
@@ -195,7 +215,12 @@ class RunState:
 
     def _started(self, entry: RunStarted) -> None:
         self.started, self._segment_at, self.ready_at = entry, entry.at, self.seq
-        self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        self.agent_hash, self.model, self.mode, self.cwd = (
+            entry.agent_hash,
+            entry.model,
+            entry.mode,
+            entry.cwd,
+        )
         self.asked_model = self._answering = entry.model
         self.limits = self.ledger.limits = entry.limits
         for message in entry.messages:
@@ -207,7 +232,14 @@ class RunState:
     def _requested(self, entry: ModelRequested) -> None:
         if entry.attempt == 1:
             self.last = entry.last or self.ledger.last_by_count
-            self.response, self.calls, self.results, self.starts, self._completing, self.repeated = None, (), {}, {}, "", None
+            (
+                self.response,
+                self.calls,
+                self.results,
+                self.starts,
+                self._completing,
+                self.repeated,
+            ) = None, (), {}, {}, "", None
             self.unread = False
         if entry.spent is not None:
             self.ledger.spend(entry.spent, entry.spent_usd)
@@ -226,7 +258,9 @@ class RunState:
 
     def _responded(self, entry: ModelResponded) -> None:
         message = entry.message
-        untold = not entry.usage.total_tokens and entry.hook is None and entry.stop_reason is not None
+        untold = (
+            not entry.usage.total_tokens and entry.hook is None and entry.stop_reason is not None
+        )
         new_bytes = self.new_bytes() if untold else 0
         if message.parts:
             self._add(message)
@@ -234,7 +268,12 @@ class RunState:
         if entry.stop_reason is None:
             self._cut_bytes = len(encode_json(message))
             return
-        self.response, self.calls, self.attempt, self.made_room = entry, message.tool_calls, 0, False
+        self.response, self.calls, self.attempt, self.made_room = (
+            entry,
+            message.tool_calls,
+            0,
+            False,
+        )
         self.call_ids.update([call.id for call in self.calls])
         if entry.hook is not None:
             self.ledger.pass_turn()
@@ -250,11 +289,21 @@ class RunState:
             self._use_up()
         if entry.provider_data is not None:
             self.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
-        self.results_only = (entry.results_only and bool(self.calls)) or entry.stop_reason is StopReason.PAUSE
+        self.results_only = (
+            entry.results_only and bool(self.calls)
+        ) or entry.stop_reason is StopReason.PAUSE
         text = any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
-        self.cut_short = entry.stop_reason is StopReason.MAX_TOKENS and self.clamped is None and (bool(self.calls) or not text)
+        self.cut_short = (
+            entry.stop_reason is StopReason.MAX_TOKENS
+            and self.clamped is None
+            and (bool(self.calls) or not text)
+        )
         self.cuts += self.cut_short
-        empty = not self.calls and not text and entry.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
+        empty = (
+            not self.calls
+            and not text
+            and entry.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
+        )
         self.empty_responses = self.empty_responses + 1 if empty else 0
         self.repeated = None
         if not self.calls:
@@ -265,7 +314,15 @@ class RunState:
         name = model or self._answering
         self.used_up[name] = self.used_up.get(name, 0) + 1
 
-    def _spend(self, at: Time, usage: Usage, cost_usd: float | None, *, responses: int = 0, model: str | None = None) -> None:
+    def _spend(
+        self,
+        at: Time,
+        usage: Usage,
+        cost_usd: float | None,
+        *,
+        responses: int = 0,
+        model: str | None = None,
+    ) -> None:
         key = at.date().isoformat(), model or self._answering
         before = self.spending.get(key) or Spending(day=key[0], model=key[1])
         self.spending[key] = Spending(
@@ -303,14 +360,18 @@ class RunState:
             self.unknown_calls.discard(entry.result.call_id)
         if len(self.results) == len(self.calls):
             results = self.ordered_results()
-            self.repeated = self._repetition.found(map(self._done, self.calls), self.limits.repeats or DEFAULT_REPEATS)
+            self.repeated = self._repetition.found(
+                map(self._done, self.calls), self.limits.repeats or DEFAULT_REPEATS
+            )
             assert self.response is not None, "calls are a response's"
             self._add(tool_message(self.response.message, results, entry.at))
             self.closed.append(self.seq)
             self._tell_later()
 
     def _tell_later(self) -> None:
-        """Add what had to wait, unless it would stand between a call and its result, or before a program at the provider has gone on."""
+        """Add what had to wait, unless it would stand between a call and its result, or before a
+        program at the provider has gone on.
+        """
         if not self.open_calls and not self.results_only:
             later, self._later = self._later, ()
             for message in later:
@@ -319,7 +380,11 @@ class RunState:
 
     def _done(self, call: ToolCall) -> FinishedCall:
         finished, started = self.results[call.id], self.starts.get(call.id)
-        changed = started is not None and started.effect != "pure" and finished.status in ("ok", "unknown")
+        changed = (
+            started is not None
+            and started.effect != "pure"
+            and finished.status in ("ok", "unknown")
+        )
         waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
         return FinishedCall(call, finished.result, changed, waited)
 
@@ -361,7 +426,9 @@ class RunState:
             return
         settled = self.history.settled
         if (kept := receipt.kept(seen)) is not None:
-            settled, self.past, self.prompt_at = (kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at))
+            settled, self.past, self.prompt_at = (
+                kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at)
+            )
         self.history = History(receipt.of(seen), settled=settled)
         self.said.append(receipt)
         if isinstance(receipt, Withdrawn):
@@ -396,7 +463,12 @@ class RunState:
         self._segment_at = entry.at
         if entry.asked is not None or entry.model != self.model:
             self.asked_model, self.without = entry.asked or entry.model, frozenset()
-        self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        self.agent_hash, self.model, self.mode, self.cwd = (
+            entry.agent_hash,
+            entry.model,
+            entry.mode,
+            entry.cwd,
+        )
         if entry.limits is not None:
             self.limits = self.ledger.limits = entry.limits
             self.last = self.ledger.last_by_count if self.attempt else None

@@ -1,6 +1,7 @@
 """Conversations of many runs: what a store of them can do, and the one that keeps them in memory.
 
-Who runs in a session, and when, is the runtime's business (runtime.py); what of a long one is in view, window.py's. Entry: `Sessions`, `SessionStore`.
+Who runs in a session, and when, is the runtime's business (runtime.py); what of a long one is in
+view, window.py's. Entry: `Sessions`, `SessionStore`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class SessionInfo:
 
 
 class ViewMark(NamedTuple):
-    """State of a session's view; equal marks mean an equal view. A session that does not exist has `NO_MARK`."""
+    """State of a session's view; equal marks mean an equal view.
+
+    A session that does not exist has `NO_MARK`.
+    """
 
     changed: int
     removed: int = 0
@@ -59,14 +63,22 @@ class SessionView(NamedTuple):
     """Oldest first."""
     mark: ViewMark
     late: Mapping[str, int]
-    """Run id -> sequence of the last late result that is in view, for runs that got any after their end."""
+    """Run id -> sequence of the last late result that is in view, for runs that got any after their
+    end.
+    """
 
 
 class SessionChanged(AgentError):
     """The session is not as the caller read it: nothing was written. Read it again."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("busy", f"session {session_id!r} has changed since it was read: nothing was begun, read it again")
+        super().__init__(
+            "busy",
+            (
+                f"session {session_id!r} has changed since it was read: nothing was begun, read it "
+                "again"
+            ),
+        )
 
 
 @dataclass(slots=True)
@@ -81,12 +93,20 @@ class _Conversation:
     left: list[bytes] = field(default_factory=list[bytes])
     """What has left the view; some of it may be in `packed` too."""
     packed: list[bytes] = field(default_factory=list[bytes])
-    """The messages, what was added at once together: an idle conversation is a tenth of the size of its values."""
+    """The messages, what was added at once together: an idle conversation is a tenth of the size of
+    its values.
+    """
     found: dict[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
     """Run id -> what was in view when that run began."""
 
     def info(self) -> SessionInfo:
-        return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=self.count)
+        return SessionInfo(
+            id=self.id,
+            title=self.title,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            message_count=self.count,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +122,16 @@ class SearchHit:
 
 
 class Sessions(Protocol):
-    """A store of conversations. Every method is safe from any thread, and quick: a front may call it in its event loop."""
+    """A store of conversations.
+
+    Every method is safe from any thread, and quick: a front may call it in its event loop.
+    """
 
     def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
-        """A new session, which becomes the current one. Raises AgentError(invalid) where the id is taken or is no id."""
+        """A new session, which becomes the current one.
+
+        Raises AgentError(invalid) where the id is taken or is no id.
+        """
         ...
 
     def get(self, session_id: str) -> SessionInfo | None: ...
@@ -123,25 +149,39 @@ class Sessions(Protocol):
         ...
 
     def delete(self, session_id: str) -> bool:
-        """With everything that was said in it; False where there was none. Raises AgentError(busy) while a run of it is not finished."""
+        """With everything that was said in it; False where there was none.
+
+        Raises AgentError(busy) while a run of it is not finished.
+        """
         ...
 
     def add_message(self, session_id: str, message: Message) -> bool: ...
 
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
-        """All of them, in order, or none; False where there is no such session. The first message of a person names an unnamed one."""
+        """All of them, in order, or none; False where there is no such session.
+
+        The first message of a person names an unnamed one.
+        """
         ...
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
-        """A copy of what is in view, oldest first; empty where there is no such session. `before`: as that run of it found it."""
+        """A copy of what is in view, oldest first; empty where there is no such session.
+
+        `before`: as that run of it found it.
+        """
         ...
 
     def everything(self, session_id: str) -> Sequence[Message]:
-        """What was said since it was last cleared, oldest first, also what left the view; a summary stands behind what it sums up."""
+        """What was said since it was last cleared, oldest first, also what left the view; a summary
+        stands behind what it sums up.
+        """
         ...
 
     def clear_messages(self, session_id: str) -> bool:
-        """False where there is no such session. A store of many processes raises AgentError(busy) while one of them drives a run of it."""
+        """False where there is no such session.
+
+        A store of many processes raises AgentError(busy) while one of them drives a run of it.
+        """
         ...
 
     def update_title(self, session_id: str, title: str) -> bool: ...
@@ -151,12 +191,18 @@ class Sessions(Protocol):
         ...
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
-        """Messages of people and models that hold all the words, also what has left the view; the newest first."""
+        """Messages of people and models that hold all the words, also what has left the view; the
+        newest first.
+        """
         ...
 
 
 class SessionStore:
-    """Sessions in memory. Every method is safe from any thread (the lock guards the two dictionaries and each list of messages)."""
+    """Sessions in memory.
+
+    Every method is safe from any thread (the lock guards the two dictionaries and each list of
+    messages).
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -166,7 +212,10 @@ class SessionStore:
         self._current: str | None = None
 
     def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
-        """A new session, which becomes the current one. Raises AgentError(invalid) where the id is taken or is no id."""
+        """A new session, which becomes the current one.
+
+        Raises AgentError(invalid) where the id is taken or is no id.
+        """
         with self._lock:
             key = session_id if session_id is not None else new_id("session")
             if key in self._sessions:
@@ -174,7 +223,9 @@ class SessionStore:
             check_session_id(key)
             at = now()
             self._changes += 1
-            made = self._sessions[key] = _Conversation(key, title.strip() or NEW_SESSION, at, at, self._changes)
+            made = self._sessions[key] = _Conversation(
+                key, title.strip() or NEW_SESSION, at, at, self._changes
+            )
             self._current = key
             return made.info()
 
@@ -211,7 +262,10 @@ class SessionStore:
         return self.add_messages(session_id, [message])
 
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
-        """All of them, in order, or none; False where there is no such session. The first message of a person names an unnamed one."""
+        """All of them, in order, or none; False where there is no such session.
+
+        The first message of a person names an unnamed one.
+        """
         whole = [*messages]
         packed = _packed(whole)
         with self._lock:
@@ -239,10 +293,15 @@ class SessionStore:
             return NO_MARK if found is None else ViewMark(found.changed)
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
-        """A copy, oldest first; empty where there is no such session. `before`: as that run of it found it."""
+        """A copy, oldest first; empty where there is no such session.
+
+        `before`: as that run of it found it.
+        """
         with self._lock:
             found = self._sessions.get(session_id)
-            packed: Sequence[bytes] = [] if found is None else found.found.get(before or "", (*found.packed,))
+            packed: Sequence[bytes] = (
+                [] if found is None else found.found.get(before or "", (*found.packed,))
+            )
         return _unpacked(packed)
 
     def everything(self, session_id: str) -> Sequence[Message]:
@@ -253,7 +312,8 @@ class SessionStore:
             return _unpacked(packed)
         first: dict[str, Message] = {}
         for message in _unpacked((*left, *packed)):
-            first.setdefault(message.id, message)  # as it was said: what is in view may have lost its results
+            # as it was said: what is in view may have lost its results
+            first.setdefault(message.id, message)
         return [*first.values()]
 
     def remember(self, session_id: str, said: Sequence[Said]) -> None:
@@ -271,12 +331,24 @@ class SessionStore:
         wanted = words.casefold().split()
         found: dict[str, SearchHit] = {}
         with self._lock:
-            sessions = [(s.info(), [*s.left, *s.packed]) for s in self._sessions.values()] if wanted else []
+            sessions = (
+                [(s.info(), [*s.left, *s.packed]) for s in self._sessions.values()]
+                if wanted
+                else []
+            )
         for info, packed in sessions:
             for message in _unpacked(packed):
-                if message.role in ("user", "assistant") and all(word in message.text.casefold() for word in wanted):
+                if message.role in ("user", "assistant") and all(
+                    word in message.text.casefold() for word in wanted
+                ):
                     excerpt = excerpt_of(message.text, wanted[0])
-                    found[message.id] = SearchHit(session_id=info.id, title=info.title, role=message.role, at=message.created_at, excerpt=excerpt)
+                    found[message.id] = SearchHit(
+                        session_id=info.id,
+                        title=info.title,
+                        role=message.role,
+                        at=message.created_at,
+                        excerpt=excerpt,
+                    )
         return sorted(found.values(), key=lambda hit: hit.at, reverse=True)[:limit]
 
     def clear_messages(self, session_id: str) -> bool:
@@ -306,16 +378,24 @@ class SessionStore:
 
 
 def _packed(messages: Sequence[Message]) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode([encode_message(message) for message in messages]), level=1)
+    return zlib.compress(
+        msgspec.msgpack.encode([encode_message(message) for message in messages]), level=1
+    )
 
 
 def _unpacked(packed: Iterable[bytes]) -> list[Message]:
-    return [decode_message(data) for piece in packed for data in _encoded.decode(zlib.decompress(piece))]
+    return [
+        decode_message(data) for piece in packed for data in _encoded.decode(zlib.decompress(piece))
+    ]
 
 
 def spoken(said: Iterable[Said]) -> list[Message]:
     """The messages, and each summary where it was made."""
-    return [one if isinstance(one, Message) else one.message for one in said if isinstance(one, Message | Summary)]
+    return [
+        one if isinstance(one, Message) else one.message
+        for one in said
+        if isinstance(one, Message | Summary)
+    ]
 
 
 def excerpt_of(text: str, word: str) -> str:
@@ -327,7 +407,9 @@ def excerpt_of(text: str, word: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """The first line that says something, at most 60 characters of it, without what cannot be shown. What a person says of files goes before these."""
+    """The first line that says something, at most 60 characters of it, without what cannot be
+    shown. What a person says of files goes before these.
+    """
     text = _FILES.sub("", text) or text
     line = next((shown for line in text.splitlines() if (shown := _shown(line))), NEW_SESSION)
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
@@ -339,16 +421,25 @@ def _shown(line: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it may name a session or a run: it is never a path, and never anything that a terminal obeys."""
+    """Whether it may name a session or a run: it is never a path, and never anything that a
+    terminal obeys.
+    """
     return (
-        isinstance(cast("object", text), str) and 0 < len(text) <= 128 and text.isprintable() and text not in (".", "..") and not any(c in "/\\" for c in text)
+        isinstance(cast("object", text), str)
+        and 0 < len(text) <= 128
+        and text.isprintable()
+        and text not in (".", "..")
+        and not any(c in "/\\" for c in text)
     )
 
 
 def check_session_id(session_id: str) -> None:
     """Raises AgentError(invalid)."""
     if not is_id(session_id):
-        raise AgentError("invalid", f"{session_id!r} is no session id: use up to 128 printable characters without slashes")
+        raise AgentError(
+            "invalid",
+            f"{session_id!r} is no session id: use up to 128 printable characters without slashes",
+        )
 
 
 if TYPE_CHECKING:

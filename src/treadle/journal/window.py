@@ -1,4 +1,5 @@
-"""What of a long conversation is in view of its next run: decided between runs only, at a closed turn, and written down.
+"""What of a long conversation is in view of its next run: decided between runs only, at a closed
+turn, and written down.
 
 Making room inside a run, and summaries, are receipts.py's. Entry: `window`, `WindowReceipt`.
 """
@@ -15,11 +16,15 @@ from treadle.messages.message import Message
 from treadle.types import Value
 
 MAX_SESSION_MESSAGES = 100
-"""Messages that a session keeps in view; above it, the view shrinks to half, so that it stays the same for many runs."""
+"""Messages that a session keeps in view; above it, the view shrinks to half, so that it stays the
+same for many runs.
+"""
 
 
 class KeptMessages(NamedTuple):
-    """What stays of a list of messages: some at its front, one more in place of those that leave, and its end."""
+    """What stays of a list of messages: some at its front, one more in place of those that leave,
+    and its end.
+    """
 
     front: Sequence[int]
     """Rising, and all below `start`."""
@@ -27,7 +32,11 @@ class KeptMessages(NamedTuple):
     added: Message | None = None
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
-        return [*(messages[i] for i in self.front), *(() if self.added is None else (self.added,)), *messages[self.start :]]
+        return [
+            *(messages[i] for i in self.front),
+            *(() if self.added is None else (self.added,)),
+            *messages[self.start :],
+        ]
 
     def moved(self, boundary: int) -> int:
         """How many of those before the boundary there are now."""
@@ -59,7 +68,9 @@ class WindowReceipt(Value, frozen=True, kw_only=True):
         return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
 
 
-def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None) -> KeptMessages | None:
+def kept_of(
+    messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None
+) -> KeptMessages | None:
     """`pinned`: ids, of which the first must be there. None: these are other messages."""
     start = next((i for i, message in enumerate(messages) if message.id == kept_from), None)
     wanted = {*pinned}
@@ -68,7 +79,11 @@ def kept_of(messages: Sequence[Message], pinned: Sequence[str], kept_from: str, 
         if message.id in wanted:
             wanted.discard(message.id)
             front.append(i)
-    return None if start is None or (pinned and pinned[0] in wanted) else KeptMessages(front, start, added)
+    return (
+        None
+        if start is None or (pinned and pinned[0] in wanted)
+        else KeptMessages(front, start, added)
+    )
 
 
 def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> WindowReceipt | None:
@@ -82,10 +97,14 @@ def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Win
     pinned = first_words(messages[:start])
     if start is None or pinned is None:
         return None
-    also = tuple(message.id for message in messages[:start] if message.is_summary and message is not pinned)
+    also = tuple(
+        message.id for message in messages[:start] if message.is_summary and message is not pinned
+    )
     if start - 1 - len(also) < 1:
         return None
-    return WindowReceipt(pinned=pinned.id, also=also, kept_from=messages[start].id, dropped=start - 1 - len(also))
+    return WindowReceipt(
+        pinned=pinned.id, also=also, kept_from=messages[start].id, dropped=start - 1 - len(also)
+    )
 
 
 def _is_asking(message: Message) -> bool:
@@ -94,4 +113,6 @@ def _is_asking(message: Message) -> bool:
 
 def first_words(messages: Sequence[Message]) -> Message | None:
     """The first message that makes sense by itself."""
-    return next((message for message in messages if message.role != "tool" and not message.tool_calls), None)
+    return next(
+        (message for message in messages if message.role != "tool" and not message.tool_calls), None
+    )

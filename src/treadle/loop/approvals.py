@@ -1,6 +1,7 @@
 """Asks whoever is there about the calls of a run that wait for a yes. Entry: `ask_people`.
 
-What may run unasked is the policy's; what becomes of an answer is recovery.py's, as of one that comes after a restart.
+What may run unasked is the policy's; what becomes of an answer is recovery.py's, as of one that
+comes after a restart.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ Offers: TypeAlias = Callable[[str, JsonText], Offer]
 
 
 async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
-    """Call by call, in their order; None where nobody is there, or nobody has answered. Calls whose result comes from outside are not asked about."""
+    """Call by call, in their order; None where nobody is there, or nobody has answered.
+
+    Calls whose result comes from outside are not asked about.
+    """
     if plan.approver is None:
         return None
     approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
     waiting = [asked for asked in state.asked.values() if not asked.deferred]
     for number, asked in enumerate(waiting, 1):
-        match await _answer(plan.approver, _request(plan, asked, offers(asked.name, asked.arguments_json), number, len(waiting)), feed):
+        match await _answer(
+            plan.approver,
+            _request(plan, asked, offers(asked.name, asked.arguments_json), number, len(waiting)),
+            feed,
+        ):
             case Deny(reason=reason):
                 deny[asked.call_id] = reason
             case Approve(arguments=changed):
@@ -41,14 +49,20 @@ async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) ->
                     arguments[asked.call_id] = _json(changed)
             case None:
                 continue
-    return Answers(approve=frozenset(approve), deny=deny, arguments=arguments) if approve or deny else None
+    return (
+        Answers(approve=frozenset(approve), deny=deny, arguments=arguments)
+        if approve or deny
+        else None
+    )
 
 
 def _json(arguments: Mapping[str, Any]) -> JsonText:
     return encode_json(dict(arguments)).decode()
 
 
-def _request(plan: Plan, asked: ApprovalAsked, offer: Offer, number: int, of: int) -> ApprovalRequest:
+def _request(
+    plan: Plan, asked: ApprovalAsked, offer: Offer, number: int, of: int
+) -> ApprovalRequest:
     return ApprovalRequest(
         run_id=plan.run_id,
         session_id=plan.session_id,
@@ -65,12 +79,16 @@ def _request(plan: Plan, asked: ApprovalAsked, offer: Offer, number: int, of: in
     )
 
 
-async def _answer(approver: Approver, request: ApprovalRequest, feed: Feed) -> Approve | Deny | None:
+async def _answer(
+    approver: Approver, request: ApprovalRequest, feed: Feed
+) -> Approve | Deny | None:
     """None where there was none that counts."""
     try:
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
-            raise TypeError(f"the answer is a {type(answer).__name__}: give Approve() or Deny(reason)")
+            raise TypeError(
+                f"the answer is a {type(answer).__name__}: give Approve() or Deny(reason)"
+            )
         if isinstance(answer, Approve) and answer.arguments is not None:
             _json(answer.arguments)
         return answer
@@ -78,5 +96,11 @@ async def _answer(approver: Approver, request: ApprovalRequest, feed: Feed) -> A
         return None
     except Exception as e:  # anybody's code: the call stays open, and nothing is lost
         logger.exception("nobody could be asked about %s (call %s)", request.name, request.call_id)
-        feed.say(Warned, {"text": f"nobody could be asked about {request.name}: {type(e).__name__}: {e}", "call_id": request.call_id})
+        feed.say(
+            Warned,
+            {
+                "text": f"nobody could be asked about {request.name}: {type(e).__name__}: {e}",
+                "call_id": request.call_id,
+            },
+        )
         return None

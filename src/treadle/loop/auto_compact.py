@@ -1,4 +1,5 @@
-"""Keeps room for the next request of one run: asked before each turn, and where a provider says that there is none.
+"""Keeps room for the next request of one run: asked before each turn, and where a provider says
+that there is none.
 
 What is done for it is compaction.py's. Entry: `RunRoom`.
 """
@@ -25,12 +26,30 @@ from treadle.types import StopReason, now
 class RunRoom:
     """Of one run."""
 
-    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        tools: tuple[ToolDefinition, ...],
+        append: Append,
+        *,
+        clock: Clock,
+        retries: RetryPolicy,
+        traced: Traced,
+    ) -> None:
         self._plan, self._state, self._append = plan, plan.state, append
         self.tools = tools
         """Offered with the next request."""
         at = plan.settings.compact_at_tokens
-        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, append=append, retries=retries, clock=clock, traced=traced, at=at)
+        self._compactor = Compactor(
+            plan.state,
+            context=plan.windows,
+            fixed=self._fixed,
+            append=append,
+            retries=retries,
+            clock=clock,
+            traced=traced,
+            at=at,
+        )
         self._warned = False
         self.warn: Callable[[str], None]
         """Tells people."""
@@ -40,27 +59,37 @@ class RunRoom:
         """Room was made because the last response said that there was none."""
 
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
-        """True where there is more of it now. `forced`: also where there seems to be some. `hold`: the entries ride with the next append.
+        """True where there is more of it now. `forced`: also where there seems to be some. `hold`:
+        the entries ride with the next append.
 
-        False while a program at the provider waits for results: the messages that it began in must stay.
-        Only where every call has its result. Raises AgentError(context_overflow) where there is known to be none.
+        False while a program at the provider waits for results: the messages that it began in must
+        stay. Only where every call has its result. Raises AgentError(context_overflow) where there
+        is known to be none.
         """
         if self._state.results_only:
             return False
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
-        await self._append()  # hooks and summaries may take their time, and what is known by now must not be lost meanwhile
-        if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(plan.hooked):
+        # hooks and summaries may take their time, and what is known by now must not be lost
+        # meanwhile
+        await self._append()
+        if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(
+            plan.hooked
+        ):
             return False
         try:
-            made = await self._compactor.make_room(plan.max_tokens, self._summarisers, forced=forced)
+            made = await self._compactor.make_room(
+                plan.max_tokens, self._summarisers, forced=forced
+            )
             if made.entries:
                 await self._append(*made.entries, hold=hold)
         finally:
             self._compactor.give_back()
         for entry in made.entries if plan.hooks.has("after_compaction") else ():
-            await plan.hooks.after_compaction(plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
+            await plan.hooks.after_compaction(
+                plan.hooked, decode_json(entry.receipt.encode(), dict[str, object])
+            )
         if made.overflow is not None:
             raise made.overflow
         return made.less
@@ -74,13 +103,18 @@ class RunRoom:
         return self.was_short
 
     def withdraw(self) -> list[Compaction]:
-        """Take the newest exchange out of the session's view, where the provider refuses all that follows it."""
+        """Take the newest exchange out of the session's view, where the provider refuses all that
+        follows it.
+        """
         state = self._state
         if self._plan.session_id is None or state.response is None or not state.response.withdraws:
             return []
         if (receipt := withdrawn(state.history, state.response.message.id)) is None:
             return []
-        self.warn(f"the provider would refuse whatever follows its refusal, so {receipt.dropped} messages left the conversation; the journal keeps them")
+        self.warn(
+            f"the provider would refuse whatever follows its refusal, so {receipt.dropped} "
+            "messages left the conversation; the journal keeps them"
+        )
         return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
 
     def answered(self, stop: StopReason) -> None:

@@ -1,6 +1,8 @@
-"""The calls of one response, from the model's wishes to one result each, whatever happens in between.
+"""The calls of one response, from the model's wishes to one result each, whatever happens in
+between.
 
-How a single call is run is toolbox.py's; what the results mean for the run is the loop's. Entry: `OpenCalls`.
+How a single call is run is toolbox.py's; what the results mean for the run is the loop's. Entry:
+`OpenCalls`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec import Struct, structs
 
-from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Entry,
+    ToolFinished,
+    ToolStarted,
+)
 from treadle.journal.journal import Append
 from treadle.journal.run_state import RunState
 from treadle.messages.message import JsonText, ToolCall, ToolResult
@@ -35,7 +43,8 @@ class Ready(Struct, frozen=True, kw_only=True):
     arguments: Any
     attempt: int = 1
     started: bool = False
-    """Its start is in the journal, by a driver that died: that entry stands for this attempt too."""
+    """Its start is in the journal, by a driver that died: that entry stands for this attempt too.
+    """
     approved: bool = False
     """A person said yes to this very call."""
     changed: str = ""
@@ -45,7 +54,9 @@ class Ready(Struct, frozen=True, kw_only=True):
     looks_only: bool = False
     """`Decision.looks_only`: it needs no write access and no network."""
     stays_confined: bool = False
-    """A rule is about some of what it reads, and only the sandbox can hide that: a person's approval does not take it outside."""
+    """A rule is about some of what it reads, and only the sandbox can hide that: a person's
+    approval does not take it outside.
+    """
 
 
 class RefusedCall(Struct, frozen=True, kw_only=True):
@@ -68,15 +79,26 @@ class HeldCall(Struct, frozen=True, kw_only=True):
 
 
 class Deferred(Struct, frozen=True):
-    """A call that has started and has no result yet: it comes from outside, and the run waits for it."""
+    """A call that has started and has no result yet: it comes from outside, and the run waits for
+    it.
+    """
 
     reason: str
 
 
 def refused(
-    call: ToolCall, text: str, *, status: Literal["ok", "error", "denied"] = "error", unapproved: bool = False, cut_by: Outcome | None = None
+    call: ToolCall,
+    text: str,
+    *,
+    status: Literal["ok", "error", "denied"] = "error",
+    unapproved: bool = False,
+    cut_by: Outcome | None = None,
 ) -> RefusedCall:
-    result = ToolResult(call_id=call.id, name=call.name, content=text) if status == "ok" else failure(call.id, call.name, text)
+    result = (
+        ToolResult(call_id=call.id, name=call.name, content=text)
+        if status == "ok"
+        else failure(call.id, call.name, text)
+    )
     finished = ToolFinished(at=now(), status=status, result=result, started=False, cut_by=cut_by)
     return RefusedCall(call=call, finished=finished, unapproved=unapproved)
 
@@ -92,9 +114,18 @@ Verify: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class OpenCalls:
-    """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
+    """The open calls of one response.
 
-    def __init__(self, state: RunState, prepared: Sequence[Ready | RefusedCall | HeldCall] = (), *, on_unknown: OnUnknown = "tell") -> None:
+    Each but the held ones has its result once `execute` has returned, all once `cut` has.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        prepared: Sequence[Ready | RefusedCall | HeldCall] = (),
+        *,
+        on_unknown: OnUnknown = "tell",
+    ) -> None:
         """`on_unknown`: what becomes of a call whose own timeout leaves its outcome unknown."""
         self._state = state
         self._on_unknown = on_unknown
@@ -104,13 +135,17 @@ class OpenCalls:
         self._here: dict[str, bool] = {}
         """Started by this driver -> whether the tool has been called, and so may have happened."""
         self._in_order: anyio.Lock | None = None
-        """Calls that run together append one after the other, so that their events leave in the order of the entries."""
+        """Calls that run together append one after the other, so that their events leave in the
+        order of the entries.
+        """
         self._came_to_wait = False
         """A person is asked what became of a call that had started."""
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
-        """What is appended first: the refusals, the questions, and the starts of the calls that start now."""
+        """What is appended first: the refusals, the questions, and the starts of the calls that
+        start now.
+        """
         entries: list[Entry] = []
         for p in self._prepared:
             if isinstance(p, RefusedCall):
@@ -163,7 +198,8 @@ class OpenCalls:
         )
 
     async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
-        """Runs what is ready. Each result is appended as it comes; the last of each stage rides with what follows.
+        """Runs what is ready. Each result is appended as it comes; the last of each stage rides
+        with what follows.
 
         `verify` is awaited before a `once` call runs again under a start that it already has.
 
@@ -176,11 +212,27 @@ class OpenCalls:
             limiter = anyio.Semaphore(MAX_PARALLEL)
             async with anyio.create_task_group() as group:
                 for ready in stage:
-                    group.start_soon(self._run_limited, ready, runner, append, verify, limiter, group.cancel_scope)
+                    group.start_soon(
+                        self._run_limited,
+                        ready,
+                        runner,
+                        append,
+                        verify,
+                        limiter,
+                        group.cancel_scope,
+                    )
             if self._failed is not None:
                 raise self._failed
 
-    async def _run_limited(self, ready: Ready, runner: CallRunner, append: Append, verify: Verify, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
+    async def _run_limited(
+        self,
+        ready: Ready,
+        runner: CallRunner,
+        append: Append,
+        verify: Verify,
+        limiter: anyio.Semaphore,
+        scope: anyio.CancelScope,
+    ) -> None:
         async with limiter:
             try:
                 await self._run(ready, runner, append, verify)
@@ -224,18 +276,32 @@ class OpenCalls:
         text, unknown = f"Not run: {why}.", False
         if started is not None and self._here.get(call.id, True):
             unknown = started.effect == "once"
-            text = f"{why} while this call was running. {NOT_KNOWN}" if unknown else f"{why} before this call was done; it may be repeated."
+            text = (
+                f"{why} while this call was running. {NOT_KNOWN}"
+                if unknown
+                else f"{why} before this call was done; it may be repeated."
+            )
             if call.id in self._state.asked:
                 text = why_unknown(call, self._state)
         result = failure(call.id, call.name, text, unknown=unknown)
-        return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=result, started=started is not None)
+        return ToolFinished(
+            at=now(),
+            status="unknown" if unknown else "cancelled",
+            result=result,
+            started=started is not None,
+        )
 
 
 def why_unknown(call: ToolCall, state: RunState) -> str:
-    """In words for the model; what cut it while it ran stands in the question, where a person was asked."""
+    """In words for the model; what cut it while it ran stands in the question, where a person was
+    asked.
+    """
     asked = state.asked.get(call.id)
     if asked is not None and asked.deferred:
-        why = f"Its result was to come later ({asked.reason}), and is not waited for any more. {NOT_KNOWN}"
+        why = (
+            f"Its result was to come later ({asked.reason}), and is not waited for any more. "
+            f"{NOT_KNOWN}"
+        )
     else:
         why = STOPPED if asked is None or asked.reason == ASK else asked.reason
     return changed_by(PERSON, state.edited[call.id], why) if call.id in state.edited else why
@@ -247,7 +313,9 @@ def changed(prepared: Ready | RefusedCall | HeldCall, whom: str) -> Ready | Refu
         case Ready():
             return structs.replace(prepared, changed=whom)
         case RefusedCall(call=call, finished=finished):
-            result = structs.replace(finished.result, content=changed_by(whom, call.arguments_json, finished.result.text))
+            result = structs.replace(
+                finished.result, content=changed_by(whom, call.arguments_json, finished.result.text)
+            )
             return structs.replace(prepared, finished=structs.replace(finished, result=result))
         case HeldCall():
             return prepared
@@ -259,7 +327,14 @@ def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:
 
 
 def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> ApprovalAsked:
-    return ApprovalAsked(at=now(), call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason, deferred=deferred)
+    return ApprovalAsked(
+        at=now(),
+        call_id=call.id,
+        name=call.name,
+        arguments_json=call.arguments_json,
+        reason=reason,
+        deferred=deferred,
+    )
 
 
 def _refusal(refusal: RefusedCall) -> list[Entry]:
@@ -267,7 +342,11 @@ def _refusal(refusal: RefusedCall) -> list[Entry]:
     if not refusal.unapproved:
         return [finished]
     asked = _question(call, finished.result.text)
-    return [asked, ApprovalAnswered(at=finished.at, call_id=call.id, decision="deny", by="nobody"), finished]
+    return [
+        asked,
+        ApprovalAnswered(at=finished.at, call_id=call.id, decision="deny", by="nobody"),
+        finished,
+    ]
 
 
 def idempotency_key(run_id: str, call_id: str) -> str:

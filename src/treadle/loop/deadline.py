@@ -1,4 +1,6 @@
-"""How long a run may still take: its time stands still while people are asked, in it or in a run that it started. Entry: `RunTime`."""
+"""How long a run may still take: its time stands still while people are asked, in it or in a run
+that it started. Entry: `RunTime`.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ class RunTime:
     def _stop(self) -> None:
         self._waits += 1
         if self._waits == 1:
-            self._deadline, self._since, self._scope.deadline = self._scope.deadline, anyio.current_time(), math.inf
+            self._deadline, self._since, self._scope.deadline = (
+                self._scope.deadline,
+                anyio.current_time(),
+                math.inf,
+            )
 
     def _go_on(self) -> None:
         self._waits -= 1

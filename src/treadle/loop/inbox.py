@@ -1,4 +1,6 @@
-"""What the model reads between two turns beside results: people's words, what came late, and our own. Entry: `Inbox`."""
+"""What the model reads between two turns beside results: people's words, what came late, and our
+own. Entry: `Inbox`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,23 @@ from treadle.messages.message import Message
 from treadle.types import Outcome, now
 
 LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
-LAST_CALL = "This is the last turn of this run ({}): call `complete` now, and no other tool, with what you have."
-CUT_RESPONSE = "Your last response was cut, because the conversation had become too long. Room was made: go on."
+LAST_CALL = (
+    "This is the last turn of this run ({}): call `complete` now, and no other tool, with what "
+    "you have."
+)
+CUT_RESPONSE = (
+    "Your last response was cut, because the conversation had become too long. Room was made: go "
+    "on."
+)
 REPEATED = (
-    "The call of {name} gave the same result {count} times, and nothing was changed in between. Do something else; if you are waiting for something, "
+    "The call of {name} gave the same result {count} times, and nothing was changed in between. "
+    "Do something else; if you are waiting for something, "
     "wait at least five seconds within each call. If this goes on, the run ends."
 )
-CUT_THINKING = "Your last response was cut by its limit on output tokens while you were thinking. The limit is higher now: go on."
+CUT_THINKING = (
+    "Your last response was cut by its limit on output tokens while you were thinking. The limit "
+    "is higher now: go on."
+)
 NO_ANSWER = "the model gave no answer: its last two responses were empty"
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 
@@ -48,18 +60,31 @@ class Inbox:
         if not self and not news:
             return []
         said, self.waiting = self.waiting, ()
-        told = [InputAdded(at=now(), message=Message.user("\n".join(news)), by="runtime")] if news else []
-        return [*self.late.take(), *told, *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
+        told = (
+            [InputAdded(at=now(), message=Message.user("\n".join(news)), by="runtime")]
+            if news
+            else []
+        )
+        return [
+            *self.late.take(),
+            *told,
+            *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said),
+        ]
 
-    def ours(self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool) -> list[Entry]:
-        """Our own word to the model. `mend`: what is wrong with its answer; `was_short`: its response was cut for want of room; `after_words`: somebody
-        else has spoken already.
+    def ours(
+        self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool
+    ) -> list[Entry]:
+        """Our own word to the model. `mend`: what is wrong with its answer; `was_short`: its
+        response was cut for want of room; `after_words`: somebody else has spoken already.
         """
         state, ours = self._state, ""
-        if state.attempt or state.results_only:  # the driver before had said it; or nothing may be said
+        # the driver before had said it; or nothing may be said
+        if state.attempt or state.results_only:
             return []
         if last is not None:
-            ours = (LAST_CALL if self._plan.completion else LAST_TURN).format(f"limit of {LIMIT_NAMES[last]}")
+            ours = (LAST_CALL if self._plan.completion else LAST_TURN).format(
+                f"limit of {LIMIT_NAMES[last]}"
+            )
         elif state.repeated is not None:
             ours = REPEATED.format(count=state.repeated.times, name=state.repeated.name)
         elif mend or after_words:

@@ -1,4 +1,7 @@
-"""What calls of a run gave after their result was `unknown`: kept until the model can be told. Entry: `LateResults`."""
+"""What calls of a run gave after their result was `unknown`: kept until the model can be told.
+
+Entry: `LateResults`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ class LateResults:
         state = self._state
         if self._next is not None:
             self._next.hear(call_id, text)
-        elif call_id in state.unknown_calls or (call_id in state.starts and call_id not in state.results):
+        elif call_id in state.unknown_calls or (
+            call_id in state.starts and call_id not in state.results
+        ):
             self._entries = (*self._entries, ToolLate(at=now(), call_id=call_id, text=text))
 
     def go_on_in(self, run: LateResults) -> None:
@@ -48,12 +53,20 @@ class LateResults:
         return taken
 
     async def store(self, writer: RunWriter, redactor: Redactor) -> list[Message]:
-        """After the run's end: for the next one of its session. Nothing where the journal would not take it."""
+        """After the run's end: for the next one of its session.
+
+        Nothing where the journal would not take it.
+        """
         at = now()
-        late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]  # no run that began before has seen it
+        # no run that began before has seen it
+        late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]
         try:
             await writer.append(late)
         except Exception as e:  # noqa: BLE001  it must not keep another run from beginning
-            logger.warning("what calls of run %s gave after its end is not stored: %s", writer.run_id, redactor.text(str(e)))
+            logger.warning(
+                "what calls of run %s gave after its end is not stored: %s",
+                writer.run_id,
+                redactor.text(str(e)),
+            )
             return []
         return [late_message(entry) for entry in late]

@@ -1,4 +1,5 @@
-"""Why a run ends, or waits, after a turn: the one place that decides an outcome, but for what stops a run from outside.
+"""Why a run ends, or waits, after a turn: the one place that decides an outcome, but for what stops
+a run from outside.
 
 What it looks at is the run's state; that a limit leaves nothing is the ledger's. Entry: `Verdict`.
 """
@@ -12,7 +13,9 @@ from treadle.messages.message import ToolCall
 from treadle.tools.structured_output.contract import Unfit
 from treadle.types import Outcome, StopReason
 
-NOT_COMPLETE = "You are done only when you call the tool `complete` with your output. Call it now, or go on."
+NOT_COMPLETE = (
+    "You are done only when you call the tool `complete` with your output. Call it now, or go on."
+)
 
 
 class Verdict:
@@ -24,21 +27,28 @@ class Verdict:
         self._output: object = None
 
     def take_mend(self) -> str:
-        """What is wrong with the answer that was just given, for the model; told once, and not while only results may follow."""
+        """What is wrong with the answer that was just given, for the model; told once, and not
+        while only results may follow.
+        """
         if self._state.results_only:
             return ""
         mend, self._mend = self._mend, ""
         return mend
 
     def output_of(self, outcome: Outcome) -> tuple[object, JsonText]:
-        """The answer as a value and as JSON, where the run came to one; the raw text where it is none of those that were asked for."""
+        """The answer as a value and as JSON, where the run came to one; the raw text where it is
+        none of those that were asked for.
+        """
         if outcome is Outcome.COMPLETED and self._plan.answer is not None:
             return self._output, self._plan.answer.encoded(self._output)
         output = self._output if outcome in (Outcome.COMPLETED, Outcome.INVALID_OUTPUT) else None
         return output, encode_json(output).decode()
 
     def after(self, words: object) -> Outcome | None:
-        """None: it goes on. `words`: whether somebody said something that the model has not read. Raises AgentError(tool) where a call ends the run."""
+        """None: it goes on. `words`: whether somebody said something that the model has not read.
+
+        Raises AgentError(tool) where a call ends the run.
+        """
         state, response = self._state, self._state.response
         assert response is not None, "a turn is a response"
         if state.open_calls:
@@ -58,27 +68,44 @@ class Verdict:
             return spent  # a pause is sent back as it is, an empty response is asked for once more
         if (words or state.unread) and spent is None:
             return None  # a person's words still reach the model
-        return state.cut_by or (Outcome.APPROVAL_NEEDED if state.unapproved else self._answered(response.message.text, spent, said=True))
+        return state.cut_by or (
+            Outcome.APPROVAL_NEEDED
+            if state.unapproved
+            else self._answered(response.message.text, spent, said=True)
+        )
 
     def _after_calls(self, spent: Outcome | None) -> Outcome | None:
         state = self._state
         if self._plan.on_unknown == "fail" and (unknown := state.unknown) is not None:
-            raise AgentError("tool", f"{unknown.name} (call {unknown.call_id}) may have taken effect, and nobody knows: {unknown.text}")
+            raise AgentError(
+                "tool",
+                (
+                    f"{unknown.name} (call {unknown.call_id}) may have taken effect, and nobody "
+                    f"knows: {unknown.text}"
+                ),
+            )
         if (last_word := state.ended_by) is not None:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.completion) is not None:
             return self._answered(self._completed_with(done), spent)
-        if state.repeated is not None and state.repeated.ends:  # whoever asks for the same again and again because nobody approves it needs an approval
+        # whoever asks for the same again and again because nobody approves it needs an approval
+        if state.repeated is not None and state.repeated.ends:
             return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
         return spent
 
     def _completed_with(self, call: ToolCall) -> str:
         """What `complete` was run with: a typed output as JSON, else the text itself."""
         output = members(self._state.starts[call.id].arguments_json)["output"]
-        return output if self._plan.answer is not None else decode_json(output.encode(errors="replace"), str)
+        return (
+            output
+            if self._plan.answer is not None
+            else decode_json(output.encode(errors="replace"), str)
+        )
 
     def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
-        """The answer as what was asked for; else what is wrong with it is told to the model, as often as the plan says. `said`: in its words."""
+        """The answer as what was asked for; else what is wrong with it is told to the model, as
+        often as the plan says. `said`: in its words.
+        """
         plan, again = self._plan, spent is None and self._state.mended < self._plan.mends
         try:
             if said and plan.completion:

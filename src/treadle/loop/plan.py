@@ -1,4 +1,7 @@
-"""A run before it starts, and how it ended: the values on either side of the loop. Entry: `Plan`, `Resumption`, `Ending`."""
+"""A run before it starts, and how it ended: the values on either side of the loop. Entry:
+
+`Plan`, `Resumption`, `Ending`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,18 @@ from treadle.models.model import Model
 from treadle.tools.approval import Approver
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.tool import LateTools, Tool
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, SystemBlock, now
+from treadle.types import (
+    DEFAULT_MAX_TOKENS,
+    Limits,
+    Mode,
+    OnAsk,
+    OnUnknown,
+    Outcome,
+    Settings,
+    Spending,
+    SystemBlock,
+    now,
+)
 
 logger = logging.getLogger("treadle")
 
@@ -49,7 +63,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     session_id: str | None
     family: str
-    """Whose runs may read each other's long outputs: those of one session, and children with their parents."""
+    """Whose runs may read each other's long outputs: those of one session, and children with their
+    parents.
+    """
     agent: str
     agent_hash: str
     model: Model
@@ -69,7 +85,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     """The agent's own, before the prompt; used where nothing was said before."""
     changed: tuple[Message, ...] = ()
-    """Told to the model where the run goes on from earlier messages: parts of the system prompt that have changed since."""
+    """Told to the model where the run goes on from earlier messages: parts of the system prompt
+    that have changed since.
+    """
     redactor: Redactor
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
@@ -97,7 +115,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     approver: Approver | None = None
     """Asked about calls that need a person; None: nobody is there."""
     past: SessionPast | None = None
-    """Messages of its session, for a new run; None: it has no session, or goes on from elsewhere."""
+    """Messages of its session, for a new run; None: it has no session, or goes on from elsewhere.
+    """
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
@@ -106,7 +125,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     windows: Callable[[str], int | None] = lambda name: None
     """How many tokens a model takes, by its name; None: not known."""
     outputs: tuple[int, int] = (DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS)
-    """Output tokens of one response where the settings leave them open: at first, and after one was cut."""
+    """Output tokens of one response where the settings leave them open: at first, and after one was
+    cut.
+    """
     summarisers: Summarisers = nobody
     """Who may be asked to sum up a conversation that has become too long."""
     warnings: tuple[str, ...] = ()
@@ -116,7 +137,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def hooked(self) -> HookedRun:
         """What hooks are told of it."""
         who = {"run_id": self.run_id, "agent": self.agent, "model": self.model_name}
-        return HookedRun(**who, session_id=self.session_id, parent_run_id=self.parent_run_id, user_id=self.user_id)
+        return HookedRun(
+            **who,
+            session_id=self.session_id,
+            parent_run_id=self.parent_run_id,
+            user_id=self.user_id,
+        )
 
     def started(self) -> RunStarted:
         """The first entry of its journal."""
@@ -142,7 +168,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,
             fork=self.fork,
-            passing=() if self.session_id is None else tuple([block.text for block in self.system if block.passing]),
+            passing=()
+            if self.session_id is None
+            else tuple([block.text for block in self.system if block.passing]),
         )
 
     def resumed(self, fence: int) -> RunResumed:
@@ -177,13 +205,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.outputs[1] if self.state.cuts and self.may_raise else self.max_tokens
 
     def dearest(self, input_tokens: int) -> Dearest:
-        """Of all that may be asked. Raises AgentError(invalid) where a price is not known: what cannot be measured is not asked for."""
+        """Of all that may be asked.
+
+        Raises AgentError(invalid) where a price is not known: what cannot be measured is not asked
+        for.
+        """
         at = now()
-        rates = [needed(self.prices(name), name)(at).asked(self.settings, at) for name in self.models]
+        rates = [
+            needed(self.prices(name), name)(at).asked(self.settings, at) for name in self.models
+        ]
         return Dearest(*map(max, zip(*(one.dearest(input_tokens) for one in rates), strict=True)))
 
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
-        """Those of the coming request. `without_tools`: they stay in it, and the model must not call them."""
+        """Those of the coming request.
+
+        `without_tools`: they stay in it, and the model must not call them.
+        """
         changes: dict[str, Any] = {}
         if max_tokens != self.settings.max_tokens:
             changes["max_tokens"] = max_tokens
@@ -195,11 +232,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def compacted(self) -> list[Compaction]:
         window = None if self.past is None else self.past.window
-        return [] if window is None else [Compaction(at=now(), receipt=encode_json(window).decode())]
+        return (
+            [] if window is None else [Compaction(at=now(), receipt=encode_json(window).decode())]
+        )
 
 
 def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
-    """`own` over what the provider wants back; where both have an object, such as a container and its skills, their fields are joined."""
+    """`own` over what the provider wants back; where both have an object, such as a container and
+    its skills, their fields are joined.
+    """
     joined = {**carried, **own}
     for name, value in carried.items():
         if isinstance(value, dict) and isinstance(mine := own.get(name), dict):
@@ -257,7 +298,11 @@ def ending_of(state: RunState) -> Ending:
     return Ending(
         outcome=finished.outcome,
         text=finished.text,
-        error=None if error is None else AgentError(error.kind, error.message, status=error.status, request_id=error.request_id),
+        error=None
+        if error is None
+        else AgentError(
+            error.kind, error.message, status=error.status, request_id=error.request_id
+        ),
         metrics=metrics_of(state, duration_s=finished.duration_s, total=finished.total),
         output=decode_json(finished.output.encode(), object),
         output_json=finished.output,
@@ -265,23 +310,48 @@ def ending_of(state: RunState) -> Ending:
     )
 
 
-def unfinished(state: RunState, outcome: Outcome | None = None, *, driven_s: float | None = None, total: RunTotals | None = None) -> Ending:
+def unfinished(
+    state: RunState,
+    outcome: Outcome | None = None,
+    *,
+    driven_s: float | None = None,
+    total: RunTotals | None = None,
+) -> Ending:
     """Ending of a run that has none in its journal.
 
-    `driven_s`: pass it if entries were added to `state` by code that did not drive the run. `total`: as for `metrics_of`.
+    `driven_s`: pass it if entries were added to `state` by code that did not drive the run.
+    `total`: as for `metrics_of`.
     """
-    metrics = metrics_of(state, duration_s=state.driven_s if driven_s is None else driven_s, total=total)
+    metrics = metrics_of(
+        state, duration_s=state.driven_s if driven_s is None else driven_s, total=total
+    )
     if outcome is None and state.asked:
-        return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
-    error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
+        return Ending(
+            outcome=Outcome.APPROVAL_NEEDED,
+            text=state.text,
+            error=None,
+            metrics=metrics,
+            waiting=True,
+        )
+    error = (
+        AgentError("agent", "the run is not finished: resume it, or kill it")
+        if outcome is None
+        else None
+    )
     return Ending(outcome=outcome or Outcome.ERROR, text=state.text, error=error, metrics=metrics)
 
 
-def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = None, total: RunTotals | None = None) -> RunMetrics:
+def metrics_of(
+    state: RunState,
+    *,
+    duration_s: float,
+    invocations: int | None = None,
+    total: RunTotals | None = None,
+) -> RunMetrics:
     """Metrics of a run.
 
-    `invocations`: as counted by its driver; without it, those that were answered. `total`: of the tree, from the journal; without it, what the
-    ledger knows of children.
+    `invocations`: as counted by its driver; without it, those that were answered. `total`: of the
+    tree, from the journal; without it, what the ledger knows of children.
     """
     ledger = state.ledger
     return RunMetrics(
@@ -307,4 +377,9 @@ def as_error(error: Exception, plan: Plan) -> AgentError:
 
 
 def error_info(error: AgentError) -> ErrorInfo:
-    return ErrorInfo(kind=error.kind.value, message=error.message, status=error.status, request_id=error.request_id)
+    return ErrorInfo(
+        kind=error.kind.value,
+        message=error.message,
+        status=error.status,
+        request_id=error.request_id,
+    )

@@ -1,4 +1,5 @@
-"""Where a run writes: each entry goes into its state, then into its journal, then to those who listen.
+"""Where a run writes: each entry goes into its state, then into its journal, then to those who
+listen.
 
 Which entries there are is decided elsewhere. Entry: `Pen`.
 """
@@ -15,7 +16,10 @@ from treadle.loop.deadline import RunTime
 
 
 class Pen:
-    """That of one run. It knows nothing of who writes with it, so that a run that is over is gone at once."""
+    """That of one run.
+
+    It knows nothing of who writes with it, so that a run that is over is gone at once.
+    """
 
     __slots__ = ("_feed", "_state", "_time", "held", "writer")
 
@@ -27,7 +31,10 @@ class Pen:
         """Entries that ride with the next append."""
 
     async def append(self, *entries: Entry, hold: bool = False) -> None:
-        """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
+        """Durable first, then seen; `hold` leaves the entries to the next append.
+
+        What the journal refuses is held for the end.
+        """
         self.keep(*entries)
         if hold or not self.held:
             return

@@ -1,4 +1,5 @@
-"""What becomes of the calls that a dead driver left open: run again, asked after, or told as unknown; never silently repeated.
+"""What becomes of the calls that a dead driver left open: run again, asked after, or told as
+unknown; never silently repeated.
 
 Where the run goes from there is the loop's business. Entry: `recover`.
 """
@@ -32,7 +33,9 @@ class Answers:
     approve: frozenset[str] = frozenset()
     """Run it (again: the person knows that it did not happen)."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Do not, and why: the model is told; of a call that had started, that its outcome is not known."""
+    """Do not, and why: the model is told; of a call that had started, that its outcome is not
+    known.
+    """
     results: Mapping[str, str] = field(default_factory=dict[str, str])
     """What it gave, as the person found out."""
     arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
@@ -48,21 +51,35 @@ class Answers:
 
     def only(self, calls: Collection[str]) -> Answers:
         """What is said of these."""
-        deny, results = ({call_id: text for call_id, text in said.items() if call_id in calls} for said in (self.deny, self.results))
+        deny, results = (
+            {call_id: text for call_id, text in said.items() if call_id in calls}
+            for said in (self.deny, self.results)
+        )
         return replace(self, approve=self.approve.intersection(calls), deny=deny, results=results)
 
     def check(self, state: RunState, *, below: Sequence[str] = ()) -> None:
-        """Raises AgentError(invalid) for an answer to a call that is not open. `below`: calls that are, in runs that this one started."""
+        """Raises AgentError(invalid) for an answer to a call that is not open.
+
+        `below`: calls that are, in runs that this one started.
+        """
         still_open = [*(call.id for call in state.open_calls), *below]
-        if strange := [call_id for call_id in (*self.approve, *self.deny, *self.results) if call_id not in still_open]:
+        if strange := [
+            call_id
+            for call_id in (*self.approve, *self.deny, *self.results)
+            if call_id not in still_open
+        ]:
             there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
-            raise AgentError("invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}")
+            raise AgentError(
+                "invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}"
+            )
 
 
 class Preparer(Protocol):
     """What looks up, validates and decides a call (toolbox.py)."""
 
-    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | RefusedCall | HeldCall: ...
+    def prepare(
+        self, call: ToolCall, *, allowed: bool = False
+    ) -> Ready | RefusedCall | HeldCall: ...
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that had started, for its probe; `prepare` decides whether it may run again."""
@@ -72,9 +89,15 @@ class Preparer(Protocol):
 
 
 async def recover(
-    state: RunState, toolbox: Preparer, answers: Answers, default: OnUnknown, *, driven: bool = False
+    state: RunState,
+    toolbox: Preparer,
+    answers: Answers,
+    default: OnUnknown,
+    *,
+    driven: bool = False,
 ) -> tuple[list[Entry], list[Ready | RefusedCall | HeldCall]]:
-    """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail.
+    """Entries that come first, and the calls that are still open then, in their order. Raises
+    AgentError(tool) where the run must fail.
 
     `driven`: its driver is alive and has had answers; what nobody spoke of goes on waiting.
     """
@@ -88,28 +111,47 @@ async def recover(
             continue
         allowed = bool(said) or call.id in state.allowed
         if driven and not allowed and started is not None:
-            still_open.append(HeldCall(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
+            still_open.append(
+                HeldCall(
+                    call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True
+                )
+            )
             continue
         said_by_model, call = call.arguments_json, as_run(call, state, answers)
         if started is None:
             found = _held_still(toolbox.prepare(call, allowed=allowed), state)
         else:
-            found = await _go_on(call, started, state, toolbox, allowed=allowed, answers=answers, default=default)
+            found = await _go_on(
+                call, started, state, toolbox, allowed=allowed, answers=answers, default=default
+            )
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
             edited = call.id in answers.arguments or call.id in state.edited
-            still_open.append(changed(found, PERSON if edited else HOOK) if edited or call.arguments_json != said_by_model else found)
+            still_open.append(
+                changed(found, PERSON if edited else HOOK)
+                if edited or call.arguments_json != said_by_model
+                else found
+            )
     return entries, still_open
 
 
 def answered(state: RunState, answers: Answers) -> list[Entry]:
-    """What was said of its open calls, for whoever drives it next: `recover` then goes by the journal."""
-    return [entry for call in state.open_calls for entry in _answer(call, state.starts.get(call.id), answers, _why(call, state, answers))]
+    """What was said of its open calls, for whoever drives it next:
+
+    `recover` then goes by the journal.
+    """
+    return [
+        entry
+        for call in state.open_calls
+        for entry in _answer(call, state.starts.get(call.id), answers, _why(call, state, answers))
+    ]
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """With the arguments that it has started with, or that a person gave it or was shown; the message that asked for it stays."""
+    """With the arguments that it has started with, or that a person gave it or was shown; the
+    message that asked for it stays.
+    """
     if call.id not in answers.arguments and (started := state.starts.get(call.id)) is not None:
         return replace_arguments(call, started.arguments_json)
     given = answers.arguments.get(call.id) or state.edited.get(call.id) or state.shown.get(call.id)
@@ -121,10 +163,20 @@ def settled(state: RunState, answers: Answers) -> set[str]:
     return {*answers.arguments, *state.starts, *state.edited, *state.shown}
 
 
-def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:
+def _answer(
+    call: ToolCall, started: ToolStarted | None, answers: Answers, why: str
+) -> Sequence[Entry]:
     at = now()
     if call.id in answers.approve:
-        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user", arguments_json=answers.arguments.get(call.id))]
+        return [
+            ApprovalAnswered(
+                at=at,
+                call_id=call.id,
+                decision="allow",
+                by="user",
+                arguments_json=answers.arguments.get(call.id),
+            )
+        ]
     if (text := answers.results.get(call.id)) is not None:
         result = ToolResult(call_id=call.id, name=call.name, content=text)
         found = ToolFinished(at=at, status="ok", result=result, started=started is not None)
@@ -135,24 +187,48 @@ def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: 
     if started is not None:
         return [denied, _unknown(call, why)]
     text = "Not run: a person said no" + (f": {reason}" if reason else ".")
-    return [denied, ToolFinished(at=at, status="denied", result=failure(call.id, call.name, text), started=False)]
+    return [
+        denied,
+        ToolFinished(
+            at=at, status="denied", result=failure(call.id, call.name, text), started=False
+        ),
+    ]
 
 
 def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
-    """Of a call whose outcome is not known; what a person says of a result that will not come is told too."""
-    why, asked, reason = why_unknown(call, state), state.asked.get(call.id), answers.deny.get(call.id)
-    return f"{why} A person says: {reason}" if reason and asked is not None and asked.deferred else why
+    """Of a call whose outcome is not known; what a person says of a result that will not come is
+    told too.
+    """
+    why, asked, reason = (
+        why_unknown(call, state),
+        state.asked.get(call.id),
+        answers.deny.get(call.id),
+    )
+    return (
+        f"{why} A person says: {reason}" if reason and asked is not None and asked.deferred else why
+    )
 
 
-def _held_still(prepared: Ready | RefusedCall | HeldCall, state: RunState) -> Ready | RefusedCall | HeldCall:
+def _held_still(
+    prepared: Ready | RefusedCall | HeldCall, state: RunState
+) -> Ready | RefusedCall | HeldCall:
     """A question that stands in the journal is not asked again."""
     if isinstance(prepared, HeldCall) and prepared.call.id in state.asked:
-        return HeldCall(call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True)
+        return HeldCall(
+            call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True
+        )
     return prepared
 
 
 async def _go_on(
-    call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
+    call: ToolCall,
+    started: ToolStarted,
+    state: RunState,
+    toolbox: Preparer,
+    *,
+    allowed: bool,
+    answers: Answers,
+    default: OnUnknown,
 ) -> Ready | HeldCall | ToolFinished:
     """With a call that had started, and may have happened."""
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
@@ -160,49 +236,86 @@ async def _go_on(
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = state.asked.get(call.id)
     on_unknown = answers.on_unknown or ("wait" if asked else default)
-    # after a timeout the call may still run where nobody sees it: what a probe does not find yet may come about all the same
+    # after a timeout the call may still run where nobody sees it: what a probe does not find yet
+    # may come about all the same
     if asked is None or (answers.on_unknown is None and (asked.deferred or asked.reason == ASK)):
         match await _probed(again, toolbox):
             case Happened(result=text):
-                return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
+                return ToolFinished(
+                    at=now(),
+                    status="ok",
+                    result=ToolResult(call_id=call.id, name=call.name, content=text),
+                )
             case DidNotHappen() if asked is None or not asked.deferred:
                 return _run_again(again, state, toolbox)
             case _:
                 pass
     if on_unknown == "fail":
-        raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
+        raise AgentError(
+            "tool",
+            (
+                f"{call.name} (call {call.id}) was running when the process stopped, and nobody "
+                "knows whether it took effect"
+            ),
+        )
     if on_unknown == "wait":
-        return HeldCall(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None)
+        return HeldCall(
+            call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None
+        )
     return _unknown(call, why_unknown(call, state))
 
 
-def _run_again(again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False) -> Ready | HeldCall | ToolFinished:
-    """As the rules and the disk are now: what its paths meant may have changed since it started. With a person's yes it gets a start of its own."""
+def _run_again(
+    again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
+) -> Ready | HeldCall | ToolFinished:
+    """As the rules and the disk are now: what its paths meant may have changed since it started.
+
+    With a person's yes it gets a start of its own.
+    """
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):
         return structs.replace(prepared, attempt=again.attempt, started=not allowed)
     if isinstance(prepared, HeldCall):
         return prepared
     call, harmless = again.call, again.tool.effect == "pure"
-    text = f"It had started when the process stopped, and was not run again. {prepared.finished.result.text}"
-    return ToolFinished(at=now(), status="error" if harmless else "unknown", result=failure(call.id, call.name, text, unknown=not harmless))
+    text = (
+        "It had started when the process stopped, and was not run again. "
+        f"{prepared.finished.result.text}"
+    )
+    return ToolFinished(
+        at=now(),
+        status="error" if harmless else "unknown",
+        result=failure(call.id, call.name, text, unknown=not harmless),
+    )
 
 
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
     try:
         return await toolbox.probe(ready)
     except Exception as e:  # noqa: BLE001  a probe is anybody's code: one that fails cannot tell
-        logger.warning("the probe of %s (call %s) failed, so its call is unknown: %s: %s", ready.call.name, ready.call.id, type(e).__name__, e)
+        logger.warning(
+            "the probe of %s (call %s) failed, so its call is unknown: %s: %s",
+            ready.call.name,
+            ready.call.id,
+            type(e).__name__,
+            e,
+        )
         return None
 
 
 def _unknown(call: ToolCall, why: str) -> ToolFinished:
-    return ToolFinished(at=now(), status="unknown", result=failure(call.id, call.name, why, unknown=True))
+    return ToolFinished(
+        at=now(), status="unknown", result=failure(call.id, call.name, why, unknown=True)
+    )
 
 
 def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
     """The call as it is run; the message that asked for it stays."""
-    return call if call.arguments_json == arguments_json else structs.replace(call, arguments_json=arguments_json)
+    return (
+        call
+        if call.arguments_json == arguments_json
+        else structs.replace(call, arguments_json=arguments_json)
+    )
 
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:

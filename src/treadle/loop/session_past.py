@@ -1,4 +1,5 @@
-"""Messages of a session that a new run goes on from, and reading them again where the session changed before the run began.
+"""Messages of a session that a new run goes on from, and reading them again where the session
+changed before the run began.
 
 Entry: `SessionPast`, `begun`.
 """
@@ -40,9 +41,11 @@ class SessionPast:
 
 
 async def begun(past: SessionPast | None, begin: Callable[[ViewMark | None], Awaitable[T]]) -> T:
-    """Call `begin` with the mark of the view that the run is planned on; read the view again each time the session has changed meanwhile.
+    """Call `begin` with the mark of the view that the run is planned on; read the view again each
+    time the session has changed meanwhile.
 
-    Raises what `begin` raises, SessionChanged excepted. Each further attempt means that another writer changed the session.
+    Raises what `begin` raises, SessionChanged excepted. Each further attempt means that another
+    writer changed the session.
     """
     if past is None:
         return await begin(None)

@@ -1,6 +1,8 @@
-"""How one tool call becomes one result: looked up, validated, decided, run under its timeout, capped and cleaned.
+"""How one tool call becomes one result: looked up, validated, decided, run under its timeout,
+capped and cleaned.
 
-In what order calls start, and what of it is journaled when, is the loop's business. Entry: `Toolbox`.
+In what order calls start, and what of it is journaled when, is the loop's business. Entry:
+`Toolbox`.
 """
 
 from __future__ import annotations
@@ -24,12 +26,29 @@ from treadle.events.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
 from treadle.events.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
-from treadle.loop.calls import HOOK, NOT_KNOWN, Deferred, HeldCall, Ready, RefusedCall, changed, changed_by, refused
+from treadle.loop.calls import (
+    HOOK,
+    NOT_KNOWN,
+    Deferred,
+    HeldCall,
+    Ready,
+    RefusedCall,
+    changed,
+    changed_by,
+    refused,
+)
 from treadle.messages.images import fitted_parts
 from treadle.messages.message import JsonText, MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.models.model import ToolDefinition
 from treadle.policy.approvals import for_session
-from treadle.policy.policy import NO_PERMISSIONS, Decision, Permissions, decide, headless_denial, without_sandbox
+from treadle.policy.policy import (
+    NO_PERMISSIONS,
+    Decision,
+    Permissions,
+    decide,
+    headless_denial,
+    without_sandbox,
+)
 from treadle.tools.approval import Deny, Offer
 from treadle.tools.confinement import Sandbox, SandboxStatus
 from treadle.tools.failures import words_of
@@ -108,23 +127,41 @@ class Toolbox:
         return self.standing is not None and self.standing.works
 
     def news(self) -> list[str]:
-        """What things that tools keep have to tell the model before its next request (`news`, where one has it)."""
-        return [self.clean(text) for kept in (*self.kept.values(),) for text in getattr(kept, "news", tuple)()] if self.kept else []
+        """What things that tools keep have to tell the model before its next request (`news`, where
+        one has it).
+        """
+        return (
+            [
+                self.clean(text)
+                for kept in (*self.kept.values(),)
+                for text in getattr(kept, "news", tuple)()
+            ]
+            if self.kept
+            else []
+        )
 
     async def get_ready(self, calls: Sequence[ToolCall], *, settled: Container[str] = ()) -> None:
-        """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it.
+        """Before `calls` are prepared: asks the hooks, and waits until it is known whether the
+        sandbox works, where one of them needs it.
 
-        `settled`: those whose arguments stand, because they had started, or a person gave them or was shown them.
+        `settled`: those whose arguments stand, because they had started, or a person gave them or
+        was shown them.
         """
         if self.hooks.has("before_tool"):
             await self._ask_hooks(calls, settled)
-        if self.sandbox is None or self.standing is not None or not any(has_commands(self.registry.get(call.name)) for call in calls):
+        if (
+            self.sandbox is None
+            or self.standing is not None
+            or not any(has_commands(self.registry.get(call.name)) for call in calls)
+        ):
             return
         self.standing = await self.sandbox.standing()
         self.learned(self.standing)
 
     def offers(self, name: str, arguments_json: JsonText) -> Offer:
-        """What a person may be offered for such a call from now on; a rule only where the call would not be asked about all the same."""
+        """What a person may be offered for such a call from now on; a rule only where the call
+        would not be asked about all the same.
+        """
         tool = self.registry.get(name)
         try:
             arguments = None if tool is None else tool.parse(arguments_json)
@@ -132,9 +169,17 @@ class Toolbox:
             return Offer()
         if tool is None:
             return Offer()
-        is_edit = not has_commands(tool) and decide("accept-edits", tool, arguments, self.cwd, self.permissions).verdict == "allow"
+        is_edit = (
+            not has_commands(tool)
+            and decide("accept-edits", tool, arguments, self.cwd, self.permissions).verdict
+            == "allow"
+        )
         pattern = self._judged(tool, arguments, self.permissions).pattern
-        if pattern is not None and self._judged(tool, arguments, for_session(self.permissions, pattern)).verdict == "ask":
+        if (
+            pattern is not None
+            and self._judged(tool, arguments, for_session(self.permissions, pattern)).verdict
+            == "ask"
+        ):
             pattern = None
         return Offer(pattern, is_edit)
 
@@ -145,7 +190,10 @@ class Toolbox:
 
     def completes(self, call: ToolCall) -> bool:
         """Whether it says that the run is done."""
-        return self.has_completion and getattr(self.registry.get(call.name), "completes", False) is True
+        return (
+            self.has_completion
+            and getattr(self.registry.get(call.name), "completes", False) is True
+        )
 
     async def _ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
         assert self.hooked is not None, "whoever has hooks has a run to tell them of"
@@ -155,7 +203,10 @@ class Toolbox:
             self._said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | RefusedCall | HeldCall:
-        """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
+        """Looked up, validated and decided; a call that cannot run comes back with its result.
+
+        `allowed`: a person said yes to it.
+        """
         said = self._said.pop(call.id, UNSAID)
         match said.verdict:
             case Deny(reason=reason):
@@ -166,9 +217,16 @@ class Toolbox:
                 pass
         if said.arguments_json is None:
             return self._decided(call, said, allowed=allowed)
-        return changed(self._decided(structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed), HOOK)
+        return changed(
+            self._decided(
+                structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed
+            ),
+            HOOK,
+        )
 
-    def _decided(self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool) -> Ready | RefusedCall | HeldCall:
+    def _decided(
+        self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool
+    ) -> Ready | RefusedCall | HeldCall:
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -188,25 +246,50 @@ class Toolbox:
                 return HeldCall(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
         approved = allowed and decision.verdict == "ask"
-        return _ready(Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved), decision)
+        return _ready(
+            Ready(
+                call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved
+            ),
+            decision,
+        )
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
+        """A call that a dead driver had started.
+
+        Raises AgentError(tool) where its tool would not take the arguments any more.
+        """
         tool = self.registry.get(call.name)
-        assert tool is not None, "whoever takes up a run without the tools of its open calls is refused"
+        assert tool is not None, (
+            "whoever takes up a run without the tools of its open calls is refused"
+        )
         try:
             arguments = tool.parse(call.arguments_json)
         except Exception as e:
-            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {words_of(e)}") from e
+            raise AgentError(
+                "tool",
+                (
+                    f"{call.name} (call {call.id}) had started, and now does not take its "
+                    "arguments: "
+                    f"{words_of(e)}"
+                ),
+            ) from e
         ready = Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
-        return _ready(ready, self._judged(tool, arguments, self.permissions)) if has_commands(tool) else ready
+        return (
+            _ready(ready, self._judged(tool, arguments, self.permissions))
+            if has_commands(tool)
+            else ready
+        )
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
         """What the tool's own probe says of it. Raises what the probe raises."""
         ctx = self.context(ready, self._deadline(ready.tool), self)
         with anyio.move_on_after(ready.tool.timeout_s):
             answer = await ready.tool.probe(ctx, ready.arguments)
-            return Happened(await self._found(answer.result, ready, ctx)) if isinstance(answer, Happened) else answer
+            return (
+                Happened(await self._found(answer.result, ready, ctx))
+                if isinstance(answer, Happened)
+                else answer
+            )
         return None
 
     async def _found(self, text: str, ready: Ready, ctx: ToolContext[Any]) -> str:
@@ -214,7 +297,11 @@ class Toolbox:
         text = await self._capped_text(text, ready.tool, ctx)
         if not self.hooks.has("after_tool"):
             return text
-        return (await self._after_hooks(ready.call, ToolResult(call_id=ready.call.id, name=ready.call.name, content=text))).text
+        return (
+            await self._after_hooks(
+                ready.call, ToolResult(call_id=ready.call.id, name=ready.call.name, content=text)
+            )
+        ).text
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred:
         """Runs it. Whatever it does, short of cancellation, is a result, or comes later."""
@@ -237,12 +324,23 @@ class Toolbox:
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
         completes = status == "ok" and self.completes(ready.call)
-        return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run, completes=completes)
+        return ToolFinished(
+            at=now(),
+            status=status,
+            result=result,
+            duration_ms=duration_ms,
+            ends_run=ends_run,
+            completes=completes,
+        )
 
     async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:
         assert self.hooked is not None, "whoever has hooks has a run to tell them of"
         said = await self.hooks.after_tool(self.hooked, call, result)
-        return structs.replace(said, content=self.clean(said.content)) if said is not result and isinstance(said.content, str) else said
+        return (
+            structs.replace(said, content=self.clean(said.content))
+            if said is not result and isinstance(said.content, str)
+            else said
+        )
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
         """And whether it ends the run."""
@@ -251,46 +349,94 @@ class Toolbox:
         ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
         try:
             self._check_again(ready)
-            output = await (tool.execute(ctx, ready.arguments) if tool.timeout_s is None else _timed(tool, tool.timeout_s, ctx, ready.arguments))
-            content = await (self._capped_text(output, tool, ctx) if isinstance(output, str) else self._capped(output, tool, ctx))
-            return ToolResult(call_id=call.id, name=call.name, content=content, exit_code=codes[-1] if codes else None), False
+            output = await (
+                tool.execute(ctx, ready.arguments)
+                if tool.timeout_s is None
+                else _timed(tool, tool.timeout_s, ctx, ready.arguments)
+            )
+            content = await (
+                self._capped_text(output, tool, ctx)
+                if isinstance(output, str)
+                else self._capped(output, tool, ctx)
+            )
+            return ToolResult(
+                call_id=call.id,
+                name=call.name,
+                content=content,
+                exit_code=codes[-1] if codes else None,
+            ), False
         except ToolDeferred:
             raise
         except ToolFailed as e:
-            text, unknown, ends_run = str(e.message), once and e.has_happened(outside=outside) is None, e.ends_run
+            text, unknown, ends_run = (
+                str(e.message),
+                once and e.has_happened(outside=outside) is None,
+                e.ends_run,
+            )
             if unknown and e.stated is UNSET:
                 text = f"{text}\n{NOT_KNOWN}"
         except _TimedOut:
-            text, unknown = f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(), once
+            text, unknown = (
+                f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(),
+                once,
+            )
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
-            text, unknown = words_of(e) + _without_deps(e, ctx) + (f"\n{NOT_KNOWN}" if once else ""), once
+            text, unknown = (
+                words_of(e) + _without_deps(e, ctx) + (f"\n{NOT_KNOWN}" if once else ""),
+                once,
+            )
         except anyio.get_cancelled_exc_class() as e:
             if _somebody_cancels():
                 raise
-            text, unknown = f"It was cancelled from inside: {words_of(e)}" + (f"\n{NOT_KNOWN}" if once else ""), once
-        result = failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown)
+            text, unknown = (
+                f"It was cancelled from inside: {words_of(e)}" + (f"\n{NOT_KNOWN}" if once else ""),
+                once,
+            )
+        result = failure(
+            call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown
+        )
         return (structs.replace(result, exit_code=codes[-1]) if codes else result), ends_run
 
     def _check_again(self, ready: Ready) -> None:
-        """Judge a command once more as it starts: other calls of its turn may have changed the files that decided. Raises ToolFailed."""
+        """Judge a command once more as it starts: other calls of its turn may have changed the
+        files that decided. Raises ToolFailed.
+        """
         if ready.approved or ready.attempt > 1 or not has_commands(ready.tool):
             return
         decision = self._judged(ready.tool, ready.arguments, self.permissions)
         if decision.verdict in ("ask", "deny"):
-            raise ToolFailed(f"Not run: files changed since the call was allowed, and now {decision.reason or 'it is not'}. Call it again.", happened=False)
+            raise ToolFailed(
+                (
+                    "Not run: files changed since the call was allowed, and now "
+                    f"{decision.reason or 'it is not'}. Call it again."
+                ),
+                happened=False,
+            )
 
     def _deadline(self, tool: Tool[Any]) -> float | None:
         own = math.inf if tool.timeout_s is None else anyio.current_time() + tool.timeout_s
         first = min(own, self.scope.deadline)
         return None if first == math.inf else first
 
-    async def _capped(self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]) -> tuple[TextPart | MediaPart, ...]:
+    async def _capped(
+        self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]
+    ) -> tuple[TextPart | MediaPart, ...]:
         is_sequence = isinstance(output, Sequence)  # pyright: ignore[reportUnnecessaryIsInstance]  a tool is anybody's code
         if not is_sequence or not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]
-            text = f"The tool ran, but it returned {output!r:.200}: a tool returns text, or a sequence of TextPart and MediaPart."
+            text = (
+                f"The tool ran, but it returned {output!r:.200}: a tool returns text, or a "
+                "sequence of TextPart and MediaPart."
+            )
             raise ToolFailed(text, happened=True)
         shown = await fitted_parts(output) if self.takes_images else without_images(output)
-        return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in shown])
+        return tuple(
+            [
+                TextPart(text=await self._capped_text(p.text, tool, ctx))
+                if isinstance(p, TextPart)
+                else p
+                for p in shown
+            ]
+        )
 
     async def _capped_text(self, text: str, tool: Tool[Any], ctx: ToolContext[Any]) -> str:
         text = self.clean(text)
@@ -307,7 +453,9 @@ class Toolbox:
 
 def _ready(ready: Ready, decision: Decision) -> Ready:
     """With what decides where its command runs."""
-    return structs.replace(ready, looks_only=decision.looks_only, stays_confined=decision.partly == "deny")
+    return structs.replace(
+        ready, looks_only=decision.looks_only, stays_confined=decision.partly == "deny"
+    )
 
 
 P = TypeVar("P", bound=Part)
@@ -320,7 +468,12 @@ def without_images(parts: Sequence[P]) -> list[P | TextPart]:
 
 def _described(image: MediaPart) -> TextPart:
     where = image.url or f"{len(image.data or '') * 3 // 4:,} bytes"
-    return TextPart(text=f"[{image.name or 'an image'}, {image.media_type}, {where}: not shown, because this model takes no images]")
+    return TextPart(
+        text=(
+            f"[{image.name or 'an image'}, {image.media_type}, {where}: not shown, because this "
+            "model takes no images]"
+        )
+    )
 
 
 def has_commands(tool: Tool[Any] | None) -> bool:
@@ -333,28 +486,40 @@ def _changed(result: ToolResult, ready: Ready) -> ToolResult:
     content, whom, arguments = result.content, ready.changed, ready.call.arguments_json
     if isinstance(content, str):
         return structs.replace(result, content=changed_by(whom, arguments, content))
-    return structs.replace(result, content=(TextPart(text=changed_by(whom, arguments, "").strip()), *content))
+    return structs.replace(
+        result, content=(TextPart(text=changed_by(whom, arguments, "").strip()), *content)
+    )
 
 
 class _TimedOut(Exception):
     """The tool's own timeout, told apart from a TimeoutError that it raises."""
 
 
-async def _timed(tool: Tool[Any], timeout_s: float, ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
+async def _timed(
+    tool: Tool[Any], timeout_s: float, ctx: ToolContext[Any], arguments: Any
+) -> ToolOutput:
     with anyio.move_on_after(timeout_s) as scope:
         try:
             return await tool.execute(ctx, arguments)
         except (ToolFailed, ToolDeferred):
             raise
         except Exception:
-            if not scope.cancel_called:  # else its clean-up failed, which does not say whether it happened
+            # else its clean-up failed, which does not say whether it happened
+            if not scope.cancel_called:
                 raise
     raise _TimedOut
 
 
 def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
-    """The likeliest reason of an attribute that None does not have, where the code that asked for it had the context at hand."""
-    if not isinstance(error, AttributeError) or error.obj is not None or ctx.deps is not None or (trace := error.__traceback__) is None:
+    """The likeliest reason of an attribute that None does not have, where the code that asked for
+    it had the context at hand.
+    """
+    if (
+        not isinstance(error, AttributeError)
+        or error.obj is not None
+        or ctx.deps is not None
+        or (trace := error.__traceback__) is None
+    ):
         return ""
     while trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,5 @@
-"""A file of a person's as a part of their prompt: an image or a PDF as it is, anything else as its text.
+"""A file of a person's as a part of their prompt: an image or a PDF as it is, anything else as its
+text.
 
 Which files are meant is each front's. Entry: `attachment`.
 """
@@ -17,7 +18,10 @@ FILE_BYTES_MAX = 20 * 1024 * 1024
 
 
 def attachment(path: Path, *, named: str | None = None) -> Part:
-    """`named`: how an error calls it; None: by its path. Raises AgentError(invalid) for what is no file, too large, or no text."""
+    """`named`: how an error calls it; None: by its path.
+
+    Raises AgentError(invalid) for what is no file, too large, or no text.
+    """
     named = named or repr(str(path))
     data, media = content(path, named), media_type(path)
     if media is not None:
@@ -34,7 +38,9 @@ def content(path: Path, named: str) -> bytes:
         if not path.is_file():
             raise AgentError("invalid", f"{named} is no file")
         if path.stat().st_size > FILE_BYTES_MAX:
-            raise AgentError("invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
+            raise AgentError(
+                "invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB"
+            )
         return read_checked(path)
     except OSError as e:
         raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
@@ -48,4 +54,6 @@ def media_type(path: Path) -> str | None:
 
 def as_text(path: str, text: str, *, lines: str = "") -> TextPart:
     """`lines`: which of them these are, like "10-20"; empty: all."""
-    return TextPart(text=f"<file path={path!r}{f' lines={lines!r}' if lines else ''}>\n{text}\n</file>")
+    return TextPart(
+        text=f"<file path={path!r}{f' lines={lines!r}' if lines else ''}>\n{text}\n</file>"
+    )

@@ -1,15 +1,23 @@
-"""What a front may see of a run, in the order in which it may see it. CONTRACT 2 lists the same for `stream-json`.
+"""What a front may see of a run, in the order in which it may see it. CONTRACT 2 lists the same for
+`stream-json`.
 
-Durable events are projections of journal entries (journal.py) and carry `id`; deltas are lossy and do not. Nothing here says
-how events reach anybody (hub.py). Entry: `Event`.
+Durable events are projections of journal entries (journal.py) and carry `id`; deltas are lossy and
+do not. Nothing here says how events reach anybody (hub.py). Entry: `Event`.
 
     run_start
       turn_start
-        reasoning_start reasoning_delta* reasoning_end · text_delta* · tool_call_delta*   (of one attempt; `retry` voids them)
+        reasoning_start reasoning_delta* reasoning_end · text_delta* · tool_call_delta*   (of one
+                                                                                          attempt;
+                                                                                          `retry`
+                                                                                          voids
+                                                                                          them)
         usage message tool_call*
-        tool_call_start tool_progress* tool_call_end                                      (per call; calls interleave)
+        tool_call_start tool_progress* tool_call_end                                      (per call;
+                                                                                          calls
+                                                                                          interleave)
       turn_end
-    output? error? run_end                                                                (always, and last)
+    output? error? run_end                                                                (always,
+                                                                                          and last)
 """
 
 from __future__ import annotations
@@ -31,7 +39,9 @@ class _Event(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="t
     """Rises by one with each event of this process's run."""
     at: Time
     id: str | msgspec.UnsetType = msgspec.UNSET
-    """`ENTRY.K`: the journal's sequence and the place among that entry's events; only on durable events."""
+    """`ENTRY.K`: the journal's sequence and the place among that entry's events; only on durable
+    events.
+    """
     parent_run_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -120,7 +130,10 @@ class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool_progress"):
 
 
 class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
-    """One for each tool_call_start. A call that was refused before it could start has neither: a `warning` says why."""
+    """One for each tool_call_start.
+
+    A call that was refused before it could start has neither: a `warning` says why.
+    """
 
     call_id: str
     name: str
@@ -149,7 +162,9 @@ class Retry(_Event, frozen=True, kw_only=True, tag="retry"):
     attempt: int
     wait_s: float
     kind: str
-    """Of its error; `lost` where its process died, `hook` where a hook put another response in its place."""
+    """Of its error; `lost` where its process died, `hook` where a hook put another response in its
+    place.
+    """
 
 
 class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
@@ -167,7 +182,9 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     """Absent where the price is not known."""
     details: ResponseDetails | msgspec.UnsetType = msgspec.UNSET
-    """The provider's request id, rate limits, service tier, and why its cache was missed, where it reports any of these."""
+    """The provider's request id, rate limits, service tier, and why its cache was missed, where it
+    reports any of these.
+    """
 
 
 class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
@@ -182,7 +199,9 @@ class LimitWarning(_Event, frozen=True, kw_only=True, tag="limit_warning"):
 
 
 class InputAdded(_Event, frozen=True, kw_only=True, tag="input_added"):
-    """Text that reached the running run: a person's steering, or the runtime's own word to the model."""
+    """Text that reached the running run: a person's steering, or the runtime's own word to the
+    model.
+    """
 
     text: str
 
@@ -276,4 +295,11 @@ Event: TypeAlias = (
     | RunEnd
 )
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
-TOOL_EVENTS = (ToolCallAsked, ApprovalRequested, ApprovalResolved, ToolCallStart, ToolProgress, ToolCallEnd)
+TOOL_EVENTS = (
+    ToolCallAsked,
+    ApprovalRequested,
+    ApprovalResolved,
+    ToolCallStart,
+    ToolProgress,
+    ToolCallEnd,
+)

@@ -1,4 +1,7 @@
-"""What was said so far, and the bytes that wires have made of it: each message is encoded once. Entry: `History`."""
+"""What was said so far, and the bytes that wires have made of it: each message is encoded once.
+
+Entry: `History`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class History(Sequence[Message]):
-    """An append-only list of messages that the caller owns, and the bytes that wires have already made of it.
+    """An append-only list of messages that the caller owns, and the bytes that wires have already
+    made of it.
 
-    `settled`: the messages before this index belong to ended runs, whose reasoning is not sent again. It is fixed for the
-    life of the object: the next run makes a new History, and so switches the encoding once.
+    `settled`: the messages before this index belong to ended runs, whose reasoning is not sent
+    again. It is fixed for the life of the object: the next run makes a new History, and so switches
+    the encoding once.
     """
 
     __slots__ = ("_bytes", "_messages", "memo", "settled")
@@ -27,13 +32,16 @@ class History(Sequence[Message]):
         self._bytes: dict[str, tuple[int, bytearray]] = {}
         self.settled = settled
         self.memo: dict[str, tuple[object, ...]] = {}
-        """What a wire wants to remember of this conversation, by its name: the caller forgets it with the history."""
+        """What a wire wants to remember of this conversation, by its name: the caller forgets it
+        with the history.
+        """
 
     def append(self, message: Message) -> None:
         self._messages.append(message)
 
     def encoded(self, wire: str, encode: Callable[[Message, bool], bytes]) -> bytearray:
-        """Every message as JSON, joined by commas; only what came since the last call is encoded. Do not keep or change it.
+        """Every message as JSON, joined by commas; only what came since the last call is encoded.
+        Do not keep or change it.
 
         `encode(message, settled)` may give b"" for a message that this wire does not send.
         """

@@ -1,8 +1,10 @@
-"""Images within the limits of vendors: their type and size, read from their first bytes, and smaller copies of those that are too large.
+"""Images within the limits of vendors: their type and size, read from their first bytes, and
+smaller copies of those that are too large.
 
-Limits on all images of one request belong to each wire. Entry: `fitted`, `fits`, `size_of`, `image_type`.
-Source: platform.claude.com, "Vision", section "Image limits", read 2026-11-22: 8,000 pixels a side, 2,000 with more than 20 images,
-10 MB of base64 (5 MB on clouds). OpenAI and Google document more than that, and scale what is larger than about 2,000 to 3,000 pixels.
+Limits on all images of one request belong to each wire. Entry: `fitted`, `fits`, `size_of`,
+`image_type`. Source: platform.claude.com, "Vision", section "Image limits", read 2026-11-22: 8,000
+pixels a side, 2,000 with more than 20 images, 10 MB of base64 (5 MB on clouds). OpenAI and Google
+document more than that, and scale what is larger than about 2,000 to 3,000 pixels.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ SIDE_MAX: Final = 8_000
 BASE64_MAX: Final = 10_000_000
 """Bytes of base64 that Claude takes for one image."""
 SCALED_SIDE: Final = 2_000
-"""Pixels of the longer side of a smaller copy: every vendor takes it, in a request with any number of images."""
+"""Pixels of the longer side of a smaller copy: every vendor takes it, in a request with any number
+of images.
+"""
 SCALED_BASE64: Final = 5_000_000
 """Bytes of base64 of a smaller copy, as clouds that serve Claude take them."""
 PIXELS_MAX: Final = 80_000_000
@@ -38,7 +42,12 @@ _HEAD_CHARS = 1 << 19
 """Characters of base64 that hold the size of any image, unless its metadata is very large."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of a JPEG that come with its size."""
-_TYPES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
+_TYPES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 _DECODED = ("PNG", "JPEG", "GIF", "WEBP")
 """Formats that Pillow may decode: no other decoder sees bytes of strangers."""
 _QUALITY = 85
@@ -46,7 +55,9 @@ _SHRINK = 0.75
 
 
 def image_type(head: bytes) -> str | None:
-    """Media type of an image that models can see, from the first bytes of its file; None for anything else."""
+    """Media type of an image that models can see, from the first bytes of its file; None for
+    anything else.
+    """
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for magic, media_type in _TYPES if head.startswith(magic)), None)
@@ -62,14 +73,20 @@ def fits(image: MediaPart) -> bool:
     """True if every vendor takes this image. Reads at most its first 400 kB."""
     if not image.is_image or image.data is None:
         return True
-    return len(image.data) <= SCALED_BASE64 and max(size_of(image)) <= SCALED_SIDE and _type_of(image) in (None, image.media_type)
+    return (
+        len(image.data) <= SCALED_BASE64
+        and max(size_of(image)) <= SCALED_SIDE
+        and _type_of(image) in (None, image.media_type)
+    )
 
 
 def fitted(image: MediaPart) -> Fitted:
-    """Correct a wrong media type, and scale the image down to what every vendor takes. Blocks for up to about a second.
+    """Correct a wrong media type, and scale the image down to what every vendor takes. Blocks for
+    up to about a second.
 
-    Without Pillow, images between `SCALED_SIDE` and `SIDE_MAX` stay as they are: most requests take them.
-    Raises AgentError(invalid) for an image that Claude refuses in every request and that cannot be scaled.
+    Without Pillow, images between `SCALED_SIDE` and `SIDE_MAX` stay as they are: most requests take
+    them. Raises AgentError(invalid) for an image that Claude refuses in every request and that
+    cannot be scaled.
     """
     if fits(image):
         return Fitted(image)
@@ -83,11 +100,15 @@ def fitted(image: MediaPart) -> Fitted:
     except _NotScaled as e:
         if size <= BASE64_MAX and max(width, height) <= SIDE_MAX:
             return Fitted(image)
-        raise AgentError("invalid", f"{named(image)} is too large for a model ({_measured(width, height, size)}): {e}") from e
+        raise AgentError(
+            "invalid",
+            f"{named(image)} is too large for a model ({_measured(width, height, size)}): {e}",
+        ) from e
 
 
 async def fitted_parts(parts: Sequence[TextPart | MediaPart]) -> list[TextPart | MediaPart]:
-    """What a tool gave, each image within the limits; a line says where one was scaled, or cannot be shown. Decodes in a thread.
+    """What a tool gave, each image within the limits; a line says where one was scaled, or cannot
+    be shown. Decodes in a thread.
 
     Cancellation: waits until an image is decoded, since the result is known, and is kept.
     """
@@ -110,12 +131,20 @@ def _fitted_or_said(image: MediaPart) -> list[TextPart | MediaPart]:
 
 
 async def fitted_message(message: Message) -> tuple[Message, tuple[str, ...]]:
-    """A prompt with each image within the limits, and what was changed, for people. Decodes in a thread. Raises AgentError(invalid) as `fitted` does."""
+    """A prompt with each image within the limits, and what was changed, for people.
+
+    Decodes in a thread. Raises AgentError(invalid) as `fitted` does.
+    """
     if all(not isinstance(part, MediaPart) or fits(part) for part in message.parts):
         return message, ()
-    found = [await to_thread.run_sync(fitted, part) if isinstance(part, MediaPart) else part for part in message.parts]
+    found = [
+        await to_thread.run_sync(fitted, part) if isinstance(part, MediaPart) else part
+        for part in message.parts
+    ]
     notes = tuple(part.note for part in found if isinstance(part, Fitted) and part.note)
-    return message.with_parts([part.image if isinstance(part, Fitted) else part for part in found]), notes
+    return message.with_parts(
+        [part.image if isinstance(part, Fitted) else part for part in found]
+    ), notes
 
 
 def named(image: MediaPart) -> str:
@@ -142,7 +171,7 @@ class _NotScaled(Exception):
 
 
 def _pillow() -> Any:
-    """Its module `Image`, imported by name: an optional library, which type checkers need not find."""
+    """Its module `Image`, imported by name: an optional library, which type checkers need not find."""  # noqa: E501
     try:
         return importlib.import_module("PIL.Image")
     except ImportError as e:
@@ -151,9 +180,14 @@ def _pillow() -> Any:
 
 def _decoded(image: MediaPart, width: int, height: int) -> bytes:
     if width * height > PIXELS_MAX:
-        raise _NotScaled(f"it is not decoded, since it has more than {PIXELS_MAX:,} pixels. Make a smaller copy")
+        raise _NotScaled(
+            f"it is not decoded, since it has more than {PIXELS_MAX:,} pixels. Make a smaller copy"
+        )
     if len(image.data or "") > FILE_BYTES_MAX * 4 // 3 + 4:
-        raise _NotScaled(f"it is not decoded, since it has more than {FILE_BYTES_MAX:,} bytes. Make a smaller copy")
+        raise _NotScaled(
+            f"it is not decoded, since it has more than {FILE_BYTES_MAX:,} bytes. Make a smaller "
+            "copy"
+        )
     try:
         return base64.b64decode(image.data or "", validate=True)
     except binascii.Error as e:
@@ -165,24 +199,39 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
         with pillow.open(BytesIO(data), formats=_DECODED) as opened:
             before = opened.size
             if before[0] * before[1] > PIXELS_MAX:
-                raise _NotScaled(f"it is not decoded, since it has more than {PIXELS_MAX:,} pixels. Make a smaller copy")
-            opened.draft("RGB", (SCALED_SIDE, SCALED_SIDE))  # a JPEG is decoded to no more than it needs
+                raise _NotScaled(
+                    f"it is not decoded, since it has more than {PIXELS_MAX:,} pixels. Make a "
+                    "smaller copy"
+                )
+            # a JPEG is decoded to no more than it needs
+            opened.draft("RGB", (SCALED_SIDE, SCALED_SIDE))
             copy = importlib.import_module("PIL.ImageOps").exif_transpose(opened)
             copy.thumbnail((SCALED_SIDE, SCALED_SIDE), pillow.Resampling.LANCZOS)
             media_type, encoded, after = _encoded(copy, image.media_type, pillow)
     except _NotScaled:
         raise
-    except Exception as e:  # Pillow raises errors of many kinds for broken files: OSError, ValueError, SyntaxError, struct.error
+    except Exception as e:  # Pillow raises errors of many kinds for broken files: OSError, ValueError, SyntaxError, struct.error  # noqa: E501
         raise _NotScaled(f"it cannot be decoded ({type(e).__name__})") from e
-    note = f"{named(image)} was scaled from {before[0]:,} x {before[1]:,} to {after[0]:,} x {after[1]:,} pixels"
-    return Fitted(msgspec.structs.replace(image, media_type=media_type, data=base64.b64encode(encoded).decode()), note)
+    note = (
+        f"{named(image)} was scaled from {before[0]:,} x {before[1]:,} to {after[0]:,} x "
+        f"{after[1]:,} pixels"
+    )
+    return Fitted(
+        msgspec.structs.replace(
+            image, media_type=media_type, data=base64.b64encode(encoded).decode()
+        ),
+        note,
+    )
 
 
 def _encoded(copy: Any, media_type: str, pillow: Any) -> tuple[str, bytes, tuple[int, int]]:
     """Media type, file and size: a PNG if the image was no photo; a JPEG if that is too large."""
     has_alpha = copy.mode in ("RGBA", "LA", "PA") or "transparency" in copy.info
     if media_type != "image/jpeg" and (has_alpha or media_type != "image/webp"):
-        data = _saved(copy if copy.mode in ("RGB", "RGBA", "L", "LA", "P", "1") else copy.convert("RGBA"), "PNG")
+        data = _saved(
+            copy if copy.mode in ("RGB", "RGBA", "L", "LA", "P", "1") else copy.convert("RGBA"),
+            "PNG",
+        )
         if _base64_chars(data) <= SCALED_BASE64:
             return "image/png", data, copy.size
     flat = copy.convert("RGB")
@@ -208,7 +257,9 @@ def _base64_chars(data: bytes) -> int:
 
 
 def size_of(image: MediaPart) -> tuple[int, int]:
-    """Width and height in pixels, read from the head of the file; zeros if they are not found there."""
+    """Width and height in pixels, read from the head of the file; zeros if they are not found
+    there.
+    """
     try:
         head = base64.b64decode((image.data or "")[:_HEAD_CHARS])
         return _size_in(head)

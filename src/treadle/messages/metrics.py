@@ -7,7 +7,10 @@ from treadle.types import Outcome, Usage, Value, usd
 
 
 class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Sums over a run and every run that it started, directly or through others. Limits count these."""
+    """Sums over a run and every run that it started, directly or through others.
+
+    Limits count these.
+    """
 
     runs: int = 1
     """The run itself included."""
@@ -32,7 +35,10 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
         )
 
     def spent_of(self, outcome: Outcome) -> str:
-        """The figure that the limit behind `outcome` counts, in words: `$1.00 in 2 runs`. Empty for every other outcome."""
+        """The figure that the limit behind `outcome` counts, in words: `$1.00 in 2 runs`.
+
+        Empty for every other outcome.
+        """
         match outcome:
             case Outcome.TURN_LIMIT:
                 spent = count(self.turns, "turn")
@@ -41,7 +47,10 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
             case Outcome.TOKEN_LIMIT:
                 spent = count(self.usage.total_tokens, "token")
             case Outcome.COST_LIMIT:
-                spent = money(self.cost_usd if self.unpriced else self.cost_usd or 0.0, more=self.cost_usd is not None and self.unpriced > 0)
+                spent = money(
+                    self.cost_usd if self.unpriced else self.cost_usd or 0.0,
+                    more=self.cost_usd is not None and self.unpriced > 0,
+                )
             case _:
                 return ""
         return spent if self.runs == 1 else f"{spent} in {count(self.runs, 'run')}"
@@ -49,13 +58,19 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 def totalled(total: RunTotals) -> str:
     """`3 runs: 6 turns, 3 tool calls, 20 tokens, $20.00`."""
-    counts = [count(total.turns, "turn"), count(total.tool_calls, "tool call"), count(total.usage.total_tokens, "token")]
+    counts = [
+        count(total.turns, "turn"),
+        count(total.tool_calls, "tool call"),
+        count(total.usage.total_tokens, "token"),
+    ]
     cost = [] if total.cost_usd is None else [money(total.cost_usd, more=total.unpriced > 0)]
     return f"{count(total.runs, 'run')}: {', '.join([*counts, *cost])}"
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):
-    """Turns, requests, calls, tokens, time and money of one run; `total` adds the runs that it started."""
+    """Turns, requests, calls, tokens, time and money of one run; `total` adds the runs that it
+    started.
+    """
 
     turns: int = 0
     """Accepted responses."""
@@ -66,8 +81,13 @@ class RunMetrics(Value, frozen=True, kw_only=True):
     retries: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """US dollars, of the run's own responses whose price was known; None if none was. `total.cost_usd` is the whole bill."""
+    """US dollars, of the run's own responses whose price was known; None if none was.
+
+    `total.cost_usd` is the whole bill.
+    """
     duration_s: float = 0.0
     """Seconds during which the run was driven, its children included."""
     total: RunTotals = RunTotals()
-    """This run and every run that it started, directly or through others: the figures that `Limits` count."""
+    """This run and every run that it started, directly or through others: the figures that `Limits`
+    count.
+    """

@@ -1,6 +1,8 @@
-"""What one model takes and can do, as far as anybody knows: the words in which a provider, a data file or a person says it.
+"""What one model takes and can do, as far as anybody knows: the words in which a provider, a data
+file or a person says it.
 
-Where that is found out is models/providers/known_models.py's; what follows from it for a request is each wire's. Entry: `Abilities`.
+Where that is found out is models/providers/known_models.py's; what follows from it for a request is
+each wire's. Entry: `Abilities`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ import msgspec
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Value
 
 StructuredOutput: TypeAlias = Literal["native", "tool", "prompt"]
-"""How an answer is made to fit a schema: by the provider, as the arguments of a call, or because the prompt asks for it."""
+"""How an answer is made to fit a schema: by the provider, as the arguments of a call, or because
+the prompt asks for it.
+"""
 
 ThinkingType: TypeAlias = Literal["adaptive", "enabled", "disabled", "between_tools"]
 """The model decides; a budget in tokens; none; only between calls."""
 USUAL_MAX_TOKENS = 32_000
-"""Default for models that give as many: thinking counts as output, and a large `write` needs room."""
+"""Default for models that give as many: thinking counts as output, and a large `write` needs room.
+"""
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 """From the least to the most."""
 
@@ -49,28 +54,47 @@ class Abilities(Value, frozen=True, kw_only=True):
     off_up_to: Effort | None = None
     """The highest effort at which thinking can be disabled; None: any, or not known."""
     preserved_thinking: bool | None = None
-    """Whether thinking is refused once the system prompt, the tools or a message before it has changed."""
+    """Whether thinking is refused once the system prompt, the tools or a message before it has
+    changed.
+    """
     earlier_thinking: bool | None = None
     """Whether the model reads the thinking of earlier runs."""
     efforts: tuple[Effort, ...] | None = None
     """Empty: it takes none."""
     hosted_tools: tuple[str, ...] | None = None
-    """Claude: the versions of hosted tools that it takes, by the provider's names, like "web_search_20260209"."""
+    """Claude: the versions of hosted tools that it takes, by the provider's names, like
+    "web_search_20260209".
+    """
     system_messages: bool | None = None
-    """Whether it follows system messages within a conversation; the user says them to a Claude that is not known to."""
+    """Whether it follows system messages within a conversation; the user says them to a Claude that
+    is not known to.
+    """
     structured_output: StructuredOutput | None = None
     structured_with_tools: bool | None = None
     """False: natively only where the request has no tools."""
 
     def over(self, lower: Abilities) -> Abilities:
         """These, with what they leave open taken from `lower`."""
-        mine = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        mine = {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) is not None
+        }
         return msgspec.structs.replace(lower, **mine) if mine else lower
 
     def refused(self) -> frozenset[str]:
         """The names that `Model.refuses` gives for it: only what is known not to be taken."""
-        refused = {"temperature": self.temperature, "thinking": self.reasoning, "images": self.images}
-        return frozenset([*(name for name, taken in refused.items() if taken is False), *(["effort"] if self.efforts == () else [])])
+        refused = {
+            "temperature": self.temperature,
+            "thinking": self.reasoning,
+            "images": self.images,
+        }
+        return frozenset(
+            [
+                *(name for name, taken in refused.items() if taken is False),
+                *(["effort"] if self.efforts == () else []),
+            ]
+        )
 
     @property
     def always_thinks(self) -> bool:
@@ -78,11 +102,17 @@ class Abilities(Value, frozen=True, kw_only=True):
         return self.thinking_types is not None and "disabled" not in self.thinking_types
 
     def output(self, wanted: int | None = None) -> int:
-        """Output tokens to ask for: what is wanted, else 32,000 in a large window, but no more than the model gives."""
+        """Output tokens to ask for: what is wanted, else 32,000 in a large window, but no more than
+        the model gives.
+        """
         if wanted is None:
             wanted = DEFAULT_MAX_TOKENS
             if self.output_tokens is not None:
-                wanted = USUAL_MAX_TOKENS if self.context_tokens is None else max(min(USUAL_MAX_TOKENS, self.context_tokens // 4), DEFAULT_MAX_TOKENS)
+                wanted = (
+                    USUAL_MAX_TOKENS
+                    if self.context_tokens is None
+                    else max(min(USUAL_MAX_TOKENS, self.context_tokens // 4), DEFAULT_MAX_TOKENS)
+                )
         return wanted if self.output_tokens is None else min(wanted, self.output_tokens)
 
     def most_output(self) -> int:

@@ -1,4 +1,6 @@
-"""What a provider reports about a response beside its content: for operators, prices and traces, never for the model. Entry: `ResponseDetails`."""
+"""What a provider reports about a response beside its content: for operators, prices and traces,
+never for the model. Entry: `ResponseDetails`.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,8 @@ NO_DETAILS = ResponseDetails()
 
 
 def tier_of(said: str | None) -> str | None:
-    """A service tier that has prices of its own; None for the standard one, whatever a server calls it."""
+    """A service tier that has prices of its own; None for the standard one, whatever a server calls
+    it.
+    """
     tier = said.lower() if said else None
     return tier if tier in _TIERS else None

@@ -36,7 +36,10 @@ class RunResult(Generic[Out]):
     session_id: str | None
     outcome: Outcome
     output: Out | None
-    """The typed answer; None where the run did not come to one. With the outcome `invalid_output` the raw text."""
+    """The typed answer; None where the run did not come to one.
+
+    With the outcome `invalid_output` the raw text.
+    """
     validated: bool
     """Whether the output is what was asked for."""
     text: str
@@ -56,7 +59,13 @@ class RunResult(Generic[Out]):
     @property
     def output_text(self) -> str:
         """The output as text: JSON where it is typed."""
-        return self.output if isinstance(self.output, str) else self.text if self.output is None else self.output_json
+        return (
+            self.output
+            if isinstance(self.output, str)
+            else self.text
+            if self.output is None
+            else self.output_json
+        )
 
     @property
     def success(self) -> bool:
@@ -79,4 +88,10 @@ class RunResult(Generic[Out]):
             raise self.error
         kind = _KIND_OF.get(self.outcome, ErrorKind.AGENT)
         spent = self.metrics.total.spent_of(self.outcome) or count(self.turn_count, "turn")
-        raise AgentError(kind, f"run {self.run_id} ended {self.outcome.value} after {spent}; its text so far: {self.text[:200]!r}")
+        raise AgentError(
+            kind,
+            (
+                f"run {self.run_id} ended {self.outcome.value} after {spent}; its text so far: "
+                f"{self.text[:200]!r}"
+            ),
+        )

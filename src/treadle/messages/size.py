@@ -1,14 +1,28 @@
-"""Estimate how many tokens texts, messages and media take, without asking a provider. Entry: `Size`, `size_of`, `tokens_in`, `text_bytes`."""
+"""Estimate how many tokens texts, messages and media take, without asking a provider. Entry:
+
+`Size`, `size_of`, `tokens_in`, `text_bytes`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 
 BYTES_PER_TOKEN = 3
-"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
+"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather
+over- than underestimated.
+"""
 MEDIA_TOKENS = 1500
 """Of one image or page: what vendors count for a picture of about a million pixels."""
 MESSAGE_TOKENS = 4
@@ -21,7 +35,9 @@ class Size(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Rather too many than too few for prose and code; pictures are counted by the piece, whatever they weigh."""
+        """Rather too many than too few for prose and code; pictures are counted by the piece,
+        whatever they weigh.
+        """
         return tokens_in(self.size_bytes) + self.media * MEDIA_TOKENS
 
 

@@ -1,7 +1,8 @@
-"""The to-do list of a conversation: the model writes it whole with `todo_write`, and the last one that was taken stands.
+"""The to-do list of a conversation: the model writes it whole with `todo_write`, and the last one
+that was taken stands.
 
-It is kept nowhere but in the calls themselves, and in the summary of those that left the view, so that it lives as long as the session, and a
-restart finds it. Entry: `Todo`, `standing`.
+It is kept nowhere but in the calls themselves, and in the summary of those that left the view, so
+that it lives as long as the session, and a restart finds it. Entry: `Todo`, `standing`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _Written(Value, frozen=True, kw_only=True):
 
 
 def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
-    """The list that a conversation stands at; empty where none was written, or it is out of view."""
+    """The list that a conversation stands at; empty where none was written, or it is out of view."""  # noqa: E501
     asked: dict[str, tuple[Todo, ...]] = {}
     last: tuple[Todo, ...] = ()
     for message in messages:
@@ -83,5 +84,7 @@ def progress(todos: Sequence[Todo]) -> str:
     done = sum(todo.status == "completed" for todo in todos)
     if done == len(todos):
         return f"All {done} done."
-    now = next((f"now: {todo.now}" for todo in todos if todo.status == "in_progress"), "none in progress")
+    now = next(
+        (f"now: {todo.now}" for todo in todos if todo.status == "in_progress"), "none in progress"
+    )
     return f"{done} of {len(todos)} done, {now}."

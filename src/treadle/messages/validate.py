@@ -1,6 +1,8 @@
-"""Whether a history is valid, and a valid one out of any: for histories that were written elsewhere.
+"""Whether a history is valid, and a valid one out of any: for histories that were written
+elsewhere.
 
-Those that runs write are valid as they are made (calls.py); nothing is repaired before a request. Entries: `check_history`, `repair_history`.
+Those that runs write are valid as they are made (calls.py); nothing is repaired before a request.
+Entries: `check_history`, `repair_history`.
 """
 
 from __future__ import annotations
@@ -14,31 +16,46 @@ from msgspec.structs import replace
 
 from treadle.messages.message import Message, Part, Role, ToolCall, ToolResult
 
-LOST = "The result of this call was lost. Nobody knows whether it took effect: check before you do it again."
+LOST = (
+    "The result of this call was lost. Nobody knows whether it took effect: check before you do "
+    "it again."
+)
 
 
 def check_history(messages: Sequence[Message]) -> list[str]:
-    """Every problem in words, with the index and the id of its message; empty where the history is valid.
+    """Every problem in words, with the index and the id of its message; empty where the history is
+    valid.
 
-    Valid means: calls stand in assistant messages, each with an id that no other call of the history has. The message right after such a message is a tool
-    message that begins with one result for each of its calls, in their order. There are no other results, and no other tool messages.
+    Valid means: calls stand in assistant messages, each with an id that no other call of the
+    history has. The message right after such a message is a tool message that begins with one
+    result for each of its calls, in their order. There are no other results, and no other tool
+    messages.
     """
-    return [f"message {i} ({messages[i].id!r}): {what}" for i, what in sorted(_problems(messages, _Pairs(messages)), key=lambda problem: problem[0])]
+    return [
+        f"message {i} ({messages[i].id!r}): {what}"
+        for i, what in sorted(_problems(messages, _Pairs(messages)), key=lambda problem: problem[0])
+    ]
 
 
 def repair_history(messages: Sequence[Message]) -> list[Message]:
-    """A valid history that says the same. Pure, idempotent, and it never raises; for a valid history a list of the same messages.
+    """A valid history that says the same. Pure, idempotent, and it never raises; for a valid
+    history a list of the same messages.
 
-    - A result that stands elsewhere is moved to its place, so what stood between comes after it. Of several results for a call the first counts.
+    - A result that stands elsewhere is moved to its place, so what stood between comes after it. Of
+      several results for a call the first counts.
     - A call without a result gets one that says that it was lost: an error, and unknown.
     - A call with the id of an earlier one gets `id_2`, `id_3`, …, and its result too.
-    - Calls in a message that is not the assistant's become an assistant message after it. A tool message without results becomes a user message.
-    - A result whose call is not there is dropped: mostly half of a pair that somebody's window cut. As text of a user message, what a tool had read
-      somewhere would speak with the user's authority; behind a call that we invent, the model would copy arguments that nobody ever wrote.
+    - Calls in a message that is not the assistant's become an assistant message after it. A tool
+      message without results becomes a user message.
+    - A result whose call is not there is dropped: mostly half of a pair that somebody's window cut.
+      As text of a user message, what a tool had read
+      somewhere would speak with the user's authority; behind a call that we invent, the model would
+      copy arguments that nobody ever wrote.
 
-    Results without a call and second results are all that is lost. Messages that need no change are the same objects; those that change keep their id and
-    time, but, as by `Message.with_parts`, no words of a newer version; new ones have an id made from the message before them (`…_calls`, `…_results`), and
-    its time.
+    Results without a call and second results are all that is lost. Messages that need no change are
+    the same objects; those that change keep their id and time, but, as by `Message.with_parts`, no
+    words of a newer version; new ones have an id made from the message before them (`…_calls`,
+    `…_results`), and its time.
     """
     return list(_Repair(messages).messages()) if check_history(messages) else list(messages)
 
@@ -54,9 +71,10 @@ class _Place(NamedTuple):
 class _Pairs:
     """Which result answers which call.
 
-    A result answers the call before it that has its id. Where several have it, only those of the last row of assistant messages that use it: some models
-    count from 1 in every response, so a result that is missing further back stays missing. A result before the first call of its id answers one that
-    has no other: histories that were sorted by time have it so.
+    A result answers the call before it that has its id. Where several have it, only those of the
+    last row of assistant messages that use it: some models count from 1 in every response, so a
+    result that is missing further back stays missing. A result before the first call of its id
+    answers one that has no other: histories that were sorted by time have it so.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -104,14 +122,33 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
     for place, call in pairs.calls.items():
         i, answer = place.message, pairs.answers.get(place)
         if messages[i].role != "assistant":
-            yield i, f"the tool call {call.id!r} stands in a message of the role {messages[i].role!r}, not in one of the assistant"
+            yield (
+                i,
+                (
+                    f"the tool call {call.id!r} stands in a message of the role "
+                    f"{messages[i].role!r}, not in one of the assistant"
+                ),
+            )
         if call.id in first:
-            yield i, f"a tool call has the id {call.id!r}, which a call of message {first[call.id]} has already"
+            yield (
+                i,
+                (
+                    f"a tool call has the id {call.id!r}, which a call of message {first[call.id]} "
+                    "has already"
+                ),
+            )
         first.setdefault(call.id, i)
         if answer is None:
             yield i, f"the tool call {call.id!r} ({call.name!r}) has no result"
         elif answer.message != i + 1 or messages[i + 1].role != "tool":
-            yield answer.message, f"the result of the tool call {call.id!r} belongs in a tool message right after message {i}"
+            yield (
+                answer.message,
+                (
+                    f"the result of the tool call {call.id!r} belongs in a tool message right "
+                    "after "
+                    f"message {i}"
+                ),
+            )
     asked = {result: call for call, result in pairs.answers.items()}
     for place, result in pairs.results.items():
         if place not in asked:
@@ -119,7 +156,9 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
             yield place.message, f"a result for the tool call {result.call_id!r}, which {which}"
     for i, message in enumerate(messages):
         if message.role == "tool":
-            places = [_Place(i, k) for k, part in enumerate(message.parts) if isinstance(part, ToolResult)]
+            places = [
+                _Place(i, k) for k, part in enumerate(message.parts) if isinstance(part, ToolResult)
+            ]
             calls = [asked[place] for place in places if place in asked]
             if not places:
                 yield i, "a tool message without a result"
@@ -159,28 +198,43 @@ class _Repair:
         self._moved = set(self._homes.values())
 
     def _found_homes(self) -> dict[int, int]:
-        """From a message with calls to the message that keeps its id when it holds their results."""
+        """From a message with calls to the message that keeps its id when it holds their results."""  # noqa: E501
         first: dict[int, int] = {}
         for result, call in sorted((result, call) for call, result in self._pairs.answers.items()):
             first.setdefault(result.message, call.message)
         homes: dict[int, int] = {}
         for answering, asking in first.items():
             message = self._messages[answering]
-            if message.role == "tool" or all(isinstance(part, ToolResult) for part in message.parts):
+            if message.role == "tool" or all(
+                isinstance(part, ToolResult) for part in message.parts
+            ):
                 homes.setdefault(asking, answering)
         return homes
 
     def messages(self) -> Iterator[Message]:
         for i, message in enumerate(self._messages):
-            calls = {place: self._calls[place] for k in range(len(message.parts)) if (place := _Place(i, k)) in self._calls}
+            calls = {
+                place: self._calls[place]
+                for k in range(len(message.parts))
+                if (place := _Place(i, k)) in self._calls
+            }
             if message.role == "assistant":
-                said = tuple(calls.get(_Place(i, k), part) for k, part in enumerate(message.parts) if not isinstance(part, ToolResult))
+                said = tuple(
+                    calls.get(_Place(i, k), part)
+                    for k, part in enumerate(message.parts)
+                    if not isinstance(part, ToolResult)
+                )
             else:
                 said = () if i in self._moved else _others(message)
             if said or not (message.parts or message.role == "tool"):
                 yield _saying(message, "user" if message.role == "tool" else message.role, said)
             if calls and message.role != "assistant":
-                message = Message(id=self._ids.unused(f"{message.id}_calls"), role="assistant", parts=tuple(calls.values()), created_at=message.created_at)
+                message = Message(
+                    id=self._ids.unused(f"{message.id}_calls"),
+                    role="assistant",
+                    parts=tuple(calls.values()),
+                    created_at=message.created_at,
+                )
                 yield message
             if calls:
                 yield self._results(message, calls)
@@ -189,13 +243,20 @@ class _Repair:
         results = [self._result(place, call) for place, call in calls.items()]
         home = self._homes.get(next(iter(calls)).message)
         if home is None:
-            return Message(id=self._ids.unused(f"{asking.id}_results"), role="tool", parts=tuple(results), created_at=asking.created_at)
+            return Message(
+                id=self._ids.unused(f"{asking.id}_results"),
+                role="tool",
+                parts=tuple(results),
+                created_at=asking.created_at,
+            )
         return _saying(self._messages[home], "tool", (*results, *_others(self._messages[home])))
 
     def _result(self, place: _Place, call: ToolCall) -> ToolResult:
         answer = self._pairs.answers.get(place)
         if answer is None:
-            return ToolResult(call_id=call.id, name=call.name, content=LOST, is_error=True, unknown=True)
+            return ToolResult(
+                call_id=call.id, name=call.name, content=LOST, is_error=True, unknown=True
+            )
         result = self._pairs.results[answer]
         return result if result.call_id == call.id else replace(result, call_id=call.id)
 

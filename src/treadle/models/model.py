@@ -1,7 +1,7 @@
 """What a model is: a request becomes typed deltas, and a fold of the deltas is the response.
 
-A model keeps nothing between calls: the caller owns the history and the loop. Wires live in providers/, retries in retry.py.
-Entry: `Model`, `Fold`.
+A model keeps nothing between calls: the caller owns the history and the loop. Wires live in
+providers/, retries in retry.py. Entry: `Model`, `Fold`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing_extensions import override
 
 from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
-from treadle.messages.message import JsonText, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import (
+    JsonText,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+)
 from treadle.messages.response_details import ResponseDetails
 from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_id
 
@@ -27,11 +35,16 @@ class ToolDefinition(Value, frozen=True, kw_only=True):
     parameters: dict[str, object]
     """A JSON Schema of an object."""
     native: str | None = None
-    """Name of the built-in tool of a provider that is the same tool: models are trained on that form. None: there is none."""
+    """Name of the built-in tool of a provider that is the same tool: models are trained on that
+    form. None: there is none.
+    """
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """All that a model is asked with. Two requests over the same values are the same bytes on the wire."""
+    """All that a model is asked with.
+
+    Two requests over the same values are the same bytes on the wire.
+    """
 
     messages: Sequence[Message]
     """A `History` where the caller wants its encoding kept; any sequence will do."""
@@ -40,7 +53,9 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     settings: Settings = Settings()
     """Resolved: `max_tokens` is set."""
     model: str | None = None
-    """Where the model that is asked is several, the name of the one that answered last; None: the first."""
+    """Where the model that is asked is several, the name of the one that answered last; None: the
+    first.
+    """
 
     @override
     def to_json(self) -> bytes:
@@ -78,7 +93,10 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="argume
 
 
 class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc=False):
-    """Closes the open part. The next start closes it too; only here can it be given its opaque data."""
+    """Closes the open part.
+
+    The next start closes it too; only here can it be given its opaque data.
+    """
 
     provider: str | None = None
     provider_data: JsonText | None = None
@@ -91,11 +109,13 @@ class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
 
 
 class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):
-    """All deltas before it are void: the provider began the response anew inside the same stream."""
+    """All deltas before it are void: the provider began the response anew inside the same stream."""  # noqa: E501
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="switch"):
-    """All deltas before it are void: another model answers from here on, since the one before failed or refused."""
+    """All deltas before it are void: another model answers from here on, since the one before
+    failed or refused.
+    """
 
     model: str
     """Its name."""
@@ -126,13 +146,20 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
     id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
-    """An object that the provider wants back with the next request of this run (a container's id)."""
+    """An object that the provider wants back with the next request of this run (a container's id).
+    """
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
+    tools; None: as `usage` says; 0: not known.
+    """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    """True if nothing but the results of its calls may follow: a program that the provider runs
+    waits for them.
+    """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
+    """True for a refusal after which the provider refuses all that follows: the exchange has to
+    leave the conversation.
+    """
     details: ResponseDetails | None = None
 
 
@@ -163,11 +190,17 @@ class ModelResponse(Value, frozen=True, kw_only=True):
     model: str = ""
     provider_data: JsonText | None = None
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
+    tools; None: as `usage` says; 0: not known.
+    """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    """True if nothing but the results of its calls may follow: a program that the provider runs
+    waits for them.
+    """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
+    """True for a refusal after which the provider refuses all that follows: the exchange has to
+    leave the conversation.
+    """
     details: ResponseDetails | None = None
 
     @property
@@ -189,13 +222,16 @@ class Model(Protocol):
 
     @property
     def refuses(self) -> frozenset[str]:
-        """Names of `Settings` fields that this model does not take; and `images`, where it takes none."""
+        """Names of `Settings` fields that this model does not take; and `images`, where it takes
+        none.
+        """
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Deltas in order, then exactly one ResponseEnd.
 
-        Raises AgentError; never retries. Closing the generator, or cancelling at any await, closes its connection.
+        Raises AgentError; never retries. Closing the generator, or cancelling at any await, closes
+        its connection.
         """
         ...
 
@@ -209,7 +245,9 @@ class Fold:
     __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 
     def __init__(self, taken: Container[str] = ()) -> None:
-        """`taken`: ids of earlier calls, not copied; a call that repeats one, or has none, is given an id of its own."""
+        """`taken`: ids of earlier calls, not copied; a call that repeats one, or has none, is given
+        an id of its own.
+        """
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
         self._pieces: list[str] = []
@@ -265,7 +303,13 @@ class Fold:
             case ModelNotice():
                 pass  # not part of the response
             case _:
-                raise AgentError("invalid", f"the model yielded {type(delta).__name__}, which is no delta: yield TextDelta(text), and a ResponseEnd last")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"the model yielded {type(delta).__name__}, which is no delta: yield "
+                        "TextDelta(text), and a ResponseEnd last"
+                    ),
+                )
 
     def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
         own = asked = start.id or new_id("call")
@@ -285,12 +329,22 @@ class Fold:
             return
         text = "".join(self._pieces)
         if kind is ToolCall and self.call is not None:
-            part = ToolCall(id=self.call.id, name=self.call.name, arguments_json=text or "{}", provider=end.provider, provider_data=end.provider_data)
+            part = ToolCall(
+                id=self.call.id,
+                name=self.call.name,
+                arguments_json=text or "{}",
+                provider=end.provider,
+                provider_data=end.provider_data,
+            )
             self._parts.append(part)
         elif kind is TextPart and text:
-            self._parts.append(TextPart(text=text, provider=end.provider, provider_data=end.provider_data))
+            self._parts.append(
+                TextPart(text=text, provider=end.provider, provider_data=end.provider_data)
+            )
         elif kind is ReasoningPart and (text or end.provider_data):
-            self._parts.append(ReasoningPart(text=text, provider=end.provider, provider_data=end.provider_data))
+            self._parts.append(
+                ReasoningPart(text=text, provider=end.provider, provider_data=end.provider_data)
+            )
         self._kind, self.call = None, None
         self._pieces.clear()
 
@@ -301,18 +355,26 @@ class Fold:
         return said + "".join(self._pieces) if self._kind is TextPart else said
 
     def partial(self) -> tuple[Part, ...]:
-        """What can be kept of a response that was cut: its text and its reasoning, without the provider's own data.
+        """What can be kept of a response that was cut: its text and its reasoning, without the
+        provider's own data.
 
-        A call was not whole, and a block of the provider (or a citation of one) may want another that never came.
+        A call was not whole, and a block of the provider (or a citation of one) may want another
+        that never came.
         """
         if self._kind is ToolCall:
             self._pieces.clear()
         self._close()
         kept = (p for p in self._parts if isinstance(p, (TextPart, ReasoningPart)))
-        return tuple(TextPart(text=p.text) if isinstance(p, TextPart) else ReasoningPart(text=p.text) for p in kept if p.text)
+        return tuple(
+            TextPart(text=p.text) if isinstance(p, TextPart) else ReasoningPart(text=p.text)
+            for p in kept
+            if p.text
+        )
 
     def response(self) -> ModelResponse:
-        """Raises AgentError(network) where the stream ended before its ResponseEnd: a cut that nobody reported."""
+        """Raises AgentError(network) where the stream ended before its ResponseEnd: a cut that
+        nobody reported.
+        """
         if (end := self.end) is None:
             raise AgentError("network", "the model's stream ended before the response was complete")
         return ModelResponse(

@@ -1,4 +1,6 @@
-"""Finds what a name means: models by `provider:id`, with the key and the connection of their provider. Entry: `Models`."""
+"""Finds what a name means: models by `provider:id`, with the key and the connection of their
+provider. Entry: `Models`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Models by name, made when they are first asked for; one connection for each provider, shared by all runs."""
+    """Models by name, made when they are first asked for; one connection for each provider, shared
+    by all runs.
+    """
 
     def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
         """`clean` takes secrets out of what a tape records."""
@@ -30,10 +34,11 @@ class Models:
         """Scripts and tapes, each at the place where its conversation left it."""
 
     def get(self, name: str, *, scope: str, place: int = 0) -> Model:
-        """Raises AgentError: invalid for a name that means nothing here, auth where its provider has no key.
+        """Raises AgentError: invalid for a name that means nothing here, auth where its provider
+        has no key.
 
-        `scope`: the session that asks, or the run where there is none; a script goes on where that one left it, or at `place`
-        where another process did.
+        `scope`: the session that asks, or the run where there is none; a script goes on where that
+        one left it, or at `place` where another process did.
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -48,13 +53,18 @@ class Models:
                 return self._from_provider(provider, name, model_id)
 
     def described(self, name: str) -> Model:
-        """The same model for one that is not asked from here: it needs no key, and nothing is kept of it. Raises AgentError(invalid)."""
+        """The same model for one that is not asked from here: it needs no key, and nothing is kept
+        of it. Raises AgentError(invalid).
+        """
         provider, model_id = self._config.split(name)
         match provider:
             case "script" | "tape":
                 return _player(provider, Path(model_id), self._clean, 0)
             case "record":
-                reason = "what a worker asks is recorded nowhere: leave record: out, or run it here instead of submitting it"
+                reason = (
+                    "what a worker asks is recorded nowhere: leave record: out, or run it here "
+                    "instead of submitting it"
+                )
                 raise AgentError("invalid", f"{name!r}: {reason}")
             case _:
                 return self._keyless(provider, name, model_id)
@@ -68,7 +78,9 @@ class Models:
         from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  as below
 
         endpoint = self._config.endpoint(provider, api_key="none-is-needed")
-        return wire_of(endpoint.type).model_over(connect_to(endpoint), endpoint, model_id, abilities_of(self._config, endpoint, model_id))
+        return wire_of(endpoint.type).model_over(
+            connect_to(endpoint), endpoint, model_id, abilities_of(self._config, endpoint, model_id)
+        )
 
     def plays(self, name: str, *, scope: str) -> bool:
         """Whether this is a script or a tape that has not begun yet in this process."""
@@ -79,7 +91,9 @@ class Models:
         self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
 
     def use(self, config: Config) -> None:
-        """Other credentials from the next request on; requests under way end on the connections they have."""
+        """Other credentials from the next request on; requests under way end on the connections
+        they have.
+        """
         self._config = config
         self._retired += self._connections.values()
         self._connections, self._made = {}, {}
@@ -94,10 +108,18 @@ class Models:
 
         path, equals, model = rest.partition("=")
         if not equals or not path or not model:
-            raise AgentError("invalid", f"{name!r} does not say what to record: write record:FILE=MODEL, like record:talk.tape=anthropic:claude-haiku-5-5")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{name!r} does not say what to record: write record:FILE=MODEL, like "
+                    "record:talk.tape=anthropic:claude-haiku-5-5"
+                ),
+            )
         key = (name, scope)
         if key not in self._playing:
-            self._playing[key] = RecordingModel(self.get(model, scope=scope), Path(path), clean=self._clean)
+            self._playing[key] = RecordingModel(
+                self.get(model, scope=scope), Path(path), clean=self._clean
+            )
         return self._playing[key]
 
     def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
@@ -111,14 +133,20 @@ class Models:
         connection = self._connections.get(endpoint.name)
         if connection is None:
             connection = self._connections[endpoint.name] = connect_to(endpoint)
-        self._made[name] = model = wire.model_over(connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id))
+        self._made[name] = model = wire.model_over(
+            connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id)
+        )
         return model
 
 
-def abilities_of(config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None) -> Abilities:
-    """What is known of a model: what a person configured, over what its provider told when it was asked, over the data file.
+def abilities_of(
+    config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None
+) -> Abilities:
+    """What is known of a model: what a person configured, over what its provider told when it was
+    asked, over the data file.
 
-    `heard`: by id, what was told; None: as it is remembered, where configuration files are read at all.
+    `heard`: by id, what was told; None: as it is remembered, where configuration files are read at
+    all.
     """
     from treadle.models.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
     from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
@@ -127,7 +155,11 @@ def abilities_of(config: Config, endpoint: Endpoint, model_id: str, heard: Mappi
         heard = {} if config.home is None else told(config.home, endpoint)
     abilities = heard.get(model_id, UNKNOWN).over(known(endpoint.type, endpoint.base_url, model_id))
     configured = config.providers.get(endpoint.name)
-    for pattern, said in sorted(configured.abilities.items(), key=lambda item: len(item[0])) if configured is not None else ():
+    for pattern, said in (
+        sorted(configured.abilities.items(), key=lambda item: len(item[0]))
+        if configured is not None
+        else ()
+    ):
         if pattern.endswith("*") and model_id.startswith(pattern[:-1]):
             abilities = said.over(abilities)
     exact = configured.abilities.get(model_id, UNKNOWN) if configured is not None else UNKNOWN

@@ -1,6 +1,8 @@
-"""The one place that retries: asks a model until it answers whole, or the error says that asking again is no use.
+"""The one place that retries: asks a model until it answers whole, or the error says that asking
+again is no use.
 
-What is retried is said by `AgentError.retryable`; the run's deadline and its cancellation are scopes around the caller. Entry: `ask`.
+What is retried is said by `AgentError.retryable`; the run's deadline and its cancellation are
+scopes around the caller. Entry: `ask`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ LONGEST_WAIT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Full-jitter exponential backoff: a random part of base * 2^n, at most `cap_s`; Retry-After goes before it."""
+    """Full-jitter exponential backoff: a random part of base * 2^n, at most `cap_s`; Retry-After
+    goes before it.
+    """
 
     retries: int = 3
     """0: none, whatever fails."""
@@ -40,23 +44,49 @@ class RetryPolicy:
 
     def most(self, error: AgentError) -> int:
         """Retries in all, where the last failure was `error`."""
-        return max(self.retries, self.overload_retries) if self.retries and error.kind is ErrorKind.RATE_LIMIT else self.retries
+        return (
+            max(self.retries, self.overload_retries)
+            if self.retries and error.kind is ErrorKind.RATE_LIMIT
+            else self.retries
+        )
 
     def wait_s(self, retry: int, error: AgentError, jitter: float) -> float:
         """Seconds to wait before retry number `retry` (from 1); `jitter` in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
-        cap_s = max(self.cap_s, self.overload_cap_s) if self.overload_retries and error.kind is ErrorKind.RATE_LIMIT else self.cap_s
+        cap_s = (
+            max(self.cap_s, self.overload_cap_s)
+            if self.overload_retries and error.kind is ErrorKind.RATE_LIMIT
+            else self.cap_s
+        )
         return jitter * min(cap_s, self.base_s * 2 ** min(retry, 60))
 
 
 PATIENT: Final = RetryPolicy(overload_retries=9)
-"""For runs that nobody waits for: an overload is waited out for about two minutes, in up to ten attempts."""
+"""For runs that nobody waits for: an overload is waited out for about two minutes, in up to ten
+attempts.
+"""
 
 _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "show_thinking": (re.compile(r"\b(thinking\W+display|reasoning\W+summary)\b"), False),
-    "strict_tools": (re.compile(r"\bstrict\b|\bInvalid schema for function\b|\bschema is too complex\b|\bgrammar is too large\b", re.IGNORECASE), False),
-    "hosted_tools": (re.compile(r"\b(web_search|web_fetch|code_execution|code_interpreter)|google_?search|url_?context", re.IGNORECASE), None),
+    "strict_tools": (
+        re.compile(
+            (
+                r"\bstrict\b|\bInvalid schema for function\b|\bschema is too complex\b|\bgrammar "
+                r"is "
+                r"too large\b"
+            ),
+            re.IGNORECASE,
+        ),
+        False,
+    ),
+    "hosted_tools": (
+        re.compile(
+            r"\b(web_search|web_fetch|code_execution|code_interpreter)|google_?search|url_?context",
+            re.IGNORECASE,
+        ),
+        None,
+    ),
     "effort": (re.compile(r"effort\b|\bthinking[\W_]*level", re.IGNORECASE), None),
     "thinking": (
         re.compile(
@@ -72,31 +102,52 @@ _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "cache": (re.compile(r"\bcache_control\b|\bprompt_cache_\w+|\bdiagnostics\b"), False),
     "stop": (re.compile(r"\bstop_?[sS]equences\b|['\"`]stop['\"`]"), None),
 }
-"""Settings that a request can do without, how a provider names each, and what stands in its place."""
+"""Settings that a request can do without, how a provider names each, and what stands in its place.
+"""
 _WORKS_UNSET = ("show_thinking", "strict_tools", "cache")
 """Requests may ask for these where the setting is open."""
 
 
 def offending(error: AgentError, settings: Settings) -> str:
-    """The setting that a provider names first as it refuses a request; "" if it names none of those that are set and can be left out."""
+    """The setting that a provider names first as it refuses a request; "" if it names none of those
+    that are set and can be left out.
+    """
     if error.kind is not ErrorKind.INVALID or error.status not in (400, 422):
         return ""
-    found = {name: match.start() for name, (pattern, _) in _NAMED.items() if (match := pattern.search(error.message))}
+    found = {
+        name: match.start()
+        for name, (pattern, _) in _NAMED.items()
+        if (match := pattern.search(error.message))
+    }
     if settings.effort is None and "effort" in found:
         found.setdefault("thinking", found["effort"])  # which a level of effort may also stand for
     given = settings.given.union(_WORKS_UNSET)
-    left = {name: at for name, at in found.items() if name in given and getattr(settings, name) is not _NAMED[name][1]}
+    left = {
+        name: at
+        for name, at in found.items()
+        if name in given and getattr(settings, name) is not _NAMED[name][1]
+    }
     return min(left, key=left.__getitem__, default="")
 
 
 def names_image(error: AgentError) -> bool:
     """True if a provider refused a request because of an image, or because it takes none."""
-    return error.kind is ErrorKind.INVALID and error.status in (400, 415, 422) and "image" in error.message.lower()
+    return (
+        error.kind is ErrorKind.INVALID
+        and error.status in (400, 415, 422)
+        and "image" in error.message.lower()
+    )
 
 
 def without(settings: Settings, names: Collection[str]) -> Settings:
     """The settings to ask with once a provider has refused these by name."""
-    return msgspec.structs.replace(settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}) if names else settings
+    return (
+        msgspec.structs.replace(
+            settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}
+        )
+        if names
+        else settings
+    )
 
 
 class ModelAttempt:
@@ -105,7 +156,10 @@ class ModelAttempt:
     __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
-        """`taken`: the ids of the run's earlier tool calls. `number`: higher where one was lost with its process."""
+        """`taken`: the ids of the run's earlier tool calls.
+
+        `number`: higher where one was lost with its process.
+        """
         self._taken = taken
         self.number = number
         self.retries = 0
@@ -136,7 +190,9 @@ class ModelAttempt:
             return ()
 
 
-def at_first(attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None) -> Callable[[Delta], None]:
+def at_first(
+    attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None
+) -> Callable[[Delta], None]:
     """`listen`, with `told` called before the first delta of each attempt."""
     heard = 0
 
@@ -161,11 +217,12 @@ async def ask(
     policy: RetryPolicy,
     clock: Clock,
 ) -> ModelResponse:
-    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s, switch)` is awaited
-    before each wait, and where another model takes over (`switch`), while `attempt` is still the one that failed.
+    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s,
+    switch)` is awaited before each wait, and where another model takes over (`switch`), while
+    `attempt` is still the one that failed.
 
-    Raises the last AgentError where it is not retryable or the retries are used up. Cancellation closes the stream, and
-    leaves in `attempt` what there was.
+    Raises the last AgentError where it is not retryable or the retries are used up. Cancellation
+    closes the stream, and leaves in `attempt` what there was.
     """
     while True:
         try:
@@ -173,7 +230,8 @@ async def ask(
         except AgentError as error:
             if not error.retryable or attempt.retries >= policy.most(error):
                 raise
-            await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not tried again
+            # what breaks while the run is being stopped is not tried again
+            await checkpoint_if_cancelled()
             wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
             await failed(error, wait_s, None)
             attempt.next()
@@ -182,13 +240,21 @@ async def ask(
             await clock.sleep(wait_s)
 
 
-async def _whole(model: Model, request: ModelRequest, attempt: ModelAttempt, listen: Callable[[Delta], None] | None, failed: Failed) -> ModelResponse:
+async def _whole(
+    model: Model,
+    request: ModelRequest,
+    attempt: ModelAttempt,
+    listen: Callable[[Delta], None] | None,
+    failed: Failed,
+) -> ModelResponse:
     reached = False
     try:
         async with aclosing(model.stream(request)) as deltas:
             async for delta in deltas:
                 if type(delta) is Switch:
-                    error = AgentError("network", delta.why, status=delta.status, request_id=delta.request_id)
+                    error = AgentError(
+                        "network", delta.why, status=delta.status, request_id=delta.request_id
+                    )
                     await failed(error, 0.0, delta)
                     attempt.switch(delta)
                     reached = False

@@ -1,4 +1,5 @@
-"""Permissions and sandboxes. The parser of command lines is in shell/, the sandboxes are in sandboxes/.
+"""Permissions and sandboxes. The parser of command lines is in shell/, the sandboxes are in
+sandboxes/.
 
 policy.py         `decide`: whether a call may run
 decision.py       the possible decisions, and how findings lead to one

@@ -1,6 +1,8 @@
-"""A person's yes that is meant for more than one call: the rules that it may become, for a session or for always.
+"""A person's yes that is meant for more than one call: the rules that it may become, for a session
+or for always.
 
-A yes to one call is bound to that call by its id (`runs resume --approve`); asking is a front's business. Entry: `for_session`, `for_always`.
+A yes to one call is bound to that call by its id (`runs resume --approve`); asking is a front's
+business. Entry: `for_session`, `for_always`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from treadle.policy.policy import Permissions
 
 
 def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions:
-    """As they are once a person has said yes to `pattern`, a `Decision.pattern`, for the rest of a session.
+    """As they are once a person has said yes to `pattern`, a `Decision.pattern`, for the rest of a
+    session.
 
     Raises AgentError(invalid) for a rule that is never offered.
     """
@@ -23,9 +26,11 @@ def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions
 
 
 def for_always(file: Path, pattern: Sequence[str]) -> None:
-    """Adds `pattern`, a `Decision.pattern`, to permissions.allow of the user's own configuration; comments and order stay.
+    """Adds `pattern`, a `Decision.pattern`, to permissions.allow of the user's own configuration;
+    comments and order stay.
 
-    Raises AgentError(invalid) for a rule that is never offered, and where the file cannot be read, edited safely or written.
+    Raises AgentError(invalid) for a rule that is never offered, and where the file cannot be read,
+    edited safely or written.
     """
     from treadle.config.document import edited, parse  # noqa: PLC0415  it brings the YAML library
     from treadle.config.file import Broken, read_text, write_text  # noqa: PLC0415
@@ -39,13 +44,20 @@ def for_always(file: Path, pattern: Sequence[str]) -> None:
         said = plain.get("permissions") if isinstance(plain, dict) else None
         allowed = said.get("allow") if isinstance(said, dict) else None
         now = list(allowed) if isinstance(allowed, list) else []
-        write_text(file, edited(text, ("permissions", "allow"), [*now, *(rule for rule in rules if rule not in now)]))
+        write_text(
+            file,
+            edited(
+                text, ("permissions", "allow"), [*now, *(rule for rule in rules if rule not in now)]
+            ),
+        )
     except Broken as e:
         raise AgentError("invalid", f"{file}:{e.line}: {e.text}") from e
 
 
 def _offered(pattern: Sequence[str]) -> list[str]:
-    """What the policy could have offered, and not whatever somebody wrote: no interpreter, no git, no wrapper, no path elsewhere."""
+    """What the policy could have offered, and not whatever somebody wrote: no interpreter, no git,
+    no wrapper, no path elsewhere.
+    """
     from treadle.policy.shell.runners import pattern_of  # noqa: PLC0415  tables that only a command needs
     from treadle.policy.shell.wrappers import unwrap  # noqa: PLC0415
 
@@ -56,6 +68,17 @@ def _offered(pattern: Sequence[str]) -> list[str]:
             raise AgentError("invalid", f"{text!r} is no rule; a rule is one {e}") from e
         if rule.about == "tool" and "*" not in rule.pattern:
             continue
-        if rule.about != "command" or rule.any_more or pattern_of(rule.words) != text or unwrap(rule.words, rule.words[0]) is not None:
-            raise AgentError("invalid", f"{text!r} is allowed call by call only: write it into your configuration yourself, if you mean it")
+        if (
+            rule.about != "command"
+            or rule.any_more
+            or pattern_of(rule.words) != text
+            or unwrap(rule.words, rule.words[0]) is not None
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"{text!r} is allowed call by call only: write it into your configuration "
+                    "yourself, if you mean it"
+                ),
+            )
     return list(pattern)

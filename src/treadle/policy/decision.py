@@ -1,6 +1,7 @@
 """What the policy answers, and how what was found about a call becomes that answer in each mode.
 
-Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry: `CallFinding`, `settle`.
+Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry:
+`CallFinding`, `settle`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ class FindingKind(StrEnum):
     READS_BEYOND = "reads beyond"
     """Reads outside the workspace, or a file that likely holds a secret."""
     PARTLY_ASKED = "partly asked"
-    """Reads below a folder of which an `ask` rule is about a part. The sandbox hides that part; without one, a person decides."""
+    """Reads below a folder of which an `ask` rule is about a part.
+
+    The sandbox hides that part; without one, a person decides.
+    """
     PARTLY_DENIED = "partly denied"
-    """Reads below a folder of which a `deny` rule is about a part. The sandbox hides that part; without one, the command is denied."""
+    """Reads below a folder of which a `deny` rule is about a part.
+
+    The sandbox hides that part; without one, the command is denied.
+    """
     CONNECTS = "connects"
     """A tool that asks a host that no rule allows."""
     UNSURE = "unsure"
@@ -64,8 +71,18 @@ VERDICTS: dict[FindingKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     FindingKind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
     FindingKind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
 }
-LOOKING = frozenset({FindingKind.READS, FindingKind.HELD, FindingKind.READS_BEYOND, FindingKind.PARTLY_ASKED, FindingKind.PARTLY_DENIED})
-"""Kinds of findings that change nothing: a command with no other finding needs no write access and no network."""
+LOOKING = frozenset(
+    {
+        FindingKind.READS,
+        FindingKind.HELD,
+        FindingKind.READS_BEYOND,
+        FindingKind.PARTLY_ASKED,
+        FindingKind.PARTLY_DENIED,
+    }
+)
+"""Kinds of findings that change nothing: a command with no other finding needs no write access and
+no network.
+"""
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
 
@@ -86,11 +103,17 @@ class Settled(NamedTuple):
 
 def reasons(findings: Iterable[CallFinding], verdict: Verdict, mode: Mode) -> list[str]:
     """Every reason for a verdict, each once, in order."""
-    return list(dict.fromkeys(finding.why for finding in findings if finding.why and verdict_of(finding.kind, mode) == verdict))
+    return list(
+        dict.fromkeys(
+            finding.why
+            for finding in findings
+            if finding.why and verdict_of(finding.kind, mode) == verdict
+        )
+    )
 
 
 def settle(findings: Iterable[CallFinding], mode: Mode) -> Settled:
-    """The strictest of what was found, and the first reason for it. Nothing found is nothing done."""
+    """The strictest of what was found, and the first reason for it. Nothing found is nothing done."""  # noqa: E501
     verdict: Verdict = "allow"
     why = ""
     for finding in findings:

@@ -1,7 +1,8 @@
-"""Which files are guarded, wherever they lie and whether they exist or not: what configures agents, editors, shells and git, and what holds secrets.
+"""Which files are guarded, wherever they lie and whether they exist or not: what configures agents,
+editors, shells and git, and what holds secrets.
 
-Names are compared without regard to case, because some file systems do not regard it. Where a path really leads is for whoever asks
-to find out first. Entry: `guard_of`, `is_secret`.
+Names are compared without regard to case, because some file systems do not regard it. Where a path
+really leads is for whoever asks to find out first. Entry: `guard_of`, `is_secret`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class PathGuard(StrEnum):
     REVIEWED = "reviewed"
     """Runs elsewhere later, such as the workflows of CI: mode full may write it."""
     INSTRUCTS = "instructs"
-    """Instructs agents, or is run by shells and tools of this machine later: a person sees each change first."""
+    """Instructs agents, or is run by shells and tools of this machine later: a person sees each
+    change first.
+    """
     SEALED = "sealed"
     """Decides what runs, asks or is trusted here: no mode and no rule lets it be written."""
 
@@ -160,9 +163,15 @@ template.env
 *.pub
 *.pub.pem
 """
-"""Looks like a secret and is none: only the last name counts, and only against patterns of last names."""
+"""Looks like a secret and is none: only the last name counts, and only against patterns of last
+names.
+"""
 
-_ORDER = ((PathGuard.SEALED, SEALED), (PathGuard.INSTRUCTS, INSTRUCTS), (PathGuard.REVIEWED, REVIEWED))
+_ORDER = (
+    (PathGuard.SEALED, SEALED),
+    (PathGuard.INSTRUCTS, INSTRUCTS),
+    (PathGuard.REVIEWED, REVIEWED),
+)
 
 
 def guard_of(path: str) -> PathGuard | None:
@@ -176,7 +185,9 @@ def _guard_of(folded: str) -> PathGuard | None:
 
 
 def first_guarded(paths: Iterable[str]) -> str | None:
-    """The first of many absolute paths that is guarded by its letters, whichever way; they need not be normalised. One pass over all."""
+    """The first of many absolute paths that is guarded by its letters, whichever way; they need not
+    be normalised. One pass over all.
+    """
     text = "\n".join(paths)
     folded = re.sub(r"/(?:\.?/)+", "/", _folded(text))
     for _, pattern in _compiled_guards():
@@ -186,7 +197,7 @@ def first_guarded(paths: Iterable[str]) -> str | None:
 
 
 def is_secret(path: str) -> bool:
-    """Whether an absolute, normalised path likely holds a key, a password or other people's words."""
+    """Whether an absolute, normalised path likely holds a key, a password or other people's words."""  # noqa: E501
     return _is_secret(_folded(path))
 
 
@@ -200,7 +211,9 @@ def _is_secret(folded: str) -> bool:
 
 
 def holds_only_secrets(folder: str) -> bool:
-    """True for a folder in which even code counts as secret, such as `.ssh`; false for `secrets/`, which may be a package of a program."""
+    """True for a folder in which even code counts as secret, such as `.ssh`; false for `secrets/`,
+    which may be a package of a program.
+    """
     return is_secret(f"{folder}/_.py")
 
 
@@ -213,16 +226,25 @@ def may_be_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _last_names() -> tuple[frozenset[str], re.Pattern[str]]:
-    lines = {line.rpartition("/")[2].casefold() for line in (*patterns_of(SECRET), *patterns_of(SECRET_WORDS), *PLACES)}
+    lines = {
+        line.rpartition("/")[2].casefold()
+        for line in (*patterns_of(SECRET), *patterns_of(SECRET_WORDS), *PLACES)
+    }
     patterns = "|".join(wildcards(line, ".") for line in sorted(lines) if set(line) & set("*?"))
     return frozenset(line for line in lines if not set(line) & set("*?")), re.compile(patterns)
 
 
 def may_name_a_secret(pattern: str) -> bool:
-    """Whether a shell pattern that begins with letters of its own, such as `.e*`, could stand for the name of a secret file."""
+    """Whether a shell pattern that begins with letters of its own, such as `.e*`, could stand for
+    the name of a secret file.
+    """
     pieces = re.split(r"[*?\[]", pattern.rsplit("/", 1)[-1].casefold())
     start, end = pieces[0], pieces[-1].rpartition("]")[2]
-    return bool(start) and any(_could_be(line.casefold(), start, end) for line in (*patterns_of(SECRET), *PLACES) if "/" not in line)
+    return bool(start) and any(
+        _could_be(line.casefold(), start, end)
+        for line in (*patterns_of(SECRET), *PLACES)
+        if "/" not in line
+    )
 
 
 def _could_be(name: str, start: str, end: str) -> bool:
@@ -237,7 +259,12 @@ def _folded(path: str) -> str:
     """Case and look-alike forms aside, as file systems that fold names do."""
     import unicodedata  # noqa: PLC0415  only where a path is not plain
 
-    return (path if path.isascii() else unicodedata.normalize("NFKC", path)).casefold().replace("\u200c", "").replace("\u200d", "")
+    return (
+        (path if path.isascii() else unicodedata.normalize("NFKC", path))
+        .casefold()
+        .replace("\u200c", "")
+        .replace("\u200d", "")
+    )
 
 
 def guard_patterns() -> list[str]:
@@ -252,13 +279,19 @@ def _compiled_guards() -> tuple[tuple[PathGuard, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=1)
 def _compiled_secrets() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    return _compiled(SECRET), _compiled(SECRET_WORDS), re.compile(f"/(?:{'|'.join(_piece(line) for line in patterns_of(PUBLIC))})$")
+    return (
+        _compiled(SECRET),
+        _compiled(SECRET_WORDS),
+        re.compile(f"/(?:{'|'.join(_piece(line) for line in patterns_of(PUBLIC))})$"),
+    )
 
 
 def _compiled(table: str) -> re.Pattern[str]:
     anywhere = "|".join(_piece(line) for line in patterns_of(table) if not line.startswith("/"))
     at_root = "|".join(_piece(line[1:]) for line in patterns_of(table) if line.startswith("/"))
-    return re.compile(f"/(?:{anywhere})(?=/|$)" + (f"|^/(?:{at_root})(?=/|$)" if at_root else ""), re.MULTILINE)
+    return re.compile(
+        f"/(?:{anywhere})(?=/|$)" + (f"|^/(?:{at_root})(?=/|$)" if at_root else ""), re.MULTILINE
+    )
 
 
 def _piece(line: str) -> str:

@@ -1,11 +1,13 @@
 """Tables of guarded files: what reads each of them, and the page that says so.
 
-A heading names the tool and its source; the patterns below it, parted by blanks, are the tool's. A name alone stands for a file or folder of that
-name anywhere, and for all below it. With slashes it is a path that may begin anywhere. A first slash is the root of the file system. * and ? stand
+A heading names the tool and its source; the patterns below it, parted by blanks, are the tool's. A
+name alone stands for a file or folder of that name anywhere, and for all below it. With slashes it
+is a path that may begin anywhere. A first slash is the root of the file system. * and ? stand
 within one name.
 
-Project files that a person runs on purpose, such as Makefile, package.json, pyproject.toml or conftest.py, are the project's code and no entries.
-Sources with a date were read on it. How paths are compared with the patterns is decided by guarded_paths.py. Entry: `patterns_of`, `sources_of`.
+Project files that a person runs on purpose, such as Makefile, package.json, pyproject.toml or
+conftest.py, are the project's code and no entries. Sources with a date were read on it. How paths
+are compared with the patterns is decided by guarded_paths.py. Entry: `patterns_of`, `sources_of`.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ LaunchAgents LaunchDaemons
 # the system's start, accounts and libraries: https://refspecs.linuxfoundation.org/FHS_3.0/fhs/ch03s07.html
 /etc/cron* /etc/init* /etc/rc* /etc/profile* /etc/bash* /etc/zsh* /etc/zprofile /etc/environment* /etc/sudoers* /etc/passwd* /etc/shadow*
 /etc/group* /etc/gshadow* /etc/ld.so* /etc/pam* /etc/ssh /etc/systemd /etc/udev /etc/gitconfig /var/spool/cron /usr/lib/systemd /lib/systemd
-"""
+"""  # noqa: E501
 """Decides what runs, asks or is trusted here."""
 
 INSTRUCTS = """
@@ -267,7 +269,7 @@ bunfig.toml .bunfig.toml
 .docker .kube .aws .azure .terraformrc
 # the user's folders: https://specifications.freedesktop.org/basedir-spec/latest
 .config .local/bin .local/share/applications .local/share/systemd .local/share/dbus-1 .local/share/bash-completion
-"""
+"""  # noqa: E501
 """Instructs agents, or is run by shells and tools of this machine later."""
 
 REVIEWED = """
@@ -301,13 +303,18 @@ Jenkinsfile
 cloudbuild.yaml
 # workspaces in the cloud: https://www.gitpod.io/docs/references/gitpod-yml and https://docs.replit.com and https://firebase.google.com/docs/studio
 .gitpod.yml .replit .idx .codesandbox
-"""
+"""  # noqa: E501
 """Runs elsewhere later."""
 
 
 def patterns_of(table: str) -> list[str]:
     """Return the patterns of a table, without its headings."""
-    return [pattern for line in table.split("\n") if not line.startswith("#") for pattern in line.split()]
+    return [
+        pattern
+        for line in table.split("\n")
+        if not line.startswith("#")
+        for pattern in line.split()
+    ]
 
 
 def sources_of(table: str) -> Iterator[tuple[str, str, str]]:

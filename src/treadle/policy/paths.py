@@ -1,7 +1,9 @@
-"""Where the paths of a call lead, and what that means: inside the workspace or not, guarded or not, named by a rule or not.
+"""Where the paths of a call lead, and what that means: inside the workspace or not, guarded or not,
+named by a rule or not.
 
-File tools and commands are judged by the same questions. Links are followed as the kernel would follow them now; that they still lead
-there when a file is opened is the tool's business. Entry: `Reach`.
+File tools and commands are judged by the same questions. Links are followed as the kernel would
+follow them now; that they still lead there when a file is opened is the tool's business. Entry:
+`Reach`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Where writing changes nothing, by their letters: where they lead is another matter for each process."""
+"""Where writing changes nothing, by their letters: where they lead is another matter for each
+process.
+"""
 MAX_FOLLOWED = 1_000
 """Paths of one command line that are followed to where they lead."""
 MAX_LOOKED_AT = 2_000
@@ -31,16 +35,22 @@ READS = CallFinding(FindingKind.READS)
 
 @dataclass(frozen=True)
 class Reach:
-    """The places of one decision. Looking at the disk is all it does; it remembers what it saw there."""
+    """The places of one decision.
+
+    Looking at the disk is all it does; it remembers what it saw there.
+    """
 
     workspace: str
     """Absolute; links in it are resolved here."""
     home: str = ""
     rules: Rules = NO_RULES
     readable: tuple[str, ...] = ()
-    """Folders and files outside the workspace that may be read all the same: where long outputs went."""
+    """Folders and files outside the workspace that may be read all the same: where long outputs
+    went.
+    """
     sealed: Callable[[], tuple[str, ...]] = tuple
-    """Folders that nothing may write, such as Treadle's own; asked when something is to be written."""
+    """Folders that nothing may write, such as Treadle's own; asked when something is to be written.
+    """
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
     _work: Counter[str] = field(default_factory=Counter[str], compare=False, repr=False)
     """What this decision has looked at so far, which limits what it still looks at."""
@@ -52,7 +62,10 @@ class Reach:
     # ------------------------------------------------------------ where
 
     def places(self, path: str, cwd: str = "", *, follow: bool = True) -> tuple[str, ...]:
-        """Where it leads, and where it seems to lead, which a rule may name too. Raises ValueError for what can be no path."""
+        """Where it leads, and where it seems to lead, which a rule may name too.
+
+        Raises ValueError for what can be no path.
+        """
         if "\0" in path:
             raise ValueError(path)
         joined = os.path.join(self.root, cwd, path)
@@ -75,9 +88,14 @@ class Reach:
         except (ValueError, OSError):
             return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is no path")
         if denied := self._rule("deny", "read", places):
-            return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}")
+            return CallFinding(
+                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}"
+            )
         if asked := self._rule("ask", "read", places):
-            return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is read")
+            return CallFinding(
+                FindingKind.NEEDS_A_PERSON,
+                f"the rule {asked.text!r} asks before {_shown(path)} is read",
+            )
         if set(places) == {"/dev/null"} or self._rule("allow", "read", places[:1]):
             return READS
         if not self.is_inside(places[0]):
@@ -86,7 +104,11 @@ class Reach:
             return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is outside the workspace")
         if not names_only and any(map(is_secret, self._below_root(places))):
             return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
-        return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere") if looks_expanded(path) else READS
+        return (
+            CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere")
+            if looks_expanded(path)
+            else READS
+        )
 
     def read_below(self, path: str, cwd: str = "") -> CallFinding:
         """Of everything below a folder: what is in its files is told too."""
@@ -104,75 +126,126 @@ class Reach:
         return READS
 
     def ruled_below(self, path: str, cwd: str = "") -> CallFinding | None:
-        """What a rule for reading says about files below a folder; None if no rule is about them."""
+        """What a rule for reading says about files below a folder; None if no rule is about them."""  # noqa: E501
         try:
             real = self.places(path, cwd)[0]
         except (ValueError, OSError):
             return None
-        for kind, rules in ((FindingKind.PARTLY_DENIED, self.rules.deny), (FindingKind.PARTLY_ASKED, self.rules.ask)):
-            if (rule := next((rule for rule in rules if self._is_below(rule, real)), None)) is not None:
+        for kind, rules in (
+            (FindingKind.PARTLY_DENIED, self.rules.deny),
+            (FindingKind.PARTLY_ASKED, self.rules.ask),
+        ):
+            if (
+                rule := next((rule for rule in rules if self._is_below(rule, real)), None)
+            ) is not None:
                 what = "denies reading" if kind is FindingKind.PARTLY_DENIED else "asks before"
-                return CallFinding(kind, f"the rule {rule.text!r} {what} files below {_shown(path)}")
+                return CallFinding(
+                    kind, f"the rule {rule.text!r} {what} files below {_shown(path)}"
+                )
         return None
 
-    def write(self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True) -> CallFinding:
+    def write(
+        self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True
+    ) -> CallFinding:
         """`follow`: False takes the path by its letters."""
         try:
             places = self.places(path, cwd, follow=follow)
         except (ValueError, OSError):
             return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is no path")
         if denied := self._rule("deny", "write", places):
-            return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}")
+            return CallFinding(
+                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}"
+            )
         if by_shell and places[-1] in DISCARDED:
             return READS
         guard = self._guard(places)
         if guard is PathGuard.SEALED or (guard is not None and by_shell):
-            how = "; use the write or edit tool, which shows a person what it writes" if guard is not PathGuard.SEALED else ""
+            how = (
+                "; use the write or edit tool, which shows a person what it writes"
+                if guard is not PathGuard.SEALED
+                else ""
+            )
             return CallFinding(
-                FindingKind.FORBIDDEN, f"{_shown(path)} decides what runs here later, and is not changed by {'a command' if how else 'an agent'}{how}"
+                FindingKind.FORBIDDEN,
+                (
+                    f"{_shown(path)} decides what runs here later, and is not changed by "
+                    f"{'a command' if how else 'an agent'}{how}"
+                ),
             )
         if asked := self._rule("ask", "write", places):
-            return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is written")
+            return CallFinding(
+                FindingKind.NEEDS_A_PERSON,
+                f"the rule {asked.text!r} asks before {_shown(path)} is written",
+            )
         if follow and os.path.islink(places[0]):
             return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is a link that leads to itself")
         if self._rule("allow", "write", places[:1]):
-            return CallFinding(FindingKind.PERMITTED if by_shell else FindingKind.GRANTED, "a rule allows it")
+            return CallFinding(
+                FindingKind.PERMITTED if by_shell else FindingKind.GRANTED, "a rule allows it"
+            )
         if guard is PathGuard.INSTRUCTS:
             return CallFinding(
-                FindingKind.NEEDS_A_PERSON, f"{_shown(path)} instructs agents, or runs on this machine later: a person looks at each change first"
+                FindingKind.NEEDS_A_PERSON,
+                (
+                    f"{_shown(path)} instructs agents, or runs on this machine later: a person "
+                    "looks "
+                    "at each change first"
+                ),
             )
         if guard is PathGuard.REVIEWED:
             return CallFinding(FindingKind.UNSURE, f"{_shown(path)} runs elsewhere later")
         if not self.is_inside(places[0]):
             return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is outside the workspace")
         if looks_expanded(path):
-            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} looks like a path elsewhere, and would be one here")
-        return CallFinding(FindingKind.SHELL_EDITS, f"{_shown(path)} is written") if by_shell else CallFinding(FindingKind.EDITS)
+            return CallFinding(
+                FindingKind.UNSURE,
+                f"{_shown(path)} looks like a path elsewhere, and would be one here",
+            )
+        return (
+            CallFinding(FindingKind.SHELL_EDITS, f"{_shown(path)} is written")
+            if by_shell
+            else CallFinding(FindingKind.EDITS)
+        )
 
     @cached_property
     def denies_paths(self) -> bool:
         return any(rule.about in ("read", "write") for rule in self.rules.deny)
 
     def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> CallFinding:
-        """By a rule for reading, or also by one for writing; by its letters and by where it leads."""
+        """By a rule for reading, or also by one for writing; by its letters and by where it leads."""  # noqa: E501
         try:
             places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
         except (ValueError, OSError):
             return READS
-        rule = self._rule("deny", "read", places) or (self._rule("deny", "write", places) if writes else None)
-        return READS if rule is None else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
+        rule = self._rule("deny", "read", places) or (
+            self._rule("deny", "write", places) if writes else None
+        )
+        return (
+            READS
+            if rule is None
+            else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
+        )
 
     # ------------------------------------------------------------ inside
 
-    def _rule(self, what: Literal["allow", "ask", "deny"], about: Literal["read", "write"], places: tuple[str, ...]) -> PermissionRule | None:
+    def _rule(
+        self,
+        what: Literal["allow", "ask", "deny"],
+        about: Literal["read", "write"],
+        places: tuple[str, ...],
+    ) -> PermissionRule | None:
         rules: tuple[PermissionRule, ...] = getattr(self.rules, what)
         return self.rules.of_path(rules, about, places, self.root, self.home) if rules else None
 
     def _guard(self, places: tuple[str, ...]) -> PathGuard | None:
-        if any(place == own or place.startswith(own + "/") for own in self.sealed() for place in places):
+        if any(
+            place == own or place.startswith(own + "/") for own in self.sealed() for place in places
+        ):
             return PathGuard.SEALED
         order = [PathGuard.REVIEWED, PathGuard.INSTRUCTS, PathGuard.SEALED]
-        found = [guard for place in self._below_root(places) if (guard := guard_of(place)) is not None]
+        found = [
+            guard for place in self._below_root(places) if (guard := guard_of(place)) is not None
+        ]
         return max(found, key=order.index, default=None)
 
     def _below_root(self, places: tuple[str, ...]) -> Iterator[str]:
@@ -187,20 +260,36 @@ class Reach:
             )
 
     def _is_below(self, rule: PermissionRule, folder: str) -> bool:
-        """Whether what `rule` denies to read may lie below `folder`, as far as the fixed beginning of its pattern says."""
+        """Whether what `rule` denies to read may lie below `folder`, as far as the fixed beginning
+        of its pattern says.
+        """
         if rule.about != "read":
             return False
-        fixed = re.split(r"[*?]", rule.pattern)[0].rpartition("/")[0] if re.search(r"[*?]", rule.pattern) else rule.pattern
-        place = os.path.normpath(os.path.join(self.root, os.path.expanduser(fixed) if not self.home else fixed.replace("~", self.home, 1)))
+        fixed = (
+            re.split(r"[*?]", rule.pattern)[0].rpartition("/")[0]
+            if re.search(r"[*?]", rule.pattern)
+            else rule.pattern
+        )
+        place = os.path.normpath(
+            os.path.join(
+                self.root,
+                os.path.expanduser(fixed) if not self.home else fixed.replace("~", self.home, 1),
+            )
+        )
         prefix = (folder.rstrip("/") + "/").casefold()
         places = {place.casefold(), os.path.realpath(place).casefold()}
-        return any((each + "/").startswith(prefix) or prefix.startswith(each + "/") for each in places)
+        return any(
+            (each + "/").startswith(prefix) or prefix.startswith(each + "/") for each in places
+        )
 
     def _secret_below(self, top: str) -> str | None:
         """Why what lies below may hold a secret; None where nothing does."""
         if not os.path.isdir(top):
             return None
-        below_root, folders = "" if top == self.root else "/" + os.path.relpath(top, self.root), [top]
+        below_root, folders = (
+            "" if top == self.root else "/" + os.path.relpath(top, self.root),
+            [top],
+        )
         while folders:
             try:
                 with os.scandir(folders.pop()) as entries:
@@ -209,10 +298,16 @@ class Reach:
                         if self._work["entries"] > MAX_LOOKED_AT:
                             return "there is more below it than can be looked at for secrets"
                         if is_secret(below_root + entry.path[len(top.rstrip("/")) :]):
-                            return f"{_shown(os.path.relpath(entry.path, self.root))} below it likely holds a secret"
+                            return (
+                                f"{_shown(os.path.relpath(entry.path, self.root))} below it "
+                                "likely holds a secret"
+                            )
                         if entry.name == ".git":
                             if _holds_credentials(entry.path):
-                                return f"{_shown(os.path.relpath(entry.path, self.root))} below it likely holds a secret"
+                                return (
+                                    f"{_shown(os.path.relpath(entry.path, self.root))} below it "
+                                    "likely holds a secret"
+                                )
                         elif entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
             except OSError:
@@ -221,7 +316,9 @@ class Reach:
 
 
 def beyond_too(finding: CallFinding) -> CallFinding:
-    """The same, for a read that also leaves the workspace or is not known in full: hiding the ruled files is then not enough."""
+    """The same, for a read that also leaves the workspace or is not known in full: hiding the ruled
+    files is then not enough.
+    """
     match finding.kind:
         case FindingKind.PARTLY_DENIED:
             return CallFinding(FindingKind.FORBIDDEN, finding.why)
@@ -231,24 +328,35 @@ def beyond_too(finding: CallFinding) -> CallFinding:
             return finding
 
 
-_CREDENTIALS = re.compile(rb"://[^/\s@]*@|extraheader|password|passwd|token|secret|askpass", re.IGNORECASE)
+_CREDENTIALS = re.compile(
+    rb"://[^/\s@]*@|extraheader|password|passwd|token|secret|askpass", re.IGNORECASE
+)
 GIT_CONFIG_BYTES = 256 * 1024
 
 
 def _holds_credentials(repository: str) -> bool:
-    """Whether Git's settings in a `.git` folder, or a file that somebody put there, likely hold a key. Its other files hold none by design."""
+    """Whether Git's settings in a `.git` folder, or a file that somebody put there, likely hold a
+    key. Its other files hold none by design.
+    """
     if not os.path.isdir(repository):
         return False
     try:
         names = os.listdir(repository)
         modules = os.path.join(repository, "modules")
-        inner = [os.path.join(modules, name, "config") for name in os.listdir(modules)] if "modules" in names else []
+        inner = (
+            [os.path.join(modules, name, "config") for name in os.listdir(modules)]
+            if "modules" in names
+            else []
+        )
         if len(inner) > 100 or any(is_secret(f"/{name}") for name in names):
             return True
         for place in (os.path.join(repository, "config"), *inner):
             if os.path.isfile(place):
                 with open(place, "rb") as file:
-                    if _CREDENTIALS.search(data := file.read(GIT_CONFIG_BYTES)) or len(data) == GIT_CONFIG_BYTES:
+                    if (
+                        _CREDENTIALS.search(data := file.read(GIT_CONFIG_BYTES))
+                        or len(data) == GIT_CONFIG_BYTES
+                    ):
                         return True
     except OSError:
         return True
@@ -268,7 +376,10 @@ _SLASHES = re.compile("[\\\\\u2044\u2215\u29f5\u29f8\uff0f\uff3c\ufe68]")
 
 
 def looks_expanded(path: str) -> bool:
-    """Whether a path means something else to a shell, or to another system: `~/x`, `$HOME/x`, or dots and backslashes."""
+    """Whether a path means something else to a shell, or to another system:
+
+    `~/x`, `$HOME/x`, or dots and backslashes.
+    """
     return _EXPANDED.match(path) is not None or (".." in path and _SLASHES.search(path) is not None)
 
 

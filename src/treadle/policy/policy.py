@@ -1,7 +1,8 @@
-"""Whether a call may run: one decision for file tools and commands, from the mode, the user's rules and what the call would touch.
+"""Whether a call may run: one decision for file tools and commands, from the mode, the user's rules
+and what the call would touch.
 
-What paths and commands mean is found out by paths.py and shell/; asking a person is the loop's business, confining a command the
-sandbox's. Entry: `decide`.
+What paths and commands mean is found out by paths.py and shell/; asking a person is the loop's
+business, confining a command the sandbox's. Entry: `decide`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ class Permissions:
 
     def also_reading(self, readable: Callable[[], Sequence[Path]]) -> Permissions:
         """The same for one run, and these folders may be read too."""
-        return Permissions(rules=self.rules, home=self.home, readable=lambda: (*readable(), *self.readable()), sealed=self.sealed)
+        return Permissions(
+            rules=self.rules,
+            home=self.home,
+            readable=lambda: (*readable(), *self.readable()),
+            sealed=self.sealed,
+        )
 
 
 NO_PERMISSIONS = Permissions()
@@ -58,17 +64,23 @@ class _Own:
         self.names()
 
     def names(self) -> tuple[str, ...]:
-        """All that it was seen to have: where it led once stays sealed, and where it leads now is."""
+        """All that it was seen to have: where it led once stays sealed, and where it leads now is."""  # noqa: E501
         if (real := os.path.realpath(self._folder)) not in self._names:
             self._names = (*self._names, real)
         return self._names
 
 
 def permissions_of(
-    *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None, withheld: Container[str] = ()
+    *,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    deny: Iterable[str] = (),
+    own: str | None = None,
+    withheld: Container[str] = (),
 ) -> Permissions:
-    """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but by Treadle, and skills are read.
-    `withheld`: rules whose text reasons do not quote, since a model reads reasons.
+    """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but
+    by Treadle, and skills are read. `withheld`: rules whose text reasons do not quote, since a
+    model reads reasons.
 
     Raises AgentError(invalid) for a rule that is none.
     """
@@ -98,45 +110,73 @@ class Decision:
     """contained: unasked where the sandbox holds the call; where there is none, it asks."""
     reason: str = ""
     pattern: tuple[str, ...] | None = None
-    """Rules that would allow this call and its like, for a session or for always, to be shown before they are. None: only this one call can be."""
+    """Rules that would allow this call and its like, for a session or for always, to be shown
+    before they are. None: only this one call can be.
+    """
     places: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Paths as the call names them -> where they led when they were judged: these are the places to open."""
+    """Paths as the call names them -> where they led when they were judged: these are the places to
+    open.
+    """
     commands: tuple[JudgedCommand, ...] = ()
     looks_only: bool = False
-    """A command that, as far as anyone can see, changes nothing: it runs without write access and without network, in every mode."""
+    """A command that, as far as anyone can see, changes nothing: it runs without write access and
+    without network, in every mode.
+    """
     partly: Verdict = "allow"
-    """The strictest of `ask` and `deny` that rules say about files below a folder that the command reads. Only the sandbox can hide
-    these files: without one this is the verdict, and with one a command with `deny` stays confined even after a person approved it."""
+    """The strictest of `ask` and `deny` that rules say about files below a folder that the command
+    reads. Only the sandbox can hide these files: without one this is the verdict, and with one a
+    command with `deny` stays confined even after a person approved it."""
 
 
 ALLOW = Decision("allow")
 
 
-def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: Permissions = NO_PERMISSIONS) -> Decision:
-    """The strictest of what is never run, what the user denies, what the user wants to be asked, and what is found out about the call,
-    which the user's allowing rules can loosen, though never what is denied, nor past the sandbox for a command.
+def decide(
+    mode: Mode,
+    tool: Tool[Any],
+    arguments: Any,
+    cwd: Path,
+    permissions: Permissions = NO_PERMISSIONS,
+) -> Decision:
+    """The strictest of what is never run, what the user denies, what the user wants to be asked,
+    and what is found out about the call, which the user's allowing rules can loosen, though never
+    what is denied, nor past the sandbox for a command.
 
-    Modes: plan lets only what reads; ask lets what reads inside the workspace; accept-edits also what writes files there that are not
-    guarded; full lets all that is not denied. `needs_approval` asks in every mode. Looks at the disk, changes nothing, never raises.
+    Modes: plan lets only what reads; ask lets what reads inside the workspace; accept-edits also
+    what writes files there that are not guarded; full lets all that is not denied. `needs_approval`
+    asks in every mode. Looks at the disk, changes nothing, never raises.
     """
     touched = _touched(tool, arguments, cwd)
     findings = _by_name(tool, permissions.rules)
     if touched is not None and touched.command is not None:
-        beside = _of_paths(touched, reach_of(cwd, permissions)) + [_of_host(host, permissions.rules) for host in touched.hosts]
+        beside = _of_paths(touched, reach_of(cwd, permissions)) + [
+            _of_host(host, permissions.rules) for host in touched.hosts
+        ]
         return _of_command(mode, touched.command, [*findings, *beside], cwd, permissions)
     if mode == "plan" and tool.effect != "pure" and not delegates(tool):
-        return Decision("deny", f"{tool.name} can change things, and this run only plans (mode plan): describe the change instead")
+        return Decision(
+            "deny",
+            (
+                f"{tool.name} can change things, and this run only plans (mode plan): describe the "
+                "change instead"
+            ),
+        )
     places: dict[str, str] = {}
     found: list[CallFinding] = []
     if touched is not None and not touched.is_nothing:
         reach = reach_of(cwd, permissions)
-        found = [*_of_paths(touched, reach), *(_of_host(host, permissions.rules) for host in touched.hosts)]
+        found = [
+            *_of_paths(touched, reach),
+            *(_of_host(host, permissions.rules) for host in touched.hosts),
+        ]
         places = _places(touched, reach)
     elif tool.effect != "pure":
         found = [_ANYTHING]
     if _first(permissions.rules.allow, tool.name) is not None:
         found = [
-            CallFinding(FindingKind.GRANTED) if finding.kind in (FindingKind.EDITS, FindingKind.CONNECTS) or finding is _ANYTHING else finding
+            CallFinding(FindingKind.GRANTED)
+            if finding.kind in (FindingKind.EDITS, FindingKind.CONNECTS) or finding is _ANYTHING
+            else finding
             for finding in found
         ]
     if not findings and not found:
@@ -146,12 +186,17 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
         return Decision("allow", places=places) if places else ALLOW
     pattern = _tool_pattern(tool, found) if settled.verdict == "ask" and not findings else None
     is_edit = any(finding.kind is FindingKind.EDITS for finding in found)
-    why = settled.why or f"{'edits need' if is_edit else f'{tool.name} can change things, and needs'} approval in mode {mode}"
+    why = settled.why or (
+        f"{'edits need' if is_edit else f'{tool.name} can change things, and needs'} "
+        f"approval in mode {mode}"
+    )
     return Decision(settled.verdict, why, pattern, places)
 
 
 def delegates(tool: Tool[Any]) -> bool:
-    """Whether it does nothing but start runs, whose calls are judged one by one: a tool of anybody's may say so."""
+    """Whether it does nothing but start runs, whose calls are judged one by one: a tool of
+    anybody's may say so.
+    """
     return getattr(tool, "delegates", False) is True
 
 
@@ -168,8 +213,18 @@ def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:
         return None
     if not isinstance(touched, Touched):
         return None
-    named = cast("tuple[object, ...]", (touched.reads, touched.lists, touched.writes, touched.hosts))
-    return touched if all(isinstance(each, tuple) and all(isinstance(path, str) for path in cast("tuple[object, ...]", each)) for each in named) else None
+    named = cast(
+        "tuple[object, ...]", (touched.reads, touched.lists, touched.writes, touched.hosts)
+    )
+    return (
+        touched
+        if all(
+            isinstance(each, tuple)
+            and all(isinstance(path, str) for path in cast("tuple[object, ...]", each))
+            for each in named
+        )
+        else None
+    )
 
 
 def reach_of(cwd: Path, permissions: Permissions) -> Reach:
@@ -184,12 +239,25 @@ def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
     """What does not depend on what the call would do."""
     findings: list[CallFinding] = []
     names = (tool.name, *acts_as(tool))
-    if (denied := next(filter(None, (_first(rules.deny, name) for name in names)), None)) is not None:
-        findings.append(CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}"))
+    if (
+        denied := next(filter(None, (_first(rules.deny, name) for name in names)), None)
+    ) is not None:
+        findings.append(
+            CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}")
+        )
     if (asked := next(filter(None, (_first(rules.ask, name) for name in names)), None)) is not None:
-        findings.append(CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"))
+        findings.append(
+            CallFinding(
+                FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"
+            )
+        )
     if tool.needs_approval:
-        findings.append(CallFinding(FindingKind.NEEDS_A_PERSON, f"{tool.name} asks for a person's approval in every mode"))
+        findings.append(
+            CallFinding(
+                FindingKind.NEEDS_A_PERSON,
+                f"{tool.name} asks for a person's approval in every mode",
+            )
+        )
     return findings
 
 
@@ -224,12 +292,21 @@ def _places(touched: Touched, reach: Reach) -> dict[str, str]:
 
 def _of_host(host: str, rules: Rules) -> CallFinding:
     def said(among: Iterable[PermissionRule]) -> PermissionRule | None:
-        return next((rule for rule in among if rule.about == "host" and rule.names.fullmatch(host.casefold().removesuffix("."))), None)
+        return next(
+            (
+                rule
+                for rule in among
+                if rule.about == "host" and rule.names.fullmatch(host.casefold().removesuffix("."))
+            ),
+            None,
+        )
 
     if (denied := said(rules.deny)) is not None:
         return CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {host}")
     if (asked := said(rules.ask)) is not None:
-        return CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {host}")
+        return CallFinding(
+            FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {host}"
+        )
     return (
         CallFinding(FindingKind.READS)
         if said(rules.allow) is not None
@@ -239,18 +316,26 @@ def _of_host(host: str, rules: Rules) -> CallFinding:
 
 def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, ...] | None:
     """A rule for this tool, where nothing but its name is in question."""
-    return (f"tool({tool.name})",) if all(finding.kind is FindingKind.READS or finding is _ANYTHING for finding in found) else None
+    return (
+        (f"tool({tool.name})",)
+        if all(finding.kind is FindingKind.READS or finding is _ANYTHING for finding in found)
+        else None
+    )
 
 
 # ---------------------------------------------------------------- commands
 
 
-def decide_command(mode: Mode, command: str, cwd: Path, permissions: Permissions = NO_PERMISSIONS) -> Decision:
+def decide_command(
+    mode: Mode, command: str, cwd: Path, permissions: Permissions = NO_PERMISSIONS
+) -> Decision:
     """`decide` for a command line by itself."""
     return _of_command(mode, command, [], cwd, permissions)
 
 
-def _of_command(mode: Mode, command: str, findings: list[CallFinding], cwd: Path, permissions: Permissions) -> Decision:
+def _of_command(
+    mode: Mode, command: str, findings: list[CallFinding], cwd: Path, permissions: Permissions
+) -> Decision:
     from treadle.policy.shell.judge import judge  # noqa: PLC0415  its tables are read where there is a command
 
     judgement = judge(command, reach_of(cwd, permissions))
@@ -261,15 +346,35 @@ def _of_command(mode: Mode, command: str, findings: list[CallFinding], cwd: Path
     if settled.verdict == "allow":
         return Decision("allow", commands=commands, looks_only=looks_only, partly=partly)
     offered = judgement.patterns if settled.verdict == "ask" and not findings else None
-    why = _asking_words([*(each for one in judgement.commands for each in one.findings), *found], mode) if settled.verdict == "ask" else settled.why
+    why = (
+        _asking_words(
+            [*(each for one in judgement.commands for each in one.findings), *found], mode
+        )
+        if settled.verdict == "ask"
+        else settled.why
+    )
     if settled.verdict == "deny" and mode == "plan":
         why = f"{why}, and this run only plans (mode plan): describe the change instead"
-    return Decision(settled.verdict, why, None if offered is None else tuple(offered), {}, commands, looks_only, partly)
+    return Decision(
+        settled.verdict,
+        why,
+        None if offered is None else tuple(offered),
+        {},
+        commands,
+        looks_only,
+        partly,
+    )
 
 
 def _partly(found: Iterable[CallFinding]) -> Verdict:
     kinds = {finding.kind for finding in found}
-    return "deny" if FindingKind.PARTLY_DENIED in kinds else "ask" if FindingKind.PARTLY_ASKED in kinds else "allow"
+    return (
+        "deny"
+        if FindingKind.PARTLY_DENIED in kinds
+        else "ask"
+        if FindingKind.PARTLY_ASKED in kinds
+        else "allow"
+    )
 
 
 def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) -> JudgedCommand:
@@ -278,29 +383,41 @@ def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) 
 
 
 def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
-    """Every reason for which a person is asked about a line: the second half of a line may be the dangerous one."""
+    """Every reason for which a person is asked about a line: the second half of a line may be the
+    dangerous one.
+    """
     why = reasons(found, "ask", mode)
     more = [f"{len(why) - MAX_REASONS} more reasons"] if len(why) > MAX_REASONS else []
     return "; ".join([*why[:MAX_REASONS], *more])
 
 
 def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
-    """Tells whether a rule denies reading a file, or asks before; None where no rule is about reading.
+    """Tells whether a rule denies reading a file, or asks before; None where no rule is about
+    reading.
 
-    For a search over a folder, which is judged by that alone: it leaves such files out. They are absolute, without links.
+    For a search over a folder, which is judged by that alone: it leaves such files out. They are
+    absolute, without links.
     """
     rules = permissions.rules
     if not rules.deny and not rules.ask:
         return None
     about = tuple(rule for rule in (*rules.deny, *rules.ask) if rule.about == "read")
     root = str(cwd)
-    return (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None) if about else None
+    return (
+        (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None)
+        if about
+        else None
+    )
 
 
 def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
-    """Tells whether a rule allows reading a file that likely holds a secret; absolute, without links."""
+    """Tells whether a rule allows reading a file that likely holds a secret; absolute, without
+    links.
+    """
     rules, root = permissions.rules, os.path.realpath(cwd)
-    return lambda path: rules.of_path(rules.allow, "read", (path,), root, permissions.home) is not None
+    return lambda path: (
+        rules.of_path(rules.allow, "read", (path,), root, permissions.home) is not None
+    )
 
 
 # ---------------------------------------------------------------- what is said
@@ -309,8 +426,17 @@ def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
 def without_sandbox(decision: Decision) -> Decision:
     """The decision where no sandbox works."""
     if decision.partly == "deny" and decision.verdict != "deny":
-        why = decision.reason if decision.verdict == "contained" else "a rule denies reading some of what lies below a folder that it reads"
-        return replace(decision, verdict="deny", reason=f"{why}, and only a sandbox could hide them: none works here", pattern=None)
+        why = (
+            decision.reason
+            if decision.verdict == "contained"
+            else "a rule denies reading some of what lies below a folder that it reads"
+        )
+        return replace(
+            decision,
+            verdict="deny",
+            reason=f"{why}, and only a sandbox could hide them: none works here",
+            pattern=None,
+        )
     if decision.verdict != "contained":
         return decision
     why = f"{decision.reason}, so that it runs unasked only inside a sandbox, and none works here"
@@ -319,4 +445,7 @@ def without_sandbox(decision: Decision) -> Decision:
 
 def headless_denial(decision: Decision) -> str:
     """What the model reads when there is nobody to ask."""
-    return f"Not run: {decision.reason}. Nobody is here to approve it: go on without this call, or say what you would need."
+    return (
+        f"Not run: {decision.reason}. Nobody is here to approve it: go on without this call, or "
+        "say what you would need."
+    )

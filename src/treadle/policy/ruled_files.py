@@ -1,7 +1,9 @@
-"""The files that a user's `deny` and `ask` rules are about, found on the disk, so that a sandbox can keep commands from them.
+"""The files that a user's `deny` and `ask` rules are about, found on the disk, so that a sandbox
+can keep commands from them.
 
-A rule judges a path that a call names; a command reads paths that nobody names, such as everything below a folder. The policy
-compares paths with rules (rules.py), and the sandbox hides what is found here. Entry: `RuledFiles`.
+A rule judges a path that a call names; a command reads paths that nobody names, such as everything
+below a folder. The policy compares paths with rules (rules.py), and the sandbox hides what is found
+here. Entry: `RuledFiles`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class _Entry(NamedTuple):
 
 
 class RuledFiles:
-    """The files of one set of rules and one workspace. Remembers each folder until its ctime changes. Safe from many threads."""
+    """The files of one set of rules and one workspace.
+
+    Remembers each folder until its ctime changes. Safe from many threads.
+    """
 
     def __init__(self, rules: Rules, workspace: Path, home: str) -> None:
         self._rules, self._root, self._home = rules, os.path.realpath(workspace), home
@@ -59,10 +64,12 @@ class RuledFiles:
         return cls(rules, workspace, permissions.home) if about else None
 
     def look(self, *, approved: bool) -> Ruled:
-        """The files as they are now. `approved`: a person has approved this command, which answers `ask` rules.
+        """The files as they are now. `approved`: a person has approved this command, which answers
+        `ask` rules.
 
-        More entries or matches than the limits above make `too_many`; what a rule denies to write is found all the same, so that a command that makes
-        many such files has them taken away. Blocks. Raises AgentError(tool) if a folder cannot be listed.
+        More entries or matches than the limits above make `too_many`; what a rule denies to write
+        is found all the same, so that a command that makes many such files has them taken away.
+        Blocks. Raises AgentError(tool) if a folder cannot be listed.
         """
         asking = () if approved else self._rules.ask
         excess: list[str] = []
@@ -71,14 +78,29 @@ class RuledFiles:
             hidden = self._found((*self._rules.deny, *asking), "read", excess)
             fixed = [*denied, *self._found(asking, "write", excess)]
         if len(hidden) + len(fixed) > MAX_FOUND:
-            excess.append(f"the rules for reading and writing cover more than {MAX_FOUND} separate files; name their folders in the rules instead")
-        return Ruled(tuple(hidden), tuple(_topmost(fixed)), tuple(denied), excess[0] if excess else "")
+            excess.append(
+                f"the rules for reading and writing cover more than {MAX_FOUND} separate files; "
+                "name their folders in the rules instead"
+            )
+        return Ruled(
+            tuple(hidden), tuple(_topmost(fixed)), tuple(denied), excess[0] if excess else ""
+        )
 
-    def _found(self, rules: Iterable[PermissionRule], about: Literal["read", "write"], excess: list[str], *, is_bounded: bool = True) -> list[str]:
+    def _found(
+        self,
+        rules: Iterable[PermissionRule],
+        about: Literal["read", "write"],
+        excess: list[str],
+        *,
+        is_bounded: bool = True,
+    ) -> list[str]:
         found: set[str] = set()
         for rule in rules:
             if rule.about == about:
-                real = (os.path.realpath(path) for path in self._matches(rule, excess, is_bounded=is_bounded))
+                real = (
+                    os.path.realpath(path)
+                    for path in self._matches(rule, excess, is_bounded=is_bounded)
+                )
                 found.update(path for path in real if os.path.lexists(path))
         return list(_topmost(found))
 
@@ -87,10 +109,19 @@ class RuledFiles:
     @cached_property
     def _patterns(self) -> dict[PermissionRule, _Pattern]:
         rules = (*self._rules.deny, *self._rules.ask)
-        return {rule: _pattern(rule.pattern, self._root, self._home) for rule in rules if rule.about in ("read", "write")}
+        return {
+            rule: _pattern(rule.pattern, self._root, self._home)
+            for rule in rules
+            if rule.about in ("read", "write")
+        }
 
-    def _matches(self, rule: PermissionRule, excess: list[str], *, is_bounded: bool) -> Iterator[str]:
-        """Paths that the rule matches, without what lies below a match. Links are followed, each folder once."""
+    def _matches(
+        self, rule: PermissionRule, excess: list[str], *, is_bounded: bool
+    ) -> Iterator[str]:
+        """Paths that the rule matches, without what lies below a match.
+
+        Links are followed, each folder once.
+        """
         pattern = self._patterns[rule]
         left, seen = MAX_LOOKED_AT, set[str]()
         waiting = [(pattern.base, _further({0}, pattern.parts))]
@@ -102,7 +133,10 @@ class RuledFiles:
             for entry in self._entries(folder):
                 left -= 1
                 if left == -1:
-                    excess.append(f"the rule {rule.text!r} would have to be compared with more than {MAX_LOOKED_AT:,} files; name a folder in it")
+                    excess.append(
+                        f"the rule {rule.text!r} would have to be compared with more than "
+                        f"{MAX_LOOKED_AT:,} files; name a folder in it"
+                    )
                 if left < 0 and is_bounded:
                     return
                 after = _after(entry.name, states, pattern.parts)
@@ -120,18 +154,29 @@ class RuledFiles:
                 return known[1]
             is_settled = stamp.is_settled()
             with os.scandir(folder) as entries:
-                found = tuple(_Entry(entry.name, _is_folder(entry), entry.is_symlink()) for entry in entries)
+                found = tuple(
+                    _Entry(entry.name, _is_folder(entry), entry.is_symlink()) for entry in entries
+                )
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as e:  # its files can be opened by name all the same
-            raise AgentError("tool", f"{folder!r} cannot be listed ({e.strerror or e}), so that rules for files cannot be kept there: make it readable") from e
+            raise AgentError(
+                "tool",
+                (
+                    f"{folder!r} cannot be listed ({e.strerror or e}), so that rules for files "
+                    "cannot be kept there: make it readable"
+                ),
+            ) from e
         if is_settled:
             self._known[folder] = stamp, found
         return found
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one or leads to one. `entry.is_dir()` would raise for a link that leads to itself."""
+    """Whether it is one or leads to one.
+
+    `entry.is_dir()` would raise for a link that leads to itself.
+    """
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
@@ -154,7 +199,13 @@ def _pattern(text: str, root: str, home: str) -> _Pattern:
         base = fixed[0] if fixed is not None and fixed[0] else "/"
         rest = path[len(base) :].strip("/")
     parts = rest.split("/") if rest else []
-    return _Pattern(base, tuple(None if part == "**" else re.compile(wildcards(part, "[^/]"), re.IGNORECASE) for part in parts))
+    return _Pattern(
+        base,
+        tuple(
+            None if part == "**" else re.compile(wildcards(part, "[^/]"), re.IGNORECASE)
+            for part in parts
+        ),
+    )
 
 
 def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozenset[int]:

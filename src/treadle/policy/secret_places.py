@@ -1,7 +1,9 @@
-"""Where programs keep credentials, private data and histories below a user's home folder, as their documentation says (November 2026).
+"""Where programs keep credentials, private data and histories below a user's home folder, as their
+documentation says (November 2026).
 
-One place a line, relative to the home folder; `*` stands within one name. A place is a file, or a folder with all below it. Names that
-hold secrets wherever they lie, such as `.env`, are in guarded_paths.py. Entry: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
+One place a line, relative to the home folder; `*` stands within one name. A place is a file, or a
+folder with all below it. Names that hold secrets wherever they lie, such as `.env`, are in
+guarded_paths.py. Entry: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
 """
 
 from __future__ import annotations
@@ -615,23 +617,33 @@ PLACES = tuple(
 )  # fmt: skip
 
 ONLY_IN_HOME = (
-    ".bundle/config", ".condarc", ".config/pip/pip.conf", ".pip/pip.conf", "Library/Application Support/pip/pip.conf", ".hgrc",
+    ".bundle/config", ".condarc", ".config/pip/pip.conf", ".pip/pip.conf", "Library/Application Support/pip/pip.conf", ".hgrc",  # noqa: E501
     ".config/nix/nix.conf", ".history", ".config/uv/uv.toml",
 )  # fmt: skip
-"""May hold a password in a home folder, and are ordinary files of a project: in a workspace they stay in view."""
+"""May hold a password in a home folder, and are ordinary files of a project: in a workspace they
+stay in view.
+"""
 
 _Piece: TypeAlias = "str | re.Pattern[str]"
 
 
 def names_a_place(folded: str) -> bool:
-    """True if a normalised path in lower case is one of `PLACES`, or lies in one, wherever it begins."""
+    """True if a normalised path in lower case is one of `PLACES`, or lies in one, wherever it
+    begins.
+    """
     names = folded.split("/")
     exact, patterns, any_pattern = _by_first_name()
     if exact.keys().isdisjoint(names) and any_pattern.search(folded) is None:
         return False
     for i, name in enumerate(names):
-        candidates = [*exact.get(name, ()), *(pattern for pattern in patterns if _fits(pattern[0], name))]
-        if any(len(names) - i >= len(place) and all(map(_fits, place, names[i:])) for place in candidates):
+        candidates = [
+            *exact.get(name, ()),
+            *(pattern for pattern in patterns if _fits(pattern[0], name)),
+        ]
+        if any(
+            len(names) - i >= len(place) and all(map(_fits, place, names[i:]))
+            for place in candidates
+        ):
             return True
     return False
 
@@ -641,12 +653,21 @@ def _fits(piece: _Piece, name: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _by_first_name() -> tuple[dict[str, list[tuple[_Piece, ...]]], list[tuple[_Piece, ...]], re.Pattern[str]]:
-    """The places by their first name, those whose first name is a pattern, and a pattern for any of these names in a path."""
+def _by_first_name() -> tuple[
+    dict[str, list[tuple[_Piece, ...]]], list[tuple[_Piece, ...]], re.Pattern[str]
+]:
+    """The places by their first name, those whose first name is a pattern, and a pattern for any of
+    these names in a path.
+    """
     exact: dict[str, list[tuple[_Piece, ...]]] = {}
     patterns: list[tuple[_Piece, ...]] = []
     for line in PLACES:
-        pieces = tuple(re.compile(wildcards(name, "[^/]")) if "*" in name else name for name in line.casefold().split("/"))
-        exact.setdefault(pieces[0], []).append(pieces) if isinstance(pieces[0], str) else patterns.append(pieces)
+        pieces = tuple(
+            re.compile(wildcards(name, "[^/]")) if "*" in name else name
+            for name in line.casefold().split("/")
+        )
+        exact.setdefault(pieces[0], []).append(pieces) if isinstance(
+            pieces[0], str
+        ) else patterns.append(pieces)
     first_names = {piece.pattern for piece, *_ in patterns if isinstance(piece, re.Pattern)}
     return exact, patterns, re.compile("(?:^|/)(?:" + "|".join(sorted(first_names)) + ")(?:/|$)")

@@ -1,4 +1,5 @@
-"""Puts a definition, a model, settings and what came before together into a plan; whatever can be wrong is said here.
+"""Puts a definition, a model, settings and what came before together into a plan; whatever can be
+wrong is said here.
 
 It starts nothing. Entry: `Assembly`.
 """
@@ -65,8 +66,12 @@ class Assembly:
         """Secrets that are not the configuration's."""
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
-        self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
-        self.served = RuntimeServers(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
+        self.toolboxes = Toolboxes(
+            config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal)
+        )
+        self.served = RuntimeServers(
+            self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn
+        )
         self._choice = ModelChoice(config, self.models, journal)
         self._settings = config.defaults.settings
         self.hooks: tuple[Hook, ...] = ()
@@ -112,48 +117,91 @@ class Assembly:
         caller: ParentCall | None = None,
         submits: bool = False,
     ) -> Plan:
-        """Of a new run. `caller`: what starts it, where that is a call of another run. `submits`: another process will drive it, and has what that needs."""
+        """Of a new run. `caller`: what starts it, where that is a call of another run.
+
+        `submits`: another process will drive it, and has what that needs.
+        """
         past = None
         if session_id is not None:
             read = partial(self.journal.view, session_id)
             past = SessionPast(read, await read())
         state = RunState() if past is None else past.state
-        plan = await self._plan(agent, prompt, session_id, options, state=state, caller=caller, submits=submits)
+        plan = await self._plan(
+            agent, prompt, session_id, options, state=state, caller=caller, submits=submits
+        )
         return _but(plan, past=past)
 
-    async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
+    async def forked(
+        self,
+        agent: Agent[Any, Any],
+        fork: Fork,
+        prompt: Message,
+        session_id: str | None,
+        options: RunOptions,
+    ) -> Plan:
         """Of a run that goes on from inside another one."""
         state = await self.journal.load_fork(fork)
         return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
 
-    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: ParentCall | None = None) -> Plan:
-        """Of a run whose driver is gone; without its resumption. What was said of its calls was checked before."""
+    async def resumed(
+        self,
+        agent: Agent[Any, Any],
+        state: RunState,
+        options: ResumeOptions,
+        *,
+        caller: ParentCall | None = None,
+    ) -> Plan:
+        """Of a run whose driver is gone; without its resumption.
+
+        What was said of its calls was checked before.
+        """
         started = _started(state)
         _check_words(options)
         await self.toolboxes.confining.check(agent)
         limits = _over(options.get("limits"), state.ledger.limits)
-        more = await self._more_tools(agent, limits, awaited={call.name for call in state.open_calls})
-        if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more.tools)})) is not None:
-            raise AgentError(
-                "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
+        more = await self._more_tools(
+            agent, limits, awaited={call.name for call in state.open_calls}
+        )
+        if (
+            gone := missing_tool(
+                state, {tool.name: tool for tool in (*agent.own_tools, *more.tools)}
             )
-        wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
+        ) is not None:
+            raise AgentError(
+                "invalid",
+                (
+                    f"run {started.run_id} has an open call of the tool {gone!r}, which agent "
+                    f"{agent.name!r} has no more: pass an agent that has it"
+                ),
+            )
+        wanted = options.get("model") or (
+            state.model if agent.model is None or isinstance(agent.model, str) else agent.model
+        )
         asker = Asker(started.run_id, started.session_id, state=state)
         chosen = await self._choice.choose(wanted, asker, limits)
         values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
         warnings = (
             []
             if agent.fingerprint == state.agent_hash
-            else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
+            else [
+                (
+                    f"agent {agent.name!r} has changed since this run was last driven: it goes on "
+                    "with what it is now"
+                )
+            ]
         )
-        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)), chosen.model)
+        settings, dropped = _settings(
+            NOTHING_SET, started.settings.over(_typed(agent)), chosen.model
+        )
         if state.call_ids:  # only calls start runs
             await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
             **self._shared(agent, chosen, asker, more, caller),
-            system=with_passing(agent.system(values), started.passing) if agent.fingerprint == state.agent_hash else agent.system(values),
+            system=with_passing(agent.system(values), started.passing)
+            if agent.fingerprint == state.agent_hash
+            else agent.system(values),
             settings=settings,
             limits=limits,
             mode=checked_mode(options.get("mode") or state.mode),
@@ -169,10 +217,28 @@ class Assembly:
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             approver=options.get("on_approval"),
-            warnings=(*warnings, *dropped, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode") or state.mode))),
+            warnings=(
+                *warnings,
+                *dropped,
+                *more.missed,
+                *(
+                    ()
+                    if caller
+                    else self.toolboxes.confining.announced(
+                        agent, options.get("mode") or state.mode
+                    )
+                ),
+            ),
         )
 
-    def _shared(self, agent: Agent[Any, Any], chosen: ChosenModel, asker: Asker, more: _More, caller: ParentCall | None) -> dict[str, Any]:
+    def _shared(
+        self,
+        agent: Agent[Any, Any],
+        chosen: ChosenModel,
+        asker: Asker,
+        more: _More,
+        caller: ParentCall | None,
+    ) -> dict[str, Any]:
         """What any plan is made of, whichever way its run begins."""
         return {
             "agent": agent.name,
@@ -194,22 +260,33 @@ class Assembly:
             **_below(caller),
         }
 
-    async def _more_tools(self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()) -> _More:
-        """Tools beside the agent's own. Those of servers are waited for within the limits; where one is `awaited`, until its server fails."""
+    async def _more_tools(
+        self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()
+    ) -> _More:
+        """Tools beside the agent's own.
+
+        Those of servers are waited for within the limits; where one is `awaited`, until its server
+        fails.
+        """
         completion = (Complete(agent.answer),) if agent.completion else ()
         if not agent.mcp_servers:
             return _More(completion)
         begun, own = anyio.current_time(), {tool.name for tool in agent.own_tools}
-        joining = await self.served.join(agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited))
+        joining = await self.served.join(
+            agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited)
+        )
         tools, missed = joining.take()
         return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
-        """What the runs that it started have spent, those that these started too: the limits are for all of them."""
+        """What the runs that it started have spent, those that these started too: the limits are
+        for all of them.
+        """
         for child in await self.journal.children(run_id):
             spent = await self.journal.load(child.run_id)
             await self._count_children(child.run_id, spent)
-            for cut in spent.under_way:  # with its process; taken back where the child goes on, which counts it then
+            # with its process; taken back where the child goes on, which counts it then
+            for cut in spent.under_way:
                 spent.ledger.lose(cut)
             state.ledger.add_below(child.run_id, spent.ledger)
 
@@ -238,7 +315,9 @@ class Assembly:
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
         more = _More() if submits else await self._more_tools(agent, limits)
-        system, changed = await as_begun(self.journal, agent, agent.system(values), state, fork or session_id)
+        system, changed = await as_begun(
+            self.journal, agent, agent.system(values), state, fork or session_id
+        )
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -250,7 +329,9 @@ class Assembly:
             cwd=_directory(options.get("cwd")),
             state=state,
             prompt=prompt,
-            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None else (),
+            messages=(*(expand_message(m, values) for m in agent.messages), *earlier)
+            if fork is None
+            else (),
             changed=changed,
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
@@ -262,10 +343,21 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             approver=options.get("on_approval"),
-            warnings=(*warnings, *scaled, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
+            warnings=(
+                *warnings,
+                *scaled,
+                *more.missed,
+                *(
+                    ()
+                    if caller
+                    else self.toolboxes.confining.announced(agent, options.get("mode", "full"))
+                ),
+            ),
         )
 
-    async def _summarisers(self, own: ChosenModel, asker: Asker) -> AsyncGenerator[Summariser, None]:
+    async def _summarisers(
+        self, own: ChosenModel, asker: Asker
+    ) -> AsyncGenerator[Summariser, None]:
         """The small model; where it cannot be had, or fails, the run's own."""
         missed = ""
         try:
@@ -279,21 +371,36 @@ class Assembly:
 
 def _typed(agent: Agent[Any, Any]) -> Settings:
     """What a typed answer asks of the model; where a tool takes it, nothing."""
-    return NOTHING_SET if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
+    return (
+        NOTHING_SET
+        if agent.answer is None or agent.completion
+        else Settings(output_schema=agent.answer.schema)
+    )
 
 
 def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
     """A schema that another program could not know from what the model is asked."""
     output = cast("object", agent.output)
-    return encode_json(cast("object", output)).decode() if isinstance(output, Mapping) and settings.output_schema != output else None
+    return (
+        encode_json(cast("object", output)).decode()
+        if isinstance(output, Mapping) and settings.output_schema != output
+        else None
+    )
 
 
 def _below(caller: ParentCall | None) -> dict[str, Any]:
-    return {} if caller is None else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
+    return (
+        {}
+        if caller is None
+        else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
+    )
 
 
 def answers_of(options: ResumeOptions) -> Answers:
-    """What a person said about open calls. Raises AgentError(invalid) for what no journal could keep."""
+    """What a person said about open calls.
+
+    Raises AgentError(invalid) for what no journal could keep.
+    """
     approve = options.get("approve", ())
     for name in ("deny", "results"):
         check_texts(name, options.get(name, {}))
@@ -319,7 +426,10 @@ def _started(state: RunState) -> RunStarted:
 
 
 def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
-    """Those of the call over those of agent and configuration. What the model refuses is an error on the call, else dropped with a warning."""
+    """Those of the call over those of agent and configuration.
+
+    What the model refuses is an error on the call, else dropped with a warning.
+    """
     refuses = model.refuses
     if refuses and (wrong := sorted(call.given & refuses)):
         raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
@@ -329,12 +439,23 @@ def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, 
         settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
     notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
     changed = notes(settings) if notes is not None else ()
-    return settings, (*(f"{model.name} does not take {name}: it was left out" for name in dropped), *(f"{model.name}: {note}" for note in changed))
+    return settings, (
+        *(f"{model.name} does not take {name}: it was left out" for name in dropped),
+        *(f"{model.name}: {note}" for note in changed),
+    )
 
 
 def _check_images(prompt: Message, chosen: ChosenModel) -> None:
-    if "images" in chosen.model.refuses and (image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)):
-        raise AgentError("invalid", f"{chosen.name} takes no images: leave out {image.name or 'the image'} ({image.media_type}), or choose another model")
+    if "images" in chosen.model.refuses and (
+        image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)
+    ):
+        raise AgentError(
+            "invalid",
+            (
+                f"{chosen.name} takes no images: leave out {image.name or 'the image'} "
+                f"({image.media_type}), or choose another model"
+            ),
+        )
 
 
 def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
@@ -344,7 +465,13 @@ def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
 
 
 def _over(call: Limits | None, lower: Limits) -> Limits:
-    merged = {name: value for limits in (lower, call) if limits is not None for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+    merged = {
+        name: value
+        for limits in (lower, call)
+        if limits is not None
+        for name, value in msgspec.structs.asdict(limits).items()
+        if value is not None
+    }
     return Limits(**merged)
 
 
@@ -354,7 +481,9 @@ def _check_words(options: Mapping[str, Any]) -> None:
         if options.get(name) not in (None, *words):
             raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
     if not isinstance(options.get("user_id"), str | None):
-        raise AgentError("invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)")
+        raise AgentError(
+            "invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)"
+        )
 
 
 def checked_mode(mode: str) -> Mode:

@@ -1,6 +1,8 @@
-"""Runs that calls of other runs start: begun within what is left, gone on with after a restart, and never left behind.
+"""Runs that calls of other runs start: begun within what is left, gone on with after a restart, and
+never left behind.
 
-Putting a run together is assembly.py's, driving it the loop's. Entry: `Children`; `open_below`, `close_run`.
+Putting a run together is assembly.py's, driving it the loop's. Entry: `Children`; `open_below`,
+`close_run`.
 """
 
 from __future__ import annotations
@@ -61,11 +63,25 @@ class Starter(Protocol):
     """What puts runs together (runs.py)."""
 
     async def start(
-        self, agent: Agent[Any, Out], text: str | Sequence[Part], deps: Any, options: RunOptions, stream: EventStream | None, *, parent: ParentRun | None = None
+        self,
+        agent: Agent[Any, Out],
+        text: str | Sequence[Part],
+        deps: Any,
+        options: RunOptions,
+        stream: EventStream | None,
+        *,
+        parent: ParentRun | None = None,
     ) -> RunHandle[Out]: ...
 
     async def resume(
-        self, run_id: str, agent: Agent[Any, Out] | None, deps: Any, options: ResumeOptions, stream: EventStream | None, *, parent: ParentRun | None = None
+        self,
+        run_id: str,
+        agent: Agent[Any, Out] | None,
+        deps: Any,
+        options: ResumeOptions,
+        stream: EventStream | None,
+        *,
+        parent: ParentRun | None = None,
     ) -> RunHandle[Out]: ...
 
     async def drop(self, job: RunHandle[Any]) -> None:
@@ -105,30 +121,48 @@ class Children:
         inputs: Mapping[str, Any] | None,
         limits: Limits | None,
     ) -> RunResult[Out]:
-        """To its end, in the task of the call that starts it. Raises ToolFailed where limits allow no more runs, else AgentError."""
+        """To its end, in the task of the call that starts it.
+
+        Raises ToolFailed where limits allow no more runs, else AgentError.
+        """
         parent = call.plan
         if parent.depth + 1 >= MAX_DEPTH:
-            raise ToolFailed(f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself.")
+            raise ToolFailed(
+                f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself."
+            )
         above = ParentRun(ParentCall(parent, call.call_id), call.feed)
-        before = await self._take_before(parent.run_id, call.call_id, agent.name, text) if call.repeated else None
+        before = (
+            await self._take_before(parent.run_id, call.call_id, agent.name, text)
+            if call.repeated
+            else None
+        )
         if before is None:
-            job = await self._starter.start(agent, text, deps, _inherited(parent, inputs, limits), None, parent=above)
+            job = await self._starter.start(
+                agent, text, deps, _inherited(parent, inputs, limits), None, parent=above
+            )
         else:
             state = await self._journal.load(before.run_id)
             if state.finished is not None:
                 return self._starter.result_of(state, agent)
             self._left.add(parent.run_id)
-            job = await self._starter.resume(before.run_id, agent, deps, await self._going_on(parent, state), None, parent=above)
+            job = await self._starter.resume(
+                before.run_id, agent, deps, await self._going_on(parent, state), None, parent=above
+            )
         try:
             job.run.reserve()
         except BudgetSpent as e:
             await self._starter.drop(job)
-            raise ToolFailed(f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another agent.") from e
+            raise ToolFailed(
+                f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another "
+                "agent."
+            ) from e
         for cut in () if before is None else job.run.state.under_way:
             parent.state.ledger.take_back(cut)
         return await self._driven(job, parent.run_id, call.feed, agent.name)
 
-    async def _driven(self, job: RunHandle[Out], run_id: str, feed: Feed, agent: str) -> RunResult[Out]:
+    async def _driven(
+        self, job: RunHandle[Out], run_id: str, feed: Feed, agent: str
+    ) -> RunResult[Out]:
         child = job.run.plan.run_id
         feed.say(ChildStart, {"child_run_id": child, "agent": agent})
         try:
@@ -137,19 +171,32 @@ class Children:
             ending = job.run.ending
             if ending is None or ending.waiting:
                 self._left.add(run_id)
-            outcome = ending.outcome if ending is not None else Outcome.CANCELLED if job.result is None else Outcome.ERROR
+            outcome = (
+                ending.outcome
+                if ending is not None
+                else Outcome.CANCELLED
+                if job.result is None
+                else Outcome.ERROR
+            )
             feed.say(ChildEnd, {"child_run_id": child, "outcome": outcome})
         return job.unwrap()
 
     # ------------------------------------------------------------ after a restart
 
-    async def _take_before(self, run_id: str, call_id: str, agent: str, text: str | Sequence[Part]) -> RunInfo | None:
-        """The run that this call had started for the same prompt; of one whose prompt has changed since, the oldest that is left."""
+    async def _take_before(
+        self, run_id: str, call_id: str, agent: str, text: str | Sequence[Part]
+    ) -> RunInfo | None:
+        """The run that this call had started for the same prompt; of one whose prompt has changed
+        since, the oldest that is left.
+        """
         if run_id not in self._earlier:
             found = [await self._read(info) for info in await self._journal.children(run_id)]
             self._earlier.setdefault(run_id, found)  # several calls may have looked at once
         left = self._earlier[run_id]
-        asked, mine = Message.user(text).text, [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)]
+        asked, mine = (
+            Message.user(text).text,
+            [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)],
+        )
         if not mine:
             return None
         taken = next((one for one in mine if one.text == asked), mine[0])
@@ -162,7 +209,9 @@ class Children:
         return _Earlier(info, started.parent_call_id, started.input.text)
 
     async def _going_on(self, parent: Plan, state: RunState) -> ResumeOptions:
-        """What a child is taken up with: it may do no more than its parent, and hears what was said of its calls and of those below it."""
+        """What a child is taken up with: it may do no more than its parent, and hears what was said
+        of its calls and of those below it.
+        """
         options: ResumeOptions = {"mode": parent.mode, "cwd": parent.cwd, "on_ask": parent.on_ask}
         if parent.approver is not None:
             options["on_approval"] = parent.approver
@@ -172,28 +221,45 @@ class Children:
             options["on_unknown"] = on_unknown
         below = parent.resumption.below
         if below:
-            theirs = below.only({call.id for each in (state, *await open_below(self._journal, state)) for call in each.open_calls})
+            theirs = below.only(
+                {
+                    call.id
+                    for each in (state, *await open_below(self._journal, state))
+                    for call in each.open_calls
+                }
+            )
             options |= {"approve": theirs.approve, "deny": theirs.deny, "results": theirs.results}
         return options
 
     async def over(self, state: RunState, *, waiting: bool) -> None:
-        """A run is not driven any more. Where it has ended, what it had started and nobody drives ends with it. Raises nothing."""
+        """A run is not driven any more.
+
+        Where it has ended, what it had started and nobody drives ends with it. Raises nothing.
+        """
         assert state.started is not None, "a run begins with run.started"
         run_id = state.started.run_id
         self._earlier.pop(run_id, None)
-        if waiting or (run_id not in self._left and not (state.resumed and state.call_ids)):  # drivers before this one may have left some, of calls
+        # drivers before this one may have left some, of calls
+        if waiting or (run_id not in self._left and not (state.resumed and state.call_ids)):
             return
         self._left.discard(run_id)
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
             try:
                 await close_children(self._journal, run_id)
             except AgentError as e:
-                logger.warning("the runs that run %s had started could not be closed: %s", run_id, e.message)
+                logger.warning(
+                    "the runs that run %s had started could not be closed: %s", run_id, e.message
+                )
 
 
 def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | None) -> RunOptions:
     """What a child is run with: it may do no more than its parent."""
-    options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
+    options: RunOptions = {
+        "mode": parent.mode,
+        "cwd": parent.cwd,
+        "user_id": parent.user_id,
+        "inputs": inputs or {},
+    }
     options |= {"on_ask": parent.on_ask, "on_unknown": parent.on_unknown}
     if limits is not None:
         options["limits"] = limits
@@ -206,9 +272,15 @@ def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | 
 
 
 async def open_below(journal: Journal, state: RunState) -> list[RunState]:
-    """Runs that are not over, of calls of this one that will be made again when it goes on; and those below them."""
+    """Runs that are not over, of calls of this one that will be made again when it goes on; and
+    those below them.
+    """
     assert state.started is not None, "a run begins with run.started"
-    again = {call.id for call in state.open_calls if (start := state.starts.get(call.id)) is not None and start.effect != "once"}
+    again = {
+        call.id
+        for call in state.open_calls
+        if (start := state.starts.get(call.id)) is not None and start.effect != "once"
+    }
     found: list[RunState] = []
     for info in await journal.children(state.started.run_id) if again else ():
         if info.status == "finished":
@@ -220,10 +292,17 @@ async def open_below(journal: Journal, state: RunState) -> list[RunState]:
 
 
 async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[Answers, Answers]:
-    """Those to calls of this run, and those to calls of runs below it. Raises AgentError(invalid) for one to a call that is not open."""
+    """Those to calls of this run, and those to calls of runs below it.
+
+    Raises AgentError(invalid) for one to a call that is not open.
+    """
     if not answers:
         return answers, Answers()
-    own = {call.id for call in state.open_calls if (asked := state.asked.get(call.id)) is None or not asked.deferred}
+    own = {
+        call.id
+        for call in state.open_calls
+        if (asked := state.asked.get(call.id)) is None or not asked.deferred
+    }
     where: dict[str, list[str]] = {}
     for each in await open_below(journal, state):
         assert each.started is not None, "a run begins with run.started"
@@ -232,7 +311,14 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
     below = answers.calls & (where.keys() - own)
     for call_id in sorted(below):
         if len(runs := where[call_id]) > 1:
-            raise AgentError("invalid", f"the call {call_id!r} waits in {len(runs)} runs below this one: answer in each of them first: {', '.join(runs)}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"the call {call_id!r} waits in {len(runs)} runs below this one: answer in "
+                    "each "
+                    f"of them first: {', '.join(runs)}"
+                ),
+            )
     mine = answers.only(answers.calls - below)
     mine.check(state, below=sorted(where.keys() - own))
     return mine, answers.only(below)
@@ -246,7 +332,10 @@ async def close_children(journal: Journal, run_id: str) -> None:
 
 
 async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = False) -> None:
-    """Ends a run that nobody drives (`force`: whoever does) as `cancelled`, and those below it. Raises AgentError(busy) where somebody does."""
+    """Ends a run that nobody drives (`force`: whoever does) as `cancelled`, and those below it.
+
+    Raises AgentError(busy) where somebody does.
+    """
     writer = await journal.take_over(run_id, force=force)
     try:
         state = await journal.load(run_id)
@@ -255,7 +344,14 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
         open_turn, driven_s = state.turn or None, state.driven_s
         for entry in cut:
             state.apply(entry)
-        await writer.append([*cut, unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total).finished(open_turn)])
+        await writer.append(
+            [
+                *cut,
+                unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total).finished(
+                    open_turn
+                ),
+            ]
+        )
     finally:
         await writer.release()
     await close_children(journal, run_id)
@@ -270,4 +366,8 @@ async def until_idle(journal: Journal, run_id: str) -> RunInfo:
 
 def typed(result: RunResult[Any], agent: Agent[Any, Out]) -> RunResult[Out]:
     """Its output as a value of the agent's type, where it was one when the run ended."""
-    return replace(result, output=agent.answer.again(result.output)) if agent.answer is not None and result.validated else result
+    return (
+        replace(result, output=agent.answer.again(result.output))
+        if agent.answer is not None and result.validated
+        else result
+    )

@@ -1,6 +1,8 @@
-"""The tools of MCP servers that the runs of a runtime have: asked for before a run begins, and ended with the runtime.
+"""The tools of MCP servers that the runs of a runtime have: asked for before a run begins, and
+ended with the runtime.
 
-What a server is and how it is kept going is tools/mcp; nothing of it is imported before a run wants one. Entry: `RuntimeServers`.
+What a server is and how it is kept going is tools/mcp; nothing of it is imported before a run wants
+one. Entry: `RuntimeServers`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ if TYPE_CHECKING:
 class RuntimeServers:
     """One for each runtime; its servers live inside `enter` and `leave`."""
 
-    def __init__(self, home: Callable[[], Path], environment: Callable[[], Mapping[str, str]], learn: Callable[[frozenset[str]], None]) -> None:
+    def __init__(
+        self,
+        home: Callable[[], Path],
+        environment: Callable[[], Mapping[str, str]],
+        learn: Callable[[frozenset[str]], None],
+    ) -> None:
         """`learn` is told the secrets of servers, before they are used."""
         self._home, self._environment, self._learn = home, environment, learn
         self._servers: McpServers | None = None
@@ -42,7 +49,10 @@ class RuntimeServers:
         self._group = await anyio.create_task_group().__aenter__()
 
     async def leave(self) -> None:
-        """After `aclose`. A runtime that is closed by another task than opened it has no task left to wait for."""
+        """After `aclose`.
+
+        A runtime that is closed by another task than opened it has no task left to wait for.
+        """
         group, self._group = self._group, None
         if group is not None and self._host is asyncio.current_task():
             await group.__aexit__(None, None, None)
@@ -52,18 +62,27 @@ class RuntimeServers:
         if self._servers is not None:
             await self._servers.aclose()
 
-    async def join(self, agent: Agent[Any, Any], *, within_s: float | None, to_the_end: bool) -> LateTools:
-        """Ask the agent's servers for their tools, and wait for them as each server's `wait_s` and `within_s` allow.
+    async def join(
+        self, agent: Agent[Any, Any], *, within_s: float | None, to_the_end: bool
+    ) -> LateTools:
+        """Ask the agent's servers for their tools, and wait for them as each server's `wait_s` and
+        `within_s` allow.
 
-        `to_the_end`: wait until each has answered or failed. Raises AgentError(invalid) without the SDK, or outside `async with`.
+        `to_the_end`: wait until each has answered or failed. Raises AgentError(invalid) without the
+        SDK, or outside `async with`.
         """
-        servers, taken = cast("Sequence[McpServer]", agent.mcp_servers), [tool.name for tool in agent.own_tools]
+        servers, taken = (
+            cast("Sequence[McpServer]", agent.mcp_servers),
+            [tool.name for tool in agent.own_tools],
+        )
         self._learn(frozenset(secret for server in servers for secret in server.secrets))
         wait_s = math.inf if to_the_end else max(server.wait_s for server in servers)
-        return await self._opened().join(servers, taken=taken, within_s=min(wait_s, math.inf if within_s is None else within_s))
+        return await self._opened().join(
+            servers, taken=taken, within_s=min(wait_s, math.inf if within_s is None else within_s)
+        )
 
     def standing(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
-        """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""
+        """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""  # noqa: E501
         if not agent.mcp_servers:
             return []
         from treadle.tools.mcp import McpServers  # noqa: PLC0415  only where somebody has servers
@@ -76,8 +95,16 @@ class RuntimeServers:
             from treadle.tools.mcp import McpServers  # noqa: PLC0415  only where somebody has servers
 
             if self._group is None:
-                raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
-            self._servers = McpServers(home=self._home(), environment=self._environment(), ask=self._ask)
+                raise AgentError(
+                    "invalid",
+                    (
+                        "MCP servers live as long as a runtime that is open: use `async with "
+                        "Runtime.open(…) as rt:`"
+                    ),
+                )
+            self._servers = McpServers(
+                home=self._home(), environment=self._environment(), ask=self._ask
+            )
             self._context.run(self._servers.open, self._group)
         return self._servers
 
@@ -96,7 +123,10 @@ class RuntimeServers:
             call_id=question.call_id or "",
             name=question.tool or question.server,
             arguments=shown,
-            reason=f"the MCP server {question.server!r} asks a person: approve with its answer as the arguments",
+            reason=(
+                f"the MCP server {question.server!r} asks a person: approve with its answer as "
+                "the arguments"
+            ),
         )
         answer = await approver(request)
         return dict(answer.arguments or {}) if isinstance(answer, Approve) else None

@@ -1,6 +1,8 @@
-"""Which models there are to be asked: every provider that somebody configured, what it answers, and what is known of each of its models.
+"""Which models there are to be asked: every provider that somebody configured, what it answers, and
+what is known of each of its models.
 
-How that looks is each front's. Connects only where the configuration points to. Entry: `looked_up`; `providers` and `look_up`, one at a time.
+How that looks is each front's. Connects only where the configuration points to. Entry: `looked_up`;
+`providers` and `look_up`, one at a time.
 """
 
 from __future__ import annotations
@@ -55,9 +57,13 @@ class ProviderAnswer:
 async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[ProviderAnswer]:
     """All of them at once, in the order of their names. `only`: this one.
 
-    Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would be asked.
+    Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would
+    be asked.
     """
-    answers = [ProviderAnswer(name) for name in (providers(config) if only is None else [ALIASES.get(only, only)])]
+    answers = [
+        ProviderAnswer(name)
+        for name in (providers(config) if only is None else [ALIASES.get(only, only)])
+    ]
     if only is not None:
         config.endpoint(only, to_ask=not offline)
     async with anyio.create_task_group() as group:
@@ -69,18 +75,27 @@ async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[
 def providers(config: Config) -> list[str]:
     """Of the default models, of what is configured, and of what has a key in the environment."""
     wanted = [config.models.large.partition(":")[0], config.models.small.partition(":")[0]]
-    usable = [name for name in (*config.providers, *VENDORS) if name in wanted or _is_meant(config, name)]
+    usable = [
+        name for name in (*config.providers, *VENDORS) if name in wanted or _is_meant(config, name)
+    ]
     return sorted({*(name for name in wanted if name not in STAND_INS), *usable})
 
 
 def _is_meant(config: Config, name: str) -> bool:
-    settings = [setting.origin for path, setting in config.settings.items() if path[:2] == ("providers", name)]
+    settings = [
+        setting.origin
+        for path, setting in config.settings.items()
+        if path[:2] == ("providers", name)
+    ]
     if any(origin.source in ("file", "argument") for origin in settings):
         return True
-    if name == "openai-chat":  # what the environment says of OpenAI is said of both its wires: once is enough
+    # what the environment says of OpenAI is said of both its wires: once is enough
+    if name == "openai-chat":
         return False
     provider = config.providers.get(name)
-    return provider is not None and (provider.api_key is not None or provider.auth_token is not None)
+    return provider is not None and (
+        provider.api_key is not None or provider.auth_token is not None
+    )
 
 
 async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None:
@@ -90,11 +105,23 @@ async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None
     except AgentError as e:
         answer.error = e
         return
-    answer.type, answer.address, answer.key_origin = endpoint.type, endpoint.base_url, endpoint.key_origin
+    answer.type, answer.address, answer.key_origin = (
+        endpoint.type,
+        endpoint.base_url,
+        endpoint.key_origin,
+    )
     if offline:
         heard = told(config.home, endpoint) if config.home is not None else dict[str, Abilities]()
-        ids = dict.fromkeys((*heard, *(known_ids(endpoint.type, endpoint.base_url) if not heard else ()), *_defaults(config, answer.name)))
-        answer.rows = await _rows(config, endpoint, [Listed(id=model_id) for model_id in ids], heard)
+        ids = dict.fromkeys(
+            (
+                *heard,
+                *(known_ids(endpoint.type, endpoint.base_url) if not heard else ()),
+                *_defaults(config, answer.name),
+            )
+        )
+        answer.rows = await _rows(
+            config, endpoint, [Listed(id=model_id) for model_id in ids], heard
+        )
         return
     answer.asked = True
     try:
@@ -102,7 +129,11 @@ async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None
     except AgentError as e:
         answer.error = e
         return
-    heard = {model.id: model.abilities for model in found if not any(secret in model.id for secret in config.secrets())}
+    heard = {
+        model.id: model.abilities
+        for model in found
+        if not any(secret in model.id for secret in config.secrets())
+    }
     if config.home is not None:
         try:
             remember(config.home, endpoint, heard)
@@ -124,7 +155,9 @@ async def _asked(endpoint: Endpoint) -> list[Listed]:
         raise AgentError("timeout", f"no answer within {ANSWER_WITHIN_S:.0f} s") from None
 
 
-async def _rows(config: Config, endpoint: Endpoint, found: list[Listed], heard: Mapping[str, Abilities]) -> list[CatalogModel]:
+async def _rows(
+    config: Config, endpoint: Endpoint, found: list[Listed], heard: Mapping[str, Abilities]
+) -> list[CatalogModel]:
     prices, now, rows = Prices(config), datetime.now(UTC), list[CatalogModel]()
     for model in sorted(found, key=lambda model: model.id):
         name = f"{endpoint.name}:{model.id}"
@@ -134,7 +167,11 @@ async def _rows(config: Config, endpoint: Endpoint, found: list[Listed], heard: 
             rows.append(CatalogModel(name, abilities, model.input_usd, model.output_usd))
         elif (tariff := await prices.of(name).load()) is not None:
             rates = tariff(now)
-            rows.append(CatalogModel(name, abilities, float(rates.input[-1].usd), float(rates.output[-1].usd)))
+            rows.append(
+                CatalogModel(
+                    name, abilities, float(rates.input[-1].usd), float(rates.output[-1].usd)
+                )
+            )
         else:
             rows.append(CatalogModel(name, abilities, None, None))
     return rows

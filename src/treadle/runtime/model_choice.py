@@ -1,6 +1,8 @@
-"""Which model a run asks: by name or as an object, with those that are asked in its place, and what each of them costs.
+"""Which model a run asks: by name or as an object, with those that are asked in its place, and what
+each of them costs.
 
-What a name means is registry.py's, the switch from one to the next the loop's and FallbackModel's. Entry: `ModelChoice`.
+What a name means is registry.py's, the switch from one to the next the loop's and FallbackModel's.
+Entry: `ModelChoice`.
 """
 
 from __future__ import annotations
@@ -61,20 +63,36 @@ class ModelChoice:
         self._prices = Prices(config)
 
     async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> ChosenModel:
-        """Raises AgentError: invalid for a name that means nothing, or where money is limited and nobody knows a price; auth where there is no key."""
+        """Raises AgentError: invalid for a name that means nothing, or where money is limited and
+        nobody knows a price; auth where there is no key.
+        """
         if isinstance(asked, str) and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
         if isinstance(asked, FallbackModel):
             model = await self._found(asked, asker)
             chosen = ChosenModel(
-                model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names), _outputs(model.models[0])
+                model,
+                model.name,
+                model.names,
+                self._priced(model.models, model.names),
+                _windows(model.models, model.names),
+                _outputs(model.models[0]),
             )
         elif isinstance(asked, str):
             name, found = await self._named(asked, asker)
-            chosen = ChosenModel(found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found))
+            chosen = ChosenModel(
+                found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found)
+            )
         else:
             _place(asked, asker.state)
-            chosen = ChosenModel(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)), _outputs(asked))
+            chosen = ChosenModel(
+                asked,
+                asked.name,
+                (asked.name,),
+                self._priced((asked,), (asked.name,)),
+                _windows((asked,), (asked.name,)),
+                _outputs(asked),
+            )
         if limits.cost_usd is not None:
             for name in chosen.names:
                 await chosen.prices(name).load()
@@ -82,7 +100,9 @@ class ModelChoice:
         return chosen
 
     async def is_priced(self, asked: str | Model) -> bool:
-        """True if the prices of all models that may be asked are known, so that a limit on money can be kept."""
+        """True if the prices of all models that may be asked are known, so that a limit on money
+        can be kept.
+        """
         try:
             await self.choose(asked, Asker("", None, submits=True), Limits(cost_usd=1.0))
         except AgentError:
@@ -92,11 +112,19 @@ class ModelChoice:
     def _in_its_place(self, name: str) -> list[str]:
         """The configured ones. Who plays a file wants that file."""
         provider, model_id = self._config.split(name)
-        others = [other for other in self._config.fallback.models if ":".join(self._config.split(other)) != f"{provider}:{model_id}"]
+        others = [
+            other
+            for other in self._config.fallback.models
+            if ":".join(self._config.split(other)) != f"{provider}:{model_id}"
+        ]
         return [] if provider in STAND_INS else others
 
     async def _found(self, fallback: FallbackModel, asker: Asker) -> FallbackModel:
-        found = {name: await self._named(name, asker) for name in fallback.models if isinstance(name, str)}
+        found = {
+            name: await self._named(name, asker)
+            for name in fallback.models
+            if isinstance(name, str)
+        }
         for model in fallback.models:
             if not isinstance(model, str):
                 _place(model, asker.state)
@@ -113,18 +141,29 @@ class ModelChoice:
         found = self._models.get(name, scope=scope, place=place)
         return (found.name if name.startswith("record:") else name), found
 
-    def _priced(self, models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], Pricing]:
+    def _priced(
+        self, models: tuple[Model | str, ...], names: tuple[str, ...]
+    ) -> Callable[[str], Pricing]:
         """An object may be reached elsewhere than its name says."""
-        addresses = {name: address for name, model in zip(names, models, strict=True) if (address := getattr(model, "base_url", None)) is not None}
+        addresses = {
+            name: address
+            for name, model in zip(names, models, strict=True)
+            if (address := getattr(model, "base_url", None)) is not None
+        }
         if not addresses:
             return self._prices.of
         own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
         return lambda name: own.get(name) or self._prices.of(name)
 
 
-def _windows(models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], int | None]:
+def _windows(
+    models: tuple[Model | str, ...], names: tuple[str, ...]
+) -> Callable[[str], int | None]:
     """As far as models say what they can do, in `abilities`."""
-    known = {name: getattr(getattr(model, "abilities", None), "context_tokens", None) for name, model in zip(names, models, strict=True)}
+    known = {
+        name: getattr(getattr(model, "abilities", None), "context_tokens", None)
+        for name, model in zip(names, models, strict=True)
+    }
     return known.get
 
 
@@ -139,8 +178,12 @@ def _place(model: Model, state: RunState | None) -> None:
         model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 
 
-async def _used_up(journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None) -> int:
-    """Return how many entries of a script or tape earlier runs of the conversation used, the runs it was forked from included."""
+async def _used_up(
+    journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None
+) -> int:
+    """Return how many entries of a script or tape earlier runs of the conversation used, the runs
+    it was forked from included.
+    """
     before = [] if run_id is None else [run_id]
     if session_id is not None and journal.sessions.get(session_id) is not None:
         before = [info.run_id for info in await journal.runs(session_id=session_id)]
@@ -164,19 +207,33 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
         return used + await _used_at(journal, name, started.fork)
     if started.session_id is None:
         return used
-    older = [info.run_id for info in await journal.runs(session_id=started.session_id) if info.started_at < started.at]
+    older = [
+        info.run_id
+        for info in await journal.runs(session_id=started.session_id)
+        if info.started_at < started.at
+    ]
     states = [await journal.load(run_id) for run_id in older]
     return used + sum(before.used_up.get(name, 0) for before in states)
 
 
 def missed_small(config: Config, own: str, error: AgentError) -> str:
-    """What people are told where the small model cannot be had, and `own` is asked; nothing where nobody named one, and it lacks its key."""
-    if error.kind is ErrorKind.AUTH and config.models.small == Sizes().small and config.origin("models", "small").source == "default":
+    """What people are told where the small model cannot be had, and `own` is asked; nothing where
+    nobody named one, and it lacks its key.
+    """
+    if (
+        error.kind is ErrorKind.AUTH
+        and config.models.small == Sizes().small
+        and config.origin("models", "small").source == "default"
+    ):
         return ""
     return f"models.small cannot be used, so {own} sums up what is old itself: {error.message}"
 
 
 def from_anywhere(model: str) -> str:
-    """A model's name that is good in any directory: that of a script or a tape has its whole path."""
+    """A model's name that is good in any directory: that of a script or a tape has its whole path."""  # noqa: E501
     kind, colon, path = model.partition(":")
-    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model
+    return (
+        f"{kind}:{Path(path).absolute()}"
+        if colon and kind in ("script", "tape") and path
+        else model
+    )

@@ -1,4 +1,7 @@
-"""What a run is asked: its prompt, what was said before it, and the system prompt of its session. Entry: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`."""
+"""What a run is asked: its prompt, what was said before it, and the system prompt of its session.
+
+Entry: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from treadle.messages.validate import check_history
 from treadle.types import SystemBlock, new_id, now
 
 CHANGED = "changed"
-"""Begins the id of a message that tells what has changed in the system prompt since its session began."""
+"""Begins the id of a message that tells what has changed in the system prompt since its session
+began.
+"""
 NEWS = "[This part of the system prompt has changed. From here on, it reads:]\n\n{text}"
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?", re.ASCII)
 
@@ -29,10 +34,16 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
     """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
     given: object = text
     if not isinstance(given, str | list | tuple):
-        raise AgentError("invalid", f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}")
+        raise AgentError(
+            "invalid",
+            f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}",
+        )
     prompt = Message.user(text)
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
-        raise AgentError("invalid", f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}")
+        raise AgentError(
+            "invalid",
+            f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}",
+        )
     for part in prompt.parts:
         if isinstance(part, MediaPart):
             _check_media(part)
@@ -44,9 +55,18 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
 def _check_media(part: MediaPart) -> None:
     kind, data = cast("object", part.media_type), cast("object", part.data)
     if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
-        raise AgentError("invalid", f"media_type={kind!r} of a MediaPart is no media type: write one like 'image/png'")
+        raise AgentError(
+            "invalid",
+            f"media_type={kind!r} of a MediaPart is no media type: write one like 'image/png'",
+        )
     if isinstance(data, bytes | bytearray):
-        raise AgentError("invalid", f"data= of a MediaPart ({kind}) is base64 text, not bytes: base64.b64encode(data).decode()")
+        raise AgentError(
+            "invalid",
+            (
+                f"data= of a MediaPart ({kind}) is base64 text, not bytes: "
+                "base64.b64encode(data).decode()"
+            ),
+        )
     try:
         binascii.a2b_base64(cast("str", data) or "", strict_mode=True)
     except (ValueError, TypeError) as e:
@@ -54,51 +74,104 @@ def _check_media(part: MediaPart) -> None:
 
 
 def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[Message]:
-    """What was said before it, in a run without a session. Raises AgentError(invalid) for what is no valid history."""
+    """What was said before it, in a run without a session.
+
+    Raises AgentError(invalid) for what is no valid history.
+    """
     if messages and session_id is not None:
-        raise AgentError("invalid", "messages= is for runs without a session, which keeps what was said itself: leave one of them out")
-    if strange := [one for one in cast("Sequence[object]", messages) if not isinstance(one, Message)]:
-        raise AgentError("invalid", f"messages= holds Messages, oldest first, not a {type(strange[0]).__name__}: make them with Message.user(text)")
+        raise AgentError(
+            "invalid",
+            (
+                "messages= is for runs without a session, which keeps what was said itself: leave "
+                "one of them out"
+            ),
+        )
+    if strange := [
+        one for one in cast("Sequence[object]", messages) if not isinstance(one, Message)
+    ]:
+        raise AgentError(
+            "invalid",
+            (
+                f"messages= holds Messages, oldest first, not a {type(strange[0]).__name__}: make "
+                "them with Message.user(text)"
+            ),
+        )
     if wrong := check_history(messages) if messages else []:
-        raise AgentError("invalid", f"messages= is no valid history: {wrong[0]}; repair_history() mends one")
+        raise AgentError(
+            "invalid", f"messages= is no valid history: {wrong[0]}; repair_history() mends one"
+        )
     return messages
 
 
 def run_id_of(given: str | None) -> str:
     """Raises AgentError(invalid) for what can be no id."""
     if given is not None and not is_id(given):
-        raise AgentError("invalid", f"run_id={given!r} is no id of a run: use up to 128 printable characters without slashes")
+        raise AgentError(
+            "invalid",
+            (
+                f"run_id={given!r} is no id of a run: use up to 128 printable characters without "
+                "slashes"
+            ),
+        )
     return given or new_id("run")
 
 
 def with_passing(system: tuple[SystemBlock, ...], texts: Sequence[str]) -> tuple[SystemBlock, ...]:
-    """The system prompt with other texts in its passing blocks; unchanged if it has another number of them."""
+    """The system prompt with other texts in its passing blocks; unchanged if it has another number
+    of them.
+    """
     if len(texts) != sum(block.passing for block in system):
         return system
     each = iter(texts)
-    return tuple(msgspec.structs.replace(block, text=next(each)) if block.passing else block for block in system)
+    return tuple(
+        msgspec.structs.replace(block, text=next(each)) if block.passing else block
+        for block in system
+    )
 
 
 async def as_begun(
-    journal: Journal, agent: Agent[Any, Any], system: tuple[SystemBlock, ...], state: RunState, origin: Fork | str | None
+    journal: Journal,
+    agent: Agent[Any, Any],
+    system: tuple[SystemBlock, ...],
+    state: RunState,
+    origin: Fork | str | None,
 ) -> tuple[tuple[SystemBlock, ...], tuple[Message, ...]]:
-    """The system prompt with the passing blocks that were sent before, and a message with the new ones if the model does not know them yet.
+    """The system prompt with the passing blocks that were sent before, and a message with the new
+    ones if the model does not know them yet.
 
-    So the system prompt stays the same over a session, which caches and preserved thinking depend on. `origin`: the fork, or the id of the session.
+    So the system prompt stays the same over a session, which caches and preserved thinking depend
+    on. `origin`: the fork, or the id of the session.
     """
     texts = tuple([block.text for block in system if block.passing])
-    begun = await _begun_with(journal, agent, origin) if texts and state.past and origin is not None else ()
+    begun = (
+        await _begun_with(journal, agent, origin)
+        if texts and state.past and origin is not None
+        else ()
+    )
     if len(begun) != len(texts) or not texts:
         return system, ()
     news = NEWS.format(text="\n\n".join(texts))
-    told = next((message.text for message in reversed(state.history) if message.id.startswith(f"{CHANGED}_")), None)
+    told = next(
+        (
+            message.text
+            for message in reversed(state.history)
+            if message.id.startswith(f"{CHANGED}_")
+        ),
+        None,
+    )
     if news == told or (told is None and texts == begun):
         return with_passing(system, begun), ()
-    return with_passing(system, begun), (Message(id=new_id(CHANGED), role="system", parts=(TextPart(text=news),), created_at=now()),)
+    return with_passing(system, begun), (
+        Message(id=new_id(CHANGED), role="system", parts=(TextPart(text=news),), created_at=now()),
+    )
 
 
-async def _begun_with(journal: Journal, agent: Agent[Any, Any], origin: Fork | str) -> tuple[str, ...]:
-    """Passing blocks of the run that this one is forked from, else of the session's last run; none if that had another agent, or defined otherwise."""
+async def _begun_with(
+    journal: Journal, agent: Agent[Any, Any], origin: Fork | str
+) -> tuple[str, ...]:
+    """Passing blocks of the run that this one is forked from, else of the session's last run; none
+    if that had another agent, or defined otherwise.
+    """
     if isinstance(origin, Fork):
         run_id = origin.run_id
     elif runs := await journal.runs(limit=1, session_id=origin):
@@ -106,7 +179,10 @@ async def _begun_with(journal: Journal, agent: Agent[Any, Any], origin: Fork | s
     else:
         return ()
     started = read_entry((await journal.read_bytes(run_id))[0])
-    if not isinstance(started, RunStarted) or (started.agent, started.agent_hash) != (agent.name, agent.fingerprint):
+    if not isinstance(started, RunStarted) or (started.agent, started.agent_hash) != (
+        agent.name,
+        agent.fingerprint,
+    ):
         return ()
     return started.passing
 

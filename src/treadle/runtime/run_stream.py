@@ -41,11 +41,14 @@ class RunHandle(Generic[Out]):
 class RunStream(Generic[Out]):
     """`async with … as run: async for event in run: …`, then `run.result`.
 
-    The run begins with the block and goes on in a task of its own; leaving the block before its end cancels it. Events come
-    once, to one reader. Callbacks are told of each as it is read, and of what nobody read when the block is left.
+    The run begins with the block and goes on in a task of its own; leaving the block before its end
+    cancels it. Events come once, to one reader. Callbacks are told of each as it is read, and of
+    what nobody read when the block is left.
     """
 
-    def __init__(self, start: Callable[[EventStream], Awaitable[RunHandle[Out]]], listeners: Listeners) -> None:
+    def __init__(
+        self, start: Callable[[EventStream], Awaitable[RunHandle[Out]]], listeners: Listeners
+    ) -> None:
         self._start = start
         self._listeners = listeners
         self._events = EventStream()
@@ -79,26 +82,42 @@ class RunStream(Generic[Out]):
 
     @property
     def partial_output(self) -> object | None:
-        """What the answer says so far: of typed output plain data, not validated and growing; None before its beginning. Ask after a text_delta."""
+        """What the answer says so far: of typed output plain data, not validated and growing; None
+        before its beginning. Ask after a text_delta.
+        """
         if (answer := self._begun.run.plan.answer) is None:
             return self._begun.run.text_so_far or None
         return answer.partial(self._begun.run.text_so_far)
 
     def steer(self, text: str) -> None:
-        """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
+        """Text that the model reads at its next turn.
+
+        Raises AgentError(invalid) where it is empty, or the run is over.
+        """
         check_steering(text)
         if self._begun.result is not None:
             raise AgentError("invalid", "this run is over: nobody would read the text")
         self._begun.run.steer(text)
 
     def cancel(self) -> None:
-        """Ends the run as `cancelled`; its events close, and `result` has what there was. Idempotent."""
+        """Ends the run as `cancelled`; its events close, and `result` has what there was.
+
+        Idempotent.
+        """
         self._begun.run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Raises AgentError(invalid) where the run has not begun, or its events were read to their end: they come once."""
+        """Raises AgentError(invalid) where the run has not begun, or its events were read to their
+        end: they come once.
+        """
         if self._begun.result is not None and self._events.is_over:
-            raise AgentError("invalid", "the events of this run were read to their end, and come once: keep them, or read what the journal has of them")
+            raise AgentError(
+                "invalid",
+                (
+                    "the events of this run were read to their end, and come once: keep them, or "
+                    "read what the journal has of them"
+                ),
+            )
         return self if self._listeners else self._events
 
     async def __anext__(self) -> Event:
@@ -109,18 +128,26 @@ class RunStream(Generic[Out]):
     async def __aenter__(self) -> Self:
         """Raises AgentError for what is wrong before the run starts."""
         if self._job is not None:
-            raise AgentError("invalid", "this run was entered already: make another stream for another run")
+            raise AgentError(
+                "invalid", "this run was entered already: make another stream for another run"
+            )
         self._job = await self._start(self._events)
         await self._group.__aenter__()
         self._group.start_soon(self._main, self._job)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
         if self._begun.result is None:
             self._begun.run.cancel()
         if isinstance(error, anyio.get_cancelled_exc_class()):
             return await self._group.__aexit__(kind, error, trace)
-        await self._group.__aexit__(None, None, None)  # the caller's own error is not for the group, which would wrap it
+        # the caller's own error is not for the group, which would wrap it
+        await self._group.__aexit__(None, None, None)
         if self._listeners:
             while not self._events.is_over:
                 with suppress(StopAsyncIteration):

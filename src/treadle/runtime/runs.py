@@ -1,4 +1,5 @@
-"""The runs of a runtime that are under way: how each begins, who holds its session, and what is left of it when it is over.
+"""The runs of a runtime that are under way: how each begins, who holds its session, and what is
+left of it when it is over.
 
 What a run is made of is assembly.py's; how it runs the loop's. Entry: `Runs`.
 """
@@ -57,10 +58,25 @@ class _Active(NamedTuple):
 
 
 class Runs:
-    """Safe from many tasks of one event loop; a session's run may be told something from any thread."""
+    """Safe from many tasks of one event loop; a session's run may be told something from any
+    thread.
+    """
 
-    def __init__(self, assembly: Assembly, hub: Hub, registry: AgentRegistry, clock: Clock, retries: RetryPolicy) -> None:
-        self._assembly, self._hub, self._registry, self._clock, self._retries = assembly, hub, registry, clock, retries
+    def __init__(
+        self,
+        assembly: Assembly,
+        hub: Hub,
+        registry: AgentRegistry,
+        clock: Clock,
+        retries: RetryPolicy,
+    ) -> None:
+        self._assembly, self._hub, self._registry, self._clock, self._retries = (
+            assembly,
+            hub,
+            registry,
+            clock,
+            retries,
+        )
         self._redactor = lambda: assembly.redactor
         self._journal = assembly.journal
         self._sessions = assembly.journal.sessions
@@ -77,19 +93,24 @@ class Runs:
         self._children = Children(assembly.journal, self)
         self._relay = Relay(hub, assembly.journal.notifier)
         self._late: dict[str, Run] = {}
-        """Ended runs of which a sync tool still runs in its thread, and runs that were let go: one is released when its last thread has ended."""
+        """Ended runs of which a sync tool still runs in its thread, and runs that were let go: one
+        is released when its last thread has ended.
+        """
         self.ran = False
         """Whether anything was run here."""
         self._closed = False
         self._preparing: set[anyio.Event] = set()
         """Set once each run that is being prepared is among the jobs, or has failed."""
         self._journal.on_stop(self._stop)
-        assembly.served.approver_of = lambda run_id: None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
+        assembly.served.approver_of = lambda run_id: (
+            None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
+        )
 
     async def aclose(self, *, lets_go: bool) -> bool:
         """Stop every run and wait for it. Idempotent.
 
-        `lets_go`: leave runs to be resumed, instead of cancelling them. Returns False where calls still run after the grace period.
+        `lets_go`: leave runs to be resumed, instead of cancelling them. Returns False where calls
+        still run after the grace period.
         """
         self._closed = True
         with anyio.move_on_after(CLOSE_GRACE_S):
@@ -107,22 +128,41 @@ class Runs:
             job.run.let_go()
 
     async def _wait_for_threads(self) -> None:
-        """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
+        """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where
+        that is not enough.
+        """
         calls = [call for run_id in self._late for call in abandoned_calls(run_id)]
         for left in await wait_for_abandoned(calls, CLOSE_GRACE_S):
-            logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", left.tool, left.run_id, CLOSE_GRACE_S)
+            logger.warning(
+                "the sync tool %r of run %s still runs in its thread after %.0f s: left alone",
+                left.tool,
+                left.run_id,
+                CLOSE_GRACE_S,
+            )
         await self._store_late()
 
     async def _store_late(self) -> bool:
-        """What calls gave after their run had ended: the next run of the session tells its model. False where there was nothing."""
+        """What calls gave after their run had ended: the next run of the session tells its model.
+
+        False where there was nothing.
+        """
         stored = False
         for run_id, run in list(self._late.items()):
             if run.inbox.late:
                 stored = True
                 said = await run.inbox.late.store(run.pen.writer, self._assembly.redactor)
-                if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
+                if (
+                    run.plan.session_id is not None
+                    and run.ending is not None
+                    and not run.ending.waiting
+                ):
                     self._sessions.remember(run.plan.session_id, said)
-            if not abandoned_calls(run_id) and self._late.pop(run_id, None) is not None and run.is_left:  # two runs that begin at once both come here
+            # two runs that begin at once both come here
+            if (
+                not abandoned_calls(run_id)
+                and self._late.pop(run_id, None) is not None
+                and run.is_left
+            ):
                 await run.pen.writer.release()
         return stored
 
@@ -136,7 +176,10 @@ class Runs:
         """Raises AgentError(busy) while a run of the session is under way."""
         with self._lock:
             if session_id in self._active:
-                raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
+                raise AgentError(
+                    "busy",
+                    f"session {session_id!r} is running: cancel the run, or wait for its end",
+                )
             what(session_id)
 
     def tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
@@ -149,7 +192,9 @@ class Runs:
         return True
 
     def compact(self, session_id: str) -> bool:
-        """Before the next request of the session's run; False where that is one that has yet to begin."""
+        """Before the next request of the session's run; False where that is one that has yet to
+        begin.
+        """
         with self._lock:
             run, inside = self._active.get(session_id, (None, None))
             if run is None or inside is None:
@@ -185,13 +230,27 @@ class Runs:
         _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
         await self._store_late()
-        make = partial(self._assembly.plan, agent, prompt, session_id, options, caller=parent.caller if parent else None)
+        make = partial(
+            self._assembly.plan,
+            agent,
+            prompt,
+            session_id,
+            options,
+            caller=parent.caller if parent else None,
+        )
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent)
 
     async def submit(
-        self, agent: Agent[Any, Any], text: str | Sequence[Part], options: RunOptions, add: Callable[[Plan, ViewMark | None], Awaitable[None]]
+        self,
+        agent: Agent[Any, Any],
+        text: str | Sequence[Part],
+        options: RunOptions,
+        add: Callable[[Plan, ViewMark | None], Awaitable[None]],
     ) -> str:
-        """The same of a run that somebody else drives: `add` makes it out of its plan. Nobody needs a key for it, a sandbox or a server of tools."""
+        """The same of a run that somebody else drives: `add` makes it out of its plan.
+
+        Nobody needs a key for it, a sandbox or a server of tools.
+        """
         self._check(options, RunOptions)
         _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
@@ -220,12 +279,16 @@ class Runs:
         self._check(options, ForkOptions)
         await self._store_late()
         state = await self._journal.load(run_id)
-        fork = fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
+        fork = fork_of(
+            run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0
+        )
         check_results(fork, await self._journal.read(run_id))
         started = state.started
         assert started is not None, "a run begins with run.started"
         found = self._known(agent, started.agent, run_id)
-        model = options.get("model") or (state.model if isinstance(found.model, str | None) else found.model)
+        model = options.get("model") or (
+            state.model if isinstance(found.model, str | None) else found.model
+        )
         session_id = None if started.session_id is None else new_id("session")
         same = found.name == started.agent
         given: RunOptions = {
@@ -234,17 +297,26 @@ class Runs:
             "user_id": started.user_id,
             "on_ask": started.on_ask,
             "on_unknown": started.on_unknown,
-            "inputs": found.used_inputs(msgspec.json.decode(started.inputs, type=dict[str, Any])) if same else {},
+            "inputs": found.used_inputs(msgspec.json.decode(started.inputs, type=dict[str, Any]))
+            if same
+            else {},
             **{k: v for k, v in options.items() if k not in ("model", "results")},
         }  # pyright: ignore[reportAssignmentType]  what is left are a run's
-        forked = replace(found, model=model, limits=started.limits, settings=started.settings if same else found.settings)
+        forked = replace(
+            found,
+            model=model,
+            limits=started.limits,
+            settings=started.settings if same else found.settings,
+        )
         prompt = started.input if text is None else prompt_of(text)
 
         async def make() -> Plan:
             plan = await self._assembly.forked(forked, fork, prompt, session_id, given)
             if session_id is not None:
                 origin = self._sessions.get(started.session_id or "")
-                self._sessions.create(f"{origin.title} (fork)" if origin else "", session_id=session_id)
+                self._sessions.create(
+                    f"{origin.title} (fork)" if origin else "", session_id=session_id
+                )
             return plan
 
         job = await self._claimed(session_id, forked, make, deps, given, stream)
@@ -262,7 +334,10 @@ class Runs:
         parent: ParentRun | None = None,
         read: RunState | None = None,
     ) -> RunHandle[Out]:
-        """What is wrong is said before the run is taken over. `read`: the run as it was read just now, which is this one's from here on."""
+        """What is wrong is said before the run is taken over.
+
+        `read`: the run as it was read just now, which is this one's from here on.
+        """
         self._check(options, ResumeOptions)
         if options.get("wait") and read is None:
             await until_idle(self._journal, run_id)
@@ -276,18 +351,29 @@ class Runs:
         answers, below = await divided(self._journal, state, answers_of(options))
 
         async def make() -> Plan:
-            plan = await self._assembly.resumed(found, state, options, caller=parent.caller if parent else None)
+            plan = await self._assembly.resumed(
+                found, state, options, caller=parent.caller if parent else None
+            )
             writer = await self._journal.take_over(run_id)
             try:
                 if await self._journal.read(run_id, after=state.seq):
-                    raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
+                    raise AgentError(
+                        "busy",
+                        (
+                            f"run {run_id} has moved on just now, driven by another process: "
+                            "look at "
+                            "it, then try again"
+                        ),
+                    )
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await writer.release()
                 raise
             return resumed(plan, Resumption(writer=writer, answers=answers, below=below))
 
-        return await self._claimed(started.session_id, found, make, deps, options, stream, parent=parent)
+        return await self._claimed(
+            started.session_id, found, make, deps, options, stream, parent=parent
+        )
 
     def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
@@ -297,7 +383,14 @@ class Runs:
     def _known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
         found = agent or self._agents.get(name) or self._registry.get(name)
         if found is None:
-            raise AgentError("invalid", f"the agent {name!r} of run {run_id} is not known here: pass agent=, or register it with Runtime.agents")
+            raise AgentError(
+                "invalid",
+                (
+                    f"the agent {name!r} of run {run_id} is not known here: pass agent=, or "
+                    "register "
+                    "it with Runtime.agents"
+                ),
+            )
         return found
 
     async def _claimed(
@@ -332,9 +425,23 @@ class Runs:
         return job
 
     def _job(
-        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: ParentRun | None
+        self,
+        agent: Agent[Deps, Out],
+        plan: Plan,
+        deps: Deps,
+        options: RunOptions | ResumeOptions,
+        stream: EventStream | None,
+        parent: ParentRun | None,
     ) -> RunHandle[Out]:
-        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent and parent.feed, hooks=plan.hooks)
+        feed = Feed(
+            plan.run_id,
+            plan.session_id,
+            self._hub,
+            stream,
+            redactor=self._redactor,
+            parent=parent and parent.feed,
+            hooks=plan.hooks,
+        )
         if plan.hooks:
             plan.hooks.warn = feed.warn
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._run_child)
@@ -350,8 +457,19 @@ class Runs:
         self._relay.begin(plan.run_id, partial(_place_of, run))
         return job
 
-    async def _run_child(self, parent: Plan, feed: Feed, call_id: str, repeated: bool, agent: Agent[Any, Out], text: str, **options: Any) -> RunResult[Out]:
-        return await self._children.run(Spawning(parent, feed, call_id, repeated), agent, text, **options)
+    async def _run_child(
+        self,
+        parent: Plan,
+        feed: Feed,
+        call_id: str,
+        repeated: bool,
+        agent: Agent[Any, Out],
+        text: str,
+        **options: Any,
+    ) -> RunResult[Out]:
+        return await self._children.run(
+            Spawning(parent, feed, call_id, repeated), agent, text, **options
+        )
 
     def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """The same, of an agent that may be known here by its name."""
@@ -377,15 +495,22 @@ class Runs:
             job.result = e
         except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
             logger.exception("run %s could not begin", job.run.plan.run_id)
-            job.result = AgentError("agent", f"the run could not begin: {type(e).__name__}: {self._assembly.redact(str(e))}")
+            job.result = AgentError(
+                "agent",
+                f"the run could not begin: {type(e).__name__}: {self._assembly.redact(str(e))}",
+            )
         finally:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
                 await _after_run(job.run.plan, job.result)
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
             elif job.result is None:
-                job.result = AgentError("cancelled", f"run {job.run.plan.run_id} was left before its end: resume it")
-            if job.run.plan.session_id is None and (kept := self._assembly.toolboxes.end(job.run.plan.run_id)):
+                job.result = AgentError(
+                    "cancelled", f"run {job.run.plan.run_id} was left before its end: resume it"
+                )
+            if job.run.plan.session_id is None and (
+                kept := self._assembly.toolboxes.end(job.run.plan.run_id)
+            ):
                 with anyio.CancelScope(shield=True):
                     await close_kept(job.run.plan.run_id, kept)
             if job.run.is_left:
@@ -394,10 +519,13 @@ class Runs:
             await self._assembly.toolboxes.confining.tidy()
 
     async def _leave(self, run: Run) -> None:
-        """Release a run that was let go; while a thread of its calls runs, keep it for `_store_late` to release."""
+        """Release a run that was let go; while a thread of its calls runs, keep it for
+        `_store_late` to release.
+        """
         self._late[run.plan.run_id] = run
         with anyio.move_on_after(GRACE_S, shield=True):
-            await checkpoint()  # a call that has just ended tells its result in the next round of the event loop
+            # a call that has just ended tells its result in the next round of the event loop
+            await checkpoint()
             await self._store_late()
 
     def _release(self, job: RunHandle[Any]) -> None:
@@ -413,7 +541,9 @@ class Runs:
         try:
             if job.run.ending is not None and not job.run.ending.waiting:
                 state = job.run.state
-                self._sessions.remember(plan.session_id, state.history[:] if plan.fork else state.said)
+                self._sessions.remember(
+                    plan.session_id, state.history[:] if plan.fork else state.said
+                )
         finally:
             self._let_go(plan.session_id)
 
@@ -421,7 +551,14 @@ class Runs:
         inside = into_this_loop()
         with self._lock:
             if session_id in self._active:
-                raise AgentError("busy", f"session {session_id!r} is running already: wait for its end, cancel it, or steer it")
+                raise AgentError(
+                    "busy",
+                    (
+                        f"session {session_id!r} is running already: wait for its end, cancel "
+                        "it, or "
+                        "steer it"
+                    ),
+                )
             self._active[session_id] = _Active(None, inside)
         return inside
 
@@ -446,7 +583,13 @@ async def _after_run(plan: Plan, result: RunResult[Any]) -> None:
 
 def _check_agent(agent: object) -> None:
     if not isinstance(agent, Agent):
-        raise AgentError("invalid", f"the first argument is the agent, an Agent(name=…), and not a {type(agent).__name__}; the second one is the prompt")
+        raise AgentError(
+            "invalid",
+            (
+                "the first argument is the agent, an Agent(name=…), and not a "
+                f"{type(agent).__name__}; the second one is the prompt"
+            ),
+        )
 
 
 def _session_id(session: Session[Any, Any] | str | None) -> str | None:
@@ -460,7 +603,8 @@ def _session_id(session: Session[Any, Any] | str | None) -> str | None:
 def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
     started = state.started
     assert started is not None, "a run begins with run.started"
-    closed = len(state.history) - bool(state.open_calls)  # a request cannot end with a call that waits
+    # a request cannot end with a call that waits
+    closed = len(state.history) - bool(state.open_calls)
     return RunResult(
         run_id=started.run_id,
         session_id=started.session_id,

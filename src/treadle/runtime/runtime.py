@@ -64,7 +64,8 @@ STOP_GRACE_S = 10.0
 
 
 class Runtime:
-    """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing outlives it.
+    """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing
+    outlives it.
 
     Runs may be started from any number of tasks of one event loop.
     """
@@ -82,16 +83,22 @@ class Runtime:
     ) -> None:
         """Most people want `Runtime.open`, where `config` and `on_close` are described."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
-        self._on_close = on_close or ("cancel" if isinstance(self.journal, MemoryJournal) else "let_go")
+        self._on_close = on_close or (
+            "cancel" if isinstance(self.journal, MemoryJournal) else "let_go"
+        )
         if self._on_close not in get_args(OnClose):
-            raise AgentError("invalid", f"on_close={on_close!r} is none of: {', '.join(get_args(OnClose))}")
+            raise AgentError(
+                "invalid", f"on_close={on_close!r} is none of: {', '.join(get_args(OnClose))}"
+            )
         self.hub = Hub()
         self.agents = AgentRegistry(check=self._check_models)
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         self.engine: Engine | None = None
         """What delivers queued runs in this process, where a worker works in it."""
         clock = clock or Clock()
-        self._assembly = Assembly(load(files=False) if config is None else completed(config), self.journal, clock)
+        self._assembly = Assembly(
+            load(files=False) if config is None else completed(config), self.journal, clock
+        )
         self._assembly.hooks = checked_hooks(hooks)
         self._telemetry = ConfiguredTelemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
@@ -109,25 +116,38 @@ class Runtime:
         hooks: Sequence[Hook] = (),
         on_close: OnClose | None = None,
     ) -> Self:
-        """A runtime over the journal at `url`: `memory:`, `sqlite:///FILE` (`sqlite:////FILE` from the root) or `postgresql://USER@HOST/DATABASE`.
+        """A runtime over the journal at `url`: `memory:`, `sqlite:///FILE` (`sqlite:////FILE` from
+        the root) or `postgresql://USER@HOST/DATABASE`.
 
-        `config`: what it leaves at its default comes from the environment (keys, base URLs, TREADLE_MODEL), as all does without it; no file is
-        read. `treadle.config.load()` reads files too; `load({}, files=False)` reads nothing.
+        `config`: what it leaves at its default comes from the environment (keys, base URLs,
+        TREADLE_MODEL), as all does without it; no file is read. `treadle.config.load()` reads files
+        too; `load({}, files=False)` reads nothing.
 
-        `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
-        once-call survives both. `retries`: of requests that failed; None: three. `treadle.retry.PATIENT` waits out overloads. `tracer`:
-        follows runs from outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before those of their agents.
+        `durability`: what an acknowledged entry survives: the death of the process, or (slower) of
+        the power too. The start of a once-call survives both. `retries`: of requests that failed;
+        None: three. `treadle.retry.PATIENT` waits out overloads. `tracer`: follows runs from
+        outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before those of
+        their agents.
 
-        `on_close`: what closing does with runs under way. "let_go" stops them where they are, to be resumed, as after a crash but at once; "cancel"
-        ends them as `cancelled`. None: let_go, or cancel where the journal is in memory. Raises AgentError(invalid) for a journal that cannot be opened.
+        `on_close`: what closing does with runs under way. "let_go" stops them where they are, to be
+        resumed, as after a crash but at once; "cancel" ends them as `cancelled`. None: let_go, or
+        cancel where the journal is in memory. Raises AgentError(invalid) for a journal that cannot
+        be opened.
         """
         lease_s = LEASE_S if config is None else config.workers.lease_s
         return cls(
-            config=config, journal=open_journal(url, durability=durability, lease_s=lease_s), retries=retries, tracer=tracer, hooks=hooks, on_close=on_close
+            config=config,
+            journal=open_journal(url, durability=durability, lease_s=lease_s),
+            retries=retries,
+            tracer=tracer,
+            hooks=hooks,
+            on_close=on_close,
         )
 
     def _check_models(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) for a model, of this agent or of one below it, that no provider here can have."""
+        """Raises AgentError(invalid) for a model, of this agent or of one below it, that no
+        provider here can have.
+        """
         if isinstance(agent.model, str):
             try:
                 self.config.split(agent.model)
@@ -158,9 +178,11 @@ class Runtime:
         await self._assembly.served.leave()
 
     async def aclose(self) -> None:
-        """Stop the runs under way as `on_close` says, wait for them, and close every connection. Idempotent.
+        """Stop the runs under way as `on_close` says, wait for them, and close every connection.
+        Idempotent.
 
-        A call that still runs after a few seconds keeps its run: no other process can resume it before this one ends.
+        A call that still runs after a few seconds keeps its run: no other process can resume it
+        before this one ends.
         """
         with anyio.CancelScope(shield=True):
             all_over = await self._runs.aclose(lets_go=self._on_close == "let_go")
@@ -173,7 +195,10 @@ class Runtime:
             await self._telemetry.aclose()
 
     def let_go(self) -> None:
-        """Stop the runs under way at their next await and leave them as they are, to be resumed: `stopped` in the journal."""
+        """Stop the runs under way at their next await and leave them as they are, to be resumed:
+
+        `stopped` in the journal.
+        """
         self._runs.let_go()
 
     async def _forget_old_runs(self) -> None:
@@ -185,56 +210,126 @@ class Runtime:
                 freed = await self.journal.prune(now() - span_of(self.config.keep_runs), apply=True)
                 if (undo := self._assembly.toolboxes.undo) is not None:
                     await to_thread.run_sync(undo.forget, freed.runs)
-                logger.info("keep_runs=%s: %d old runs were deleted", self.config.keep_runs, len(freed.runs))
+                logger.info(
+                    "keep_runs=%s: %d old runs were deleted", self.config.keep_runs, len(freed.runs)
+                )
         except AgentError as e:
             logger.warning("old runs could not be deleted: %s", e.message)
 
     # ------------------------------------------------------------ running
 
-    async def run(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
-        """One run to its end. Raises AgentError for what is wrong before it starts; every end after that is a value.
+    async def run(
+        self,
+        agent: Agent[Deps, Out],
+        text: str | Sequence[Part],
+        *,
+        deps: Deps = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Out]:
+        """One run to its end. Raises AgentError for what is wrong before it starts; every end after
+        that is a value.
 
-        Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
+        Cancelling the awaiting task closes the run first: its history is valid and its outcome
+        journaled.
         """
-        return await self._collect(partial(self._runs.start, agent, text, deps, options), _listeners(options))
+        return await self._collect(
+            partial(self._runs.start, agent, text, deps, options), _listeners(options)
+        )
 
-    def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
-        """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
+    def stream(
+        self,
+        agent: Agent[Deps, Out],
+        text: str | Sequence[Part],
+        *,
+        deps: Deps = None,
+        **options: Unpack[RunOptions],
+    ) -> RunStream[Out]:
+        """The same run, its events as they come:
+
+        `async with rt.stream(…) as run: async for event in run: …`. It begins with the block.
+        """
         return RunStream(partial(self._runs.start, agent, text, deps, options), _listeners(options))
 
     @overload
-    async def resume(self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]) -> RunResult[Any]: ...
+    async def resume(
+        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
+    ) -> RunResult[Any]: ...
     @overload
-    async def resume(self, run_id: str, agent: Agent[Deps, Out], *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]: ...
-    async def resume(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]:
-        """Goes on with a run whose process died, or that waits for a person; of a finished one only the result is given.
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out],
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult[Out]: ...
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out] | None = None,
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult[Out]:
+        """Goes on with a run whose process died, or that waits for a person; of a finished one only
+        the result is given.
 
-        Pure and idempotent calls that were running are run again, with the same key; once-calls are asked after by their probe, else
-        told as `unknown`, or what `on_unknown` says. `agent` may be left out where one of this name was run here before, or is among `agents`. Raises
-        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process drives the run and `wait` is false.
+        Pure and idempotent calls that were running are run again, with the same key; once-calls are
+        asked after by their probe, else told as `unknown`, or what `on_unknown` says. `agent` may
+        be left out where one of this name was run here before, or is among `agents`. Raises
+        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process
+        drives the run and `wait` is false.
         """
         if options.get("wait"):
             await until_idle(self.journal, run_id)
         state = await self.journal.load(run_id)
         if state.finished is not None:
             return self._runs.finished(state, agent)
-        return await self._collect(partial(self._runs.resume, run_id, agent, deps, options, read=state), _listeners(options))
+        return await self._collect(
+            partial(self._runs.resume, run_id, agent, deps, options, read=state),
+            _listeners(options),
+        )
 
     @overload
-    def resume_stream(self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]) -> RunStream[Any]: ...
+    def resume_stream(
+        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
+    ) -> RunStream[Any]: ...
     @overload
-    def resume_stream(self, run_id: str, agent: Agent[Deps, Out], *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]: ...
-    def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
-        """The same, its events as they come. Raises AgentError(invalid) for a finished run: `replay` it."""
-        return RunStream(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
+    def resume_stream(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out],
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunStream[Out]: ...
+    def resume_stream(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out] | None = None,
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunStream[Out]:
+        """The same, its events as they come. Raises AgentError(invalid) for a finished run:
+
+        `replay` it.
+        """
+        return RunStream(
+            partial(self._runs.resume, run_id, agent, deps, options), _listeners(options)
+        )
 
     async def replay(self, run_id: str) -> RunResult[Any]:
-        """The run again, exactly, out of its journal: no model is asked and no tool is run. Raises AgentError(invalid) for an unknown run.
+        """The run again, exactly, out of its journal: no model is asked and no tool is run. Raises
+        AgentError(invalid) for an unknown run.
 
-        One that is not finished has the outcome `approval_needed` where it waits for a person, else `error`.
+        One that is not finished has the outcome `approval_needed` where it waits for a person, else
+        `error`.
         """
         state = await self.journal.load(run_id)
-        return result_of(state, ending_of(state) if state.finished is not None else unfinished(state))
+        return result_of(
+            state, ending_of(state) if state.finished is not None else unfinished(state)
+        )
 
     async def events(self, run_id: str) -> list[Event]:
         """The durable events of a run, as they were, out of its journal."""
@@ -243,21 +338,39 @@ class Runtime:
         return [event for record in records for event in projection.of(record)]
 
     def follow(self, run_id: str, *, after: str | None = None, deltas: bool = True) -> Follow:
-        """A run's events from any process over its journal, while it is driven anywhere: `async with rt.follow(…) as events: async for event in events: …`.
+        """A run's events from any process over its journal, while it is driven anywhere: `async
+        with rt.follow(…) as events: async for event in events: …`.
 
-        Durable events come exactly once and in order, those behind `after` (the `id` of one), through waits and takeovers, until after run_end; what has
-        no id (`deltas`) is gathered for a moment, and may be lost. For a queued run it waits. Raises AgentError(invalid) for an `after` that is no id; the
-        rest is raised by the first event.
+        Durable events come exactly once and in order, those behind `after` (the `id` of one),
+        through waits and takeovers, until after run_end; what has no id (`deltas`) is gathered for
+        a moment, and may be lost. For a queued run it waits. Raises AgentError(invalid) for an
+        `after` that is no id; the rest is raised by the first event.
         """
-        return Follow(self.journal, run_id, lambda: self._assembly.redactor, after=after, deltas=deltas)
+        return Follow(
+            self.journal, run_id, lambda: self._assembly.redactor, after=after, deltas=deltas
+        )
 
     @overload
     async def fork(
-        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: None = None, deps: Any = None, **options: Unpack[ForkOptions]
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: None = None,
+        deps: Any = None,
+        **options: Unpack[ForkOptions],
     ) -> RunResult[Any]: ...
     @overload
     async def fork(
-        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: Agent[Deps, Out], deps: Deps = None, **options: Unpack[ForkOptions]
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: Agent[Deps, Out],
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
     ) -> RunResult[Out]: ...
     async def fork(
         self,
@@ -269,20 +382,38 @@ class Runtime:
         deps: Deps = None,
         **options: Unpack[ForkOptions],
     ) -> RunResult[Out]:
-        """A new run that goes on after `turn` turns of another one, whose entries it reads and never repeats.
+        """A new run that goes on after `turn` turns of another one, whose entries it reads and
+        never repeats.
 
-        `text`: the next words of the person (at turn 0: instead of the prompt); `model=` another model; `results=` another result for
-        calls of that turn, by call id. Raises AgentError(invalid) for a turn beyond the end, and where there is nothing to go on with.
+        `text`: the next words of the person (at turn 0: instead of the prompt); `model=` another
+        model; `results=` another result for calls of that turn, by call id. Raises
+        AgentError(invalid) for a turn beyond the end, and where there is nothing to go on with.
         """
-        return await self._collect(partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options))
+        return await self._collect(
+            partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options)
+        )
 
     @overload
     def fork_stream(
-        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: None = None, deps: Any = None, **options: Unpack[ForkOptions]
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: None = None,
+        deps: Any = None,
+        **options: Unpack[ForkOptions],
     ) -> RunStream[Any]: ...
     @overload
     def fork_stream(
-        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: Agent[Deps, Out], deps: Deps = None, **options: Unpack[ForkOptions]
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: Agent[Deps, Out],
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
     ) -> RunStream[Out]: ...
     def fork_stream(
         self,
@@ -295,16 +426,20 @@ class Runtime:
         **options: Unpack[ForkOptions],
     ) -> RunStream[Out]:
         """The same, its events as they come."""
-        return RunStream(partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options))
+        return RunStream(
+            partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options)
+        )
 
     async def diff(self, run_id: str, other: str) -> RunDiff:
         """Where two runs part, and how they ended."""
         return compare(await self.journal.load(run_id), await self.journal.load(other))
 
     async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
-        """Ends a run as `cancelled`, in whatever process it is driven; one that nobody drives is closed here. A finished one stays as it is.
+        """Ends a run as `cancelled`, in whatever process it is driven; one that nobody drives is
+        closed here. A finished one stays as it is.
 
-        Raises AgentError(busy) where its process does not answer; `force` then takes the run away from it.
+        Raises AgentError(busy) where its process does not answer; `force` then takes the run away
+        from it.
         """
         found = await self.journal.info(run_id)
         if found.status == "finished":
@@ -315,7 +450,14 @@ class Runtime:
                     await anyio.sleep(0.02)
             if found.status == "running":
                 by_force = f"with force=True (`treadle runs kill {run_id} --force`)"
-                raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it {by_force}")
+                raise AgentError(
+                    "busy",
+                    (
+                        f"the process that drives run {run_id} does not answer: end that "
+                        "process, or "
+                        f"take the run away from it {by_force}"
+                    ),
+                )
             if found.status == "finished":
                 return found
         try:
@@ -328,10 +470,14 @@ class Runtime:
             try:
                 await self.engine.cancel(run_id)
             except AgentError as e:
-                logger.info("run %s is over, and may be delivered all the same: %s", run_id, e.message)
+                logger.info(
+                    "run %s is over, and may be delivered all the same: %s", run_id, e.message
+                )
         return await self.journal.info(run_id)
 
-    def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
+    def session(
+        self, session_id: str | None = None, *, agent: Agent[Deps, Out]
+    ) -> Session[Deps, Out]:
         """Opens a session, or makes it where there is none of this id."""
         if session_id is None or self.sessions.get(session_id) is None:
             session_id = self.sessions.create(session_id=session_id).id
@@ -350,14 +496,23 @@ class Runtime:
         at: Time | None = None,
         **options: Unpack[RunOptions],
     ) -> str:
-        """Hands a run to whatever worker takes it from the queue (`treadle worker`), and gives its id: it is in the journal when this returns.
+        """Hands a run to whatever worker takes it from the queue (`treadle worker`), and gives its
+        id: it is in the journal when this returns.
 
-        The higher `priority` (-1000 to 1000) goes first, of equals the older; not before `at`. `tenant`: for whom, as limits count it; None: `user_id`. What
-        lives in this process (deps, callbacks, on_event, on_approval) is not taken; keys and servers of tools are the worker's. Raises AgentError: invalid
-        for what is wrong with the run or its queue, busy where the session has a run that is not finished, or `run_id` is taken.
+        The higher `priority` (-1000 to 1000) goes first, of equals the older; not before `at`.
+        `tenant`: for whom, as limits count it; None: `user_id`. What lives in this process (deps,
+        callbacks, on_event, on_approval) is not taken; keys and servers of tools are the worker's.
+        Raises AgentError: invalid for what is wrong with the run or its queue, busy where the
+        session has a run that is not finished, or `run_id` is taken.
         """
         refuse_what_lives_here(options)
-        place = place_of(self.config.queue_names, queue, priority=priority, tenant=tenant if tenant is not None else options.get("user_id"), at=at)
+        place = place_of(
+            self.config.queue_names,
+            queue,
+            priority=priority,
+            tenant=tenant if tenant is not None else options.get("user_id"),
+            at=at,
+        )
 
         async def add(plan: Plan, found: ViewMark | None) -> None:
             await self.journal.queue.add([plan.started(), *plan.compacted()], place, found=found)
@@ -375,26 +530,37 @@ class Runtime:
         at: Time | None = None,
         place: QueuePlace | None = None,
     ) -> RunInfo:
-        """Puts a run into its queue again (`place`: into another, or the first one), now or at a time: one that waits for a person, is parked, or was stopped.
+        """Puts a run into its queue again (`place`: into another, or the first one), now or at a
+        time: one that waits for a person, is parked, or was stopped.
 
-        Answers are as for `resume`, and `arguments` are what approved calls are to be called with instead; they are in the journal when this returns, and
-        whichever worker takes the run goes by them. Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to a call that
-        is not open; busy where a living process drives it.
+        Answers are as for `resume`, and `arguments` are what approved calls are to be called with
+        instead; they are in the journal when this returns, and whichever worker takes the run goes
+        by them. Raises AgentError: invalid for an unknown or finished run, one in no queue, and an
+        answer to a call that is not open; busy where a living process drives it.
         """
-        answers = changed(answers_of({"approve": approve, "deny": deny or {}, "results": results or {}}), arguments or {})
+        answers = changed(
+            answers_of({"approve": approve, "deny": deny or {}, "results": results or {}}),
+            arguments or {},
+        )
         if place is not None:
             check_queue(self.config.queue_names, place.queue)
         return await wake(self.journal, run_id, answers, at=at, place=place)
 
-    def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
+    def set_credentials(
+        self, provider: str, *, api_key: str | None = None, auth_token: str | None = None
+    ) -> None:
         """Another key for a provider, from the next request on; sessions and their histories stay.
 
         Raises AgentError(invalid) for an unknown provider or a key that cannot be one.
         """
-        self._assembly.use(self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token))
+        self._assembly.use(
+            self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token)
+        )
 
     async def is_priced(self, agent: Agent[Any, Any]) -> bool:
-        """True if the price of every model that a run of this agent may ask is known, so that the run may have a limit on money."""
+        """True if the price of every model that a run of this agent may ask is known, so that the
+        run may have a limit on money.
+        """
         return await self._assembly.is_priced(agent)
 
     def redact(self, text: str) -> str:
@@ -404,39 +570,54 @@ class Runtime:
     # ------------------------------------------------------------ sessions, by id
 
     def steer(self, session_id: str, text: str) -> None:
-        """Text for the session's running run. Raises AgentError(invalid) where nothing runs in it, or the text is empty."""
+        """Text for the session's running run.
+
+        Raises AgentError(invalid) where nothing runs in it, or the text is empty.
+        """
         check_steering(text)
         if not self._runs.tell(session_id, lambda run: run.steer(text)):
-            raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
+            raise AgentError(
+                "invalid", f"nothing runs in session {session_id!r}: send the text instead"
+            )
 
     def cancel(self, session_id: str | None = None, *, run_id: str | None = None) -> bool:
-        """End the session's running run, or the run of that id, as `cancelled`: what awaits it gets its result. False if this runtime drives none.
+        """End the session's running run, or the run of that id, as `cancelled`: what awaits it gets
+        its result. False if this runtime drives none.
 
-        `run_id` belongs to the event loop of the run; `kill` ends a run in any process. Raises AgentError(invalid) without exactly one of the two.
+        `run_id` belongs to the event loop of the run; `kill` ends a run in any process. Raises
+        AgentError(invalid) without exactly one of the two.
         """
         if (session_id is None) is (run_id is None):
             raise AgentError("invalid", "cancel takes a session's id, or run_id=: give one of them")
-        return self._runs.cancel(run_id) if session_id is None else self._runs.tell(session_id, Run.cancel)
+        return (
+            self._runs.cancel(run_id)
+            if session_id is None
+            else self._runs.tell(session_id, Run.cancel)
+        )
 
     def compact(self, session_id: str) -> bool:
-        """Makes room in a conversation, also where there is some: old results go, then a model sums up what is old.
+        """Makes room in a conversation, also where there is some: old results go, then a model sums
+        up what is old.
 
-        It happens before the next request of the session's running run; where nothing runs (False), when its next run begins in this runtime.
-        What leaves the model's view stays stored and is found. Raises AgentError(invalid) for an unknown session.
+        It happens before the next request of the session's running run; where nothing runs (False),
+        when its next run begins in this runtime. What leaves the model's view stays stored and is
+        found. Raises AgentError(invalid) for an unknown session.
         """
         if self.sessions.get(session_id) is None:
             raise AgentError("invalid", f"there is no session {session_id!r}")
         return self._runs.compact(session_id)
 
     def allow(self, session_id: str, pattern: Sequence[str]) -> None:
-        """A person's yes to an `ApprovalRequest.pattern`, for all runs of this session in this runtime, the one under way included.
+        """A person's yes to an `ApprovalRequest.pattern`, for all runs of this session in this
+        runtime, the one under way included.
 
         Raises AgentError(invalid) for a rule that is never offered.
         """
         self._assembly.toolboxes.grants.allow(session_id, pattern)
 
     def use_mode(self, session_id: str, mode: Mode) -> None:
-        """The mode of the session's running run from its next call on, and of what that starts; where nothing runs, nothing is changed.
+        """The mode of the session's running run from its next call on, and of what that starts;
+        where nothing runs, nothing is changed.
 
         Raises AgentError(invalid) for a mode that is none.
         """
@@ -446,11 +627,15 @@ class Runtime:
         return self._runs.is_busy(session_id)
 
     async def is_confined(self, agent: Agent[Any, Any]) -> bool:
-        """Whether a sandbox that works here confines what its commands do unasked; True where it has none."""
+        """Whether a sandbox that works here confines what its commands do unasked; True where it
+        has none.
+        """
         return await self._assembly.toolboxes.confining.works_for(agent)
 
     def mcp_servers(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
-        """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
+        """How it is with the servers of an agent: which run, what they offer, what is wrong; none
+        is started for it. Blocks while it reads a file.
+        """
         return self._assembly.served.standing(agent)
 
     async def messages(self, session_id: str) -> list[Message]:
@@ -461,7 +646,9 @@ class Runtime:
         self._runs.while_idle(session_id, self.sessions.clear_messages)
         self._assembly.toolboxes.forget(session_id)
 
-    async def _collect(self, start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners) -> RunResult[Out]:
+    async def _collect(
+        self, start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
+    ) -> RunResult[Out]:
         """Where nobody listens, the run is driven in the caller's own task and makes no events."""
         if not listeners:
             job = await start(None)

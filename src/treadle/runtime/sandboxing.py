@@ -1,4 +1,6 @@
-"""Where the commands of runs are confined: the sandbox that works here, and the room that each command gets in it. Entry: `Confining`."""
+"""Where the commands of runs are confined: the sandbox that works here, and the room that each
+command gets in it. Entry: `Confining`.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,32 @@ if TYPE_CHECKING:
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 """Of which confined commands see their own, or nothing."""
-OPEN = "commands have an open network (permissions.network is open): they reach every host, private networks and the servers of this machine"
+OPEN = (
+    "commands have an open network (permissions.network is open): they reach every host, private "
+    "networks and the servers of this machine"
+)
 
 RULED_KEPT = 100
 IDLE_KEPT = 8
-"""Networks of families that no command is in. Each takes four descriptors and two namespaces; a new one is made in some 40 ms."""
+"""Networks of families that no command is in.
+
+Each takes four descriptors and two namespaces; a new one is made in some 40 ms.
+"""
 
 
 class Confining:
     """One for each runtime: what was found out about the sandbox holds for all its runs."""
 
-    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path], network: Literal["none", "open"] | tuple[str, ...]) -> None:
-        """`wanted`: the setting defaults.sandbox. `own`: where treadle keeps its own files, if that is there. `network`: permissions.network."""
+    def __init__(
+        self,
+        wanted: Literal["auto", "on", "off"],
+        own: Callable[[], Path],
+        network: Literal["none", "open"] | tuple[str, ...],
+    ) -> None:
+        """`wanted`: the setting defaults.sandbox.
+
+        `own`: where treadle keeps its own files, if that is there. `network`: permissions.network.
+        """
         self._wanted = wanted
         self._network: Literal["none", "open"] | tuple[str, ...] = network
         self._networks: dict[str, Egress] = {}
@@ -58,19 +74,34 @@ class Confining:
             await self._sandbox.aclose()
 
     async def check(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has commands, and none works."""
+        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has
+        commands, and none works.
+        """
         if self._wanted != "on" or (sandbox := self.sandbox_for(agent)) is None:
             return
         if not (standing := await sandbox.standing()).works:
-            raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
+            raise AgentError(
+                "invalid",
+                (
+                    f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or "
+                    "set it to auto"
+                ),
+            )
 
     async def works_for(self, agent: Agent[Any, Any]) -> bool:
         """Whether its commands can be confined here, or it has none."""
         sandbox = self.sandbox_for(agent)
-        return not any(map(has_commands, agent.own_tools)) if sandbox is None else (await sandbox.standing()).works
+        return (
+            not any(map(has_commands, agent.own_tools))
+            if sandbox is None
+            else (await sandbox.standing()).works
+        )
 
     def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
-        """None where nobody needs or wants it. It is found, and begins to find out whether it works, when it is first asked for."""
+        """None where nobody needs or wants it.
+
+        It is found, and begins to find out whether it works, when it is first asked for.
+        """
         if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
             return None
         if self._sandbox is None:
@@ -80,12 +111,19 @@ class Confining:
         self._sandbox.begin()
         return self._sandbox
 
-    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox, spill: Spill) -> Confinement | None:
-        """Where the commands of a call run, which may read what is in `spill`. What a person said yes to runs outside, unless the configuration insists."""
+    def confinement(
+        self, plan: Plan, ready: Ready, toolbox: Toolbox, spill: Spill
+    ) -> Confinement | None:
+        """Where the commands of a call run, which may read what is in `spill`.
+
+        What a person said yes to runs outside, unless the configuration insists.
+        """
         if toolbox.sandbox is None or not has_commands(ready.tool):
             return None
         assert toolbox.standing is not None, "it is known before a command is decided"
-        if not toolbox.confines or (ready.approved and self._wanted != "on" and not ready.stays_confined):
+        if not toolbox.confines or (
+            ready.approved and self._wanted != "on" and not ready.stays_confined
+        ):
             return None
         is_read_only = toolbox.mode == "plan" or (ready.looks_only and not ready.approved)
         is_allowed = toolbox.mode == "full" or ready.approved
@@ -98,8 +136,16 @@ class Confining:
             is_read_only=is_read_only,
             shows_secrets=is_allowed,
             is_granted=granted(toolbox.permissions, plan.cwd),
-            ruled=None if (files := self._ruled_files(toolbox.permissions, plan.cwd)) is None else partial(files.look, approved=ready.approved),
-            network="none" if is_read_only else "open" if ready.approved else self._network_of(plan.family) if toolbox.mode == "full" else "none",
+            ruled=None
+            if (files := self._ruled_files(toolbox.permissions, plan.cwd)) is None
+            else partial(files.look, approved=ready.approved),
+            network="none"
+            if is_read_only
+            else "open"
+            if ready.approved
+            else self._network_of(plan.family)
+            if toolbox.mode == "full"
+            else "none",
         )
         return Confinement(toolbox.sandbox, room)
 
@@ -112,16 +158,25 @@ class Confining:
         return self._ruled[key]
 
     def _network_of(self, family: str) -> Literal["none", "open"] | Egress:
-        """The commands of a family share one loopback: what one starts in the background, another reaches."""
+        """The commands of a family share one loopback: what one starts in the background, another
+        reaches.
+        """
         if isinstance(self._network, str):
             return self._network
-        found = self._networks[family] = self._networks.pop(family, None) or egress_to(self._network)
+        found = self._networks[family] = self._networks.pop(family, None) or egress_to(
+            self._network
+        )
         return found
 
     async def tidy(self) -> None:
-        """Give back what idle networks take, but for the last ones used. Nobody has to say when a session is over."""
+        """Give back what idle networks take, but for the last ones used.
+
+        Nobody has to say when a session is over.
+        """
         if len(self._networks) > IDLE_KEPT:
-            for network in [network for network in self._networks.values() if network.is_idle][:-IDLE_KEPT]:
+            for network in [network for network in self._networks.values() if network.is_idle][
+                :-IDLE_KEPT
+            ]:
                 await network.rest()
 
     def release(self, family: str) -> Egress | None:
@@ -148,12 +203,18 @@ class Confining:
         return changed
 
     def warner(self, mode: Mode, feed: Feed) -> Callable[[SandboxStatus], None]:
-        """What a run is to call with what was found out: says loudly, once, that nothing is confined."""
+        """What a run is to call with what was found out: says loudly, once, that nothing is
+        confined.
+        """
 
         def warn(standing: SandboxStatus) -> None:
             if not standing.works and not self._warned:
                 self._warned = True
-                instead = "in mode full they may do whatever you may" if mode == "full" else "what a sandbox would let run unasked needs approval instead"
+                instead = (
+                    "in mode full they may do whatever you may"
+                    if mode == "full"
+                    else "what a sandbox would let run unasked needs approval instead"
+                )
                 feed.warn(f"commands are not confined: {standing.text}; {instead}")
 
         return warn
@@ -171,14 +232,24 @@ class Confining:
 
 
 def egress_to(hosts: tuple[str, ...]) -> Egress:
-    """A network that reaches the hosts of a list. Nothing is started before the first command needs it."""
+    """A network that reaches the hosts of a list.
+
+    Nothing is started before the first command needs it.
+    """
     from treadle.policy.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no commands that nobody was asked about
 
     return Egress(HostList.of(hosts, os.environ), os.environ)
 
 
 def own_python(workspace: Path) -> tuple[Path, ...]:
-    """The environment of the Python that runs us, where confined commands would not see it: `python` on their PATH is in it."""
+    """The environment of the Python that runs us, where confined commands would not see it:
+
+    `python` on their PATH is in it.
+    """
     prefix = Path(os.path.realpath(sys.prefix))
     hidden = any(prefix.is_relative_to(os.path.realpath(place)) for place in _PRIVATE)
-    return (prefix,) if hidden and not prefix.is_relative_to(workspace) and not workspace.is_relative_to(prefix) else ()
+    return (
+        (prefix,)
+        if hidden and not prefix.is_relative_to(workspace) and not workspace.is_relative_to(prefix)
+        else ()
+    )

@@ -1,4 +1,5 @@
-"""A conversation of many runs: what a front holds on to. One run at a time; what is said is in the store.
+"""A conversation of many runs: what a front holds on to. One run at a time; what is said is in the
+store.
 
 Entry: `Session`, made by `Runtime.session`.
 """
@@ -34,18 +35,27 @@ class SessionOptions(TypedDict, total=False):
     """Values for the agent's `${variables}`."""
     settings: Settings
     limits: Limits
-    """Over the agent's, field by field. Without any, a run ends after 100 turns and is not limited otherwise."""
+    """Over the agent's, field by field.
+
+    Without any, a run ends after 100 turns and is not limited otherwise.
+    """
     mode: Mode
     """`full` where nobody says otherwise."""
     cwd: str | Path
     user_id: str | None
     on_ask: OnAsk
-    """What a call meets that needs a person: `deny` (where nobody says otherwise), or `wait`: the run waits until `resume` brings the answer."""
+    """What a call meets that needs a person:
+
+    `deny` (where nobody says otherwise), or `wait`: the run waits until `resume` brings the answer.
+    """
     on_unknown: OnUnknown
-    """What becomes of a once-call that was cut while it ran, by its timeout or the death of the process: `tell` the model (where nobody says
-    otherwise), `wait` for a person, or `fail`."""
+    """What becomes of a once-call that was cut while it ran, by its timeout or the death of the
+    process: `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`."""
     on_approval: Approver
-    """Asked about each call that needs a person; gives `Approve()` or `Deny(reason)`. The run, and its children, wait for the answer."""
+    """Asked about each call that needs a person; gives `Approve()` or `Deny(reason)`.
+
+    The run, and its children, wait for the answer.
+    """
     callbacks: Callbacks
     on_event: Callable[[Event], object]
 
@@ -54,9 +64,15 @@ class RunOptions(SessionOptions, total=False):
     session: Session[Any, Any] | str | None
     """A session or its id, which is opened or made; None: a run by itself."""
     messages: Sequence[Message]
-    """What was said before the prompt, oldest first, where no session keeps it. Stored with the run; no templates."""
+    """What was said before the prompt, oldest first, where no session keeps it.
+
+    Stored with the run; no templates.
+    """
     run_id: str
-    """Of the new run, where somebody has to know it before it begins. AgentError(busy) where there is such a run already."""
+    """Of the new run, where somebody has to know it before it begins.
+
+    AgentError(busy) where there is such a run already.
+    """
 
 
 class ForkOptions(SessionOptions, total=False):
@@ -71,15 +87,22 @@ class ResumeOptions(TypedDict, total=False):
     """What going on with a run takes; what is left out stays as the run had it."""
 
     on_unknown: OnUnknown
-    """What becomes of a once-call that was running when the process died: `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`."""
+    """What becomes of a once-call that was running when the process died:
+
+    `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`.
+    """
     approve: Collection[str]
-    """Ids of open calls that may run; one that had started runs again, because a person knows that it did not happen."""
+    """Ids of open calls that may run; one that had started runs again, because a person knows that
+    it did not happen.
+    """
     deny: Mapping[str, str]
     """Ids of open calls that may not, and why."""
     results: Mapping[str, str]
     """What open calls gave, as a person found out."""
     wait: bool
-    """Wait while another process drives the run, until it ends it or dies, instead of raising AgentError(busy)."""
+    """Wait while another process drives the run, until it ends it or dies, instead of raising
+    AgentError(busy).
+    """
     model: str | Model
     mode: Mode
     cwd: str | Path
@@ -95,7 +118,13 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
     "settings": (Settings, "Settings(max_tokens=…, temperature=…)"),
     "callbacks": (Callbacks, "Callbacks(on_text_delta=…)"),
 }
-_OTHER_NAMES: Final = {"max_turns": "turns", "max_tool_calls": "tool_calls", "timeout": "seconds", "timeout_s": "seconds", "max_cost": "cost_usd"}
+_OTHER_NAMES: Final = {
+    "max_turns": "turns",
+    "max_tool_calls": "tool_calls",
+    "timeout": "seconds",
+    "timeout_s": "seconds",
+    "max_cost": "cost_usd",
+}
 
 
 def check_options(options: Mapping[str, object], known: type[Any]) -> None:
@@ -103,25 +132,41 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
     names: frozenset[str] = known.__optional_keys__
     if strange := sorted(set(options) - names):
         meant = _meant(strange[0], sorted(names))
-        raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; {meant}it knows: {', '.join(sorted(names))}")
+        raise AgentError(
+            "invalid",
+            (
+                f"this version knows no option {strange[0]!r} of a run; {meant}it knows: "
+                f"{', '.join(sorted(names))}"
+            ),
+        )
     for name, (kind, like) in _KINDS.items():
         if (given := options.get(name)) is not None and not isinstance(given, kind):
             raise AgentError("invalid", f"{name}= is a {type(given).__name__}: give {like}")
-    for name, what in (("on_event", "a function that takes one argument"), ("on_approval", "an async function that takes an ApprovalRequest")):
+    for name, what in (
+        ("on_event", "a function that takes one argument"),
+        ("on_approval", "an async function that takes an ApprovalRequest"),
+    ):
         if (told := options.get(name)) is not None and not callable(told):
             raise AgentError("invalid", f"{name}= is a {type(told).__name__}: give {what}")
     if (approver := options.get("on_approval")) is not None and not _is_async(approver):
-        text = "on_approval= must be an async function that takes an ApprovalRequest: write `async def`, and give Approve() or Deny(reason)"
+        text = (
+            "on_approval= must be an async function that takes an ApprovalRequest: write `async "
+            "def`, and give Approve() or Deny(reason)"
+        )
         raise AgentError("invalid", text)
 
 
 def _is_async(told: object) -> bool:
-    """False for what certainly gives nothing that could be awaited; an object with a `__call__` may give anything."""
+    """False for what certainly gives nothing that could be awaited; an object with a `__call__` may
+    give anything.
+    """
     if inspect.isclass(told):
         return False
     function = inspect.unwrap(told) if callable(told) else told
     function = function.func if isinstance(function, partial) else function
-    return not (inspect.isfunction(function) or inspect.ismethod(function)) or inspect.iscoroutinefunction(function)
+    return not (
+        inspect.isfunction(function) or inspect.ismethod(function)
+    ) or inspect.iscoroutinefunction(function)
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
@@ -140,9 +185,23 @@ def _meant(name: str, known: Sequence[str]) -> str:
 class Driver(Protocol):
     """What a session needs of the runtime."""
 
-    async def run(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps, **options: Unpack[RunOptions]) -> RunResult[Out]: ...
+    async def run(
+        self,
+        agent: Agent[Deps, Out],
+        text: str | Sequence[Part],
+        *,
+        deps: Deps,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Out]: ...
 
-    def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps, **options: Unpack[RunOptions]) -> RunStream[Out]: ...
+    def stream(
+        self,
+        agent: Agent[Deps, Out],
+        text: str | Sequence[Part],
+        *,
+        deps: Deps,
+        **options: Unpack[RunOptions],
+    ) -> RunStream[Out]: ...
 
     def steer(self, session_id: str, text: str) -> None: ...
 
@@ -169,16 +228,26 @@ class Session(Generic[Deps, Out]):
     def agent(self) -> Agent[Deps, Out]:
         return self._agent
 
-    async def send(self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]) -> RunResult[Out]:
-        """One run in this conversation. Raises AgentError(busy) where one is under way, AgentError(invalid) for an empty text."""
+    async def send(
+        self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
+    ) -> RunResult[Out]:
+        """One run in this conversation.
+
+        Raises AgentError(busy) where one is under way, AgentError(invalid) for an empty text.
+        """
         return await self._driver.run(self._agent, text, deps=deps, session=self, **options)
 
-    def stream(self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]) -> RunStream[Out]:
+    def stream(
+        self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
+    ) -> RunStream[Out]:
         """The same, its events as they come."""
         return self._driver.stream(self._agent, text, deps=deps, session=self, **options)
 
     def steer(self, text: str) -> None:
-        """Text for the running run, which its model reads at the next turn. Raises AgentError(invalid) where nothing runs."""
+        """Text for the running run, which its model reads at the next turn.
+
+        Raises AgentError(invalid) where nothing runs.
+        """
         self._driver.steer(self.id, text)
 
     def cancel(self) -> bool:
@@ -186,7 +255,9 @@ class Session(Generic[Deps, Out]):
         return self._driver.cancel(self.id)
 
     def compact(self) -> bool:
-        """Makes room in the conversation before the next request, of the running run or (False) of the next one: see `Runtime.compact`."""
+        """Makes room in the conversation before the next request, of the running run or (False) of
+        the next one: see `Runtime.compact`.
+        """
         return self._driver.compact(self.id)
 
     @property
@@ -209,9 +280,14 @@ class Session(Generic[Deps, Out]):
         tools: Sequence[Tool[Deps]] | None = None,
         instructions: str | None = None,
     ) -> None:
-        """What the next runs use; the history stays. Raises AgentError(busy) while a run is under way."""
+        """What the next runs use; the history stays.
+
+        Raises AgentError(busy) while a run is under way.
+        """
         if self.is_busy:
-            raise AgentError("busy", f"session {self.id!r} is running: its agent can be changed between runs")
+            raise AgentError(
+                "busy", f"session {self.id!r} is running: its agent can be changed between runs"
+            )
         changed = agent or self._agent
         if model is not None:
             changed = replace(changed, model=model)

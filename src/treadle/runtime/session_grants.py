@@ -1,6 +1,8 @@
-"""What a person has allowed for the rest of a session, and the mode that they have changed to while it runs: in force from the next call on.
+"""What a person has allowed for the rest of a session, and the mode that they have changed to while
+it runs: in force from the next call on.
 
-What such a yes may be is approvals.py's; what follows from it for a call is the policy's. Entry: `Grants`.
+What such a yes may be is approvals.py's; what follows from it for a call is the policy's. Entry:
+`Grants`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ class Grants:
         return permissions if patterns is None else for_session(permissions, patterns)
 
     def follow(self, plan: Plan, toolbox: Toolbox) -> Toolbox:
-        """It hears of what is said from now on. A run that a person begins has said its own mode; one that another starts goes on in that one's."""
+        """It hears of what is said from now on.
+
+        A run that a person begins has said its own mode; one that another starts goes on in that
+        one's.
+        """
         if plan.family == plan.run_id:  # of no session: nobody can speak of it
             return toolbox
         if plan.depth == 0:

@@ -18,12 +18,18 @@ from treadle.runtime.session import RunOptions
 
 
 async def run(
-    agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, journal: str = "memory:", **options: Unpack[RunOptions]
+    agent: Agent[Deps, Out],
+    text: str | Sequence[Part],
+    *,
+    deps: Deps = None,
+    journal: str = "memory:",
+    **options: Unpack[RunOptions],
 ) -> RunResult[Out]:
     """Run once, in a runtime that is opened for this run.
 
-    `journal`: a URL as for `Runtime.open`; by default nothing is kept. Raises AgentError as `Runtime.run` does, and AgentError(invalid) for
-    options that need a journal which is kept: `session=`, and "wait" as `on_ask=` or `on_unknown=`. Cancellation: as in `Runtime.run`.
+    `journal`: a URL as for `Runtime.open`; by default nothing is kept. Raises AgentError as
+    `Runtime.run` does, and AgentError(invalid) for options that need a journal which is kept:
+    `session=`, and "wait" as `on_ask=` or `on_unknown=`. Cancellation: as in `Runtime.run`.
     """
     if journal == "memory:":
         _refuse_what_is_kept(options)
@@ -33,21 +39,43 @@ async def run(
 
 def _refuse_what_is_kept(options: RunOptions) -> None:
     """Raises AgentError(invalid) for what would be forgotten with the runtime."""
-    kept = {"session": options.get("session")} | {name: "wait" for name in ("on_ask", "on_unknown") if options.get(name) == "wait"}
+    kept = {"session": options.get("session")} | {
+        name: "wait" for name in ("on_ask", "on_unknown") if options.get(name) == "wait"
+    }
     for name, value in kept.items():
         if value is not None:
-            lost = f"{name}={value!r} would be forgotten: this run is kept in memory, and gone when it returns"
-            raise AgentError("invalid", f"{lost}. Keep it with journal='sqlite:///runs.db', or run it in a Runtime of your own")
+            lost = (
+                f"{name}={value!r} would be forgotten: this run is kept in memory, and gone when "
+                "it returns"
+            )
+            raise AgentError(
+                "invalid",
+                (
+                    f"{lost}. Keep it with journal='sqlite:///runs.db', or run it in a Runtime of "
+                    "your own"
+                ),
+            )
 
 
 def run_sync(
-    agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, journal: str = "memory:", **options: Unpack[RunOptions]
+    agent: Agent[Deps, Out],
+    text: str | Sequence[Part],
+    *,
+    deps: Deps = None,
+    journal: str = "memory:",
+    **options: Unpack[RunOptions],
 ) -> RunResult[Out]:
-    """Run once from code without an event loop: as `run`. Raises AgentError(invalid) inside a running event loop, which it would block."""
+    """Run once from code without an event loop: as `run`.
+
+    Raises AgentError(invalid) inside a running event loop, which it would block.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         pass
     else:
-        raise AgentError("invalid", "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there")
+        raise AgentError(
+            "invalid",
+            "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there",
+        )
     return anyio.run(partial(run, agent, text, deps=deps, journal=journal, **options))

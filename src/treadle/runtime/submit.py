@@ -1,4 +1,5 @@
-"""What is said of runs that wait for a worker: where a new one waits, and what a person answers to one that was driven elsewhere.
+"""What is said of runs that wait for a worker: where a new one waits, and what a person answers to
+one that was driven elsewhere.
 
 A queue itself is queue.py's. Entry: `place_of`, `wake`.
 """
@@ -28,7 +29,9 @@ PRIORITY_MOST: Final = 1000
 _LIVES_HERE: Final = ("deps", "callbacks", "on_event", "on_approval")
 
 
-def place_of(known: Collection[str], queue: str, *, priority: int, tenant: str | None, at: Time | None) -> QueuePlace:
+def place_of(
+    known: Collection[str], queue: str, *, priority: int, tenant: str | None, at: Time | None
+) -> QueuePlace:
     """`known`: the queues that there are. Raises AgentError(invalid)."""
     check_queue(known, queue)
     if wrong := _wrong(priority, tenant, at):
@@ -39,40 +42,75 @@ def place_of(known: Collection[str], queue: str, *, priority: int, tenant: str |
 def _wrong(priority: object, tenant: object, at: object) -> str | None:
     """With any of them."""
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > PRIORITY_MOST:
-        return f"priority={priority!r} is no whole number from -{PRIORITY_MOST} to {PRIORITY_MOST}; the higher goes first"
+        return (
+            f"priority={priority!r} is no whole number from -{PRIORITY_MOST} to {PRIORITY_MOST}; "
+            "the higher goes first"
+        )
     if not isinstance(tenant, str | None) or tenant == "":
         return f"tenant={tenant!r} is no name: give a text, like the id of a customer"
     if at is not None and not (isinstance(at, datetime) and at.tzinfo is not None):
-        return f"at={at!r} is no moment: give a datetime with its time zone, like datetime.now(UTC) + timedelta(hours=1)"
+        return (
+            f"at={at!r} is no moment: give a datetime with its time zone, like datetime.now(UTC) "
+            "+ timedelta(hours=1)"
+        )
     return None
 
 
 def check_queue(known: Collection[str], queue: str) -> None:
     """Raises AgentError(invalid)."""
     if queue not in known:
-        raise AgentError("invalid", f"there is no queue {queue!r}: known are {', '.join(known)}; others are named in the configuration, under queues:")
+        raise AgentError(
+            "invalid",
+            (
+                f"there is no queue {queue!r}: known are {', '.join(known)}; others are named in "
+                "the "
+                "configuration, under queues:"
+            ),
+        )
 
 
 def refuse_what_lives_here(options: Mapping[str, object]) -> None:
     """Raises AgentError(invalid) for what another process cannot have."""
     if given := [name for name in _LIVES_HERE if options.get(name) is not None]:
-        instead = "a worker gets deps from its deps_of=" if given == ["deps"] else "follow the run, and answer with wake()"
-        raise AgentError("invalid", f"{given[0]}= lives in this process, and a submitted run is driven by a worker: leave it out; {instead}")
+        instead = (
+            "a worker gets deps from its deps_of="
+            if given == ["deps"]
+            else "follow the run, and answer with wake()"
+        )
+        raise AgentError(
+            "invalid",
+            (
+                f"{given[0]}= lives in this process, and a submitted run is driven by a worker: "
+                f"leave it out; {instead}"
+            ),
+        )
 
 
 def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Answers:
-    """With what approved calls are made with instead. Raises AgentError(invalid) for what is said of another call, or is no JSON."""
+    """With what approved calls are made with instead.
+
+    Raises AgentError(invalid) for what is said of another call, or is no JSON.
+    """
     if strange := sorted(arguments.keys() - answers.approve):
-        raise AgentError("invalid", f"arguments= of the call {strange[0]!r}, which approve= does not name")
+        raise AgentError(
+            "invalid", f"arguments= of the call {strange[0]!r}, which approve= does not name"
+        )
     try:
-        texts = {call_id: encode_json(dict(Approve(given).arguments or {})).decode() for call_id, given in arguments.items()}
+        texts = {
+            call_id: encode_json(dict(Approve(given).arguments or {})).decode()
+            for call_id, given in arguments.items()
+        }
     except (TypeError, ValueError) as e:
         raise AgentError("invalid", f"arguments= holds what JSON has no word for: {e}") from e
     return replace(answers, arguments=texts)
 
 
-async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: QueuePlace | None) -> RunInfo:
-    """Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to a call that is not open; busy where it is driven."""
+async def wake(
+    journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: QueuePlace | None
+) -> RunInfo:
+    """Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to
+    a call that is not open; busy where it is driven.
+    """
     state = await journal.load(run_id)
     if state.finished is not None:
         raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
@@ -94,16 +132,34 @@ async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | No
     return await journal.info(run_id)
 
 
-async def _keep(journal: Journal, state: RunState, answers: Answers, place: QueuePlace | None = None) -> None:
-    """Append answers to a run for its next driver; with a place, queue the run there in the same transaction."""
+async def _keep(
+    journal: Journal, state: RunState, answers: Answers, place: QueuePlace | None = None
+) -> None:
+    """Append answers to a run for its next driver; with a place, queue the run there in the same
+    transaction.
+    """
     started = state.started
     assert started is not None, "a run begins with run.started"
     run_id = started.run_id
     writer, waits = await journal.take_over(run_id), bool(state.asked)
     try:
         if await journal.read(run_id, after=state.seq):
-            raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
-        last = RunResumed(at=now(), fence=writer.fence, agent=started.agent, agent_hash=state.agent_hash, model=state.model, mode=state.mode, cwd=state.cwd)
+            raise AgentError(
+                "busy",
+                (
+                    f"run {run_id} has moved on just now, driven by another process: look at it, "
+                    "then try again"
+                ),
+            )
+        last = RunResumed(
+            at=now(),
+            fence=writer.fence,
+            agent=started.agent,
+            agent_hash=state.agent_hash,
+            model=state.model,
+            mode=state.mode,
+            cwd=state.cwd,
+        )
         await writer.append([last, *answered(state, answers)], put_back=place)
         waits = bool(state.asked.keys() - answers.calls)
     finally:

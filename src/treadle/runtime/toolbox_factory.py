@@ -1,4 +1,6 @@
-"""How the calls of runs are run: a toolbox for each run, and what the calls of a runtime's runs share. Entry: `Toolboxes`."""
+"""How the calls of runs are run: a toolbox for each run, and what the calls of a runtime's runs
+share. Entry: `Toolboxes`.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,12 @@ class Toolboxes:
     """One for each runtime."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
-        """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
-        self.confining = Confining(config.defaults.sandbox, self.own_folder, config.permissions.network)
+        """`forgets`: runs are gone with the process, so that nobody can undo anything of them
+        later.
+        """
+        self.confining = Confining(
+            config.defaults.sandbox, self.own_folder, config.permissions.network
+        )
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
         """Of the last run."""
@@ -68,7 +74,10 @@ class Toolboxes:
         self.use(config, redactor, config.secrets())
 
     def use(self, config: Config, redactor: Redactor, secrets: frozenset[str]) -> None:
-        """Other credentials, from the next run on. `secrets`: no child process has them in its environment."""
+        """Other credentials, from the next run on.
+
+        `secrets`: no child process has them in its environment.
+        """
         self._config, self.redactor = config, redactor
         self.environment = child_environment(secrets)
         self._own: Path | None = None
@@ -85,7 +94,13 @@ class Toolboxes:
         """As the configuration has them. Raises AgentError(invalid) for a rule that is none."""
         if self._permissions is None:
             said = self._config.permissions
-            self._permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()), withheld=self._config.withheld_rules)
+            self._permissions = permissions_of(
+                allow=said.allow,
+                ask=said.ask,
+                deny=said.deny,
+                own=str(self.own_folder()),
+                withheld=self._config.withheld_rules,
+            )
         return self._permissions
 
     @cached_property
@@ -93,9 +108,14 @@ class Toolboxes:
         """What files were before runs changed them. None where nobody could ask for it."""
         return None if self._forgets else Undo(self.own_folder() / UNDO_FOLDER)
 
-    def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
+    def make(
+        self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild
+    ) -> Toolbox:
         """Of one run."""
-        registry = ToolRegistry((*agent.own_tools, *plan.more_tools), offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)))
+        registry = ToolRegistry(
+            (*agent.own_tools, *plan.more_tools),
+            offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)),
+        )
         shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
         spill = self._spills.setdefault(plan.family, Spill())
         contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
@@ -107,7 +127,9 @@ class Toolboxes:
             clean=self.redact,
             context=contexts.make,
             definitions=registry.definitions(),
-            permissions=self.grants.over(plan.family, self.permissions.also_reading(lambda: spill.directories)),
+            permissions=self.grants.over(
+                plan.family, self.permissions.also_reading(lambda: spill.directories)
+            ),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
@@ -115,7 +137,9 @@ class Toolboxes:
             kept=shared.kept,
             hooks=plan.hooks,
             hooked=plan.hooked if plan.hooks else None,
-            traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
+            traced=UNTRACED
+            if self.tracer is NO_TRACER
+            else Traced(self.tracer, _traced(agent, plan)),
         )
         if toolbox.sandbox is not None:
             toolbox.learned = self.confining.warner(plan.mode, feed)
@@ -149,7 +173,10 @@ class Toolboxes:
         if spill is not None and not spill.directories:
             del self._spills[owner]
         shared, network = self._shared.pop(owner, None), self.confining.release(owner)
-        return (*(() if shared is None else shared.kept.values()), *(() if network is None else (network,)))
+        return (
+            *(() if shared is None else shared.kept.values()),
+            *(() if network is None else (network,)),
+        )
 
     async def aclose(self) -> None:
         """Idempotent."""
@@ -190,9 +217,22 @@ def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
 
 
 class _Contexts:
-    """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
+    """Makes what each call of one run knows of it.
 
-    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_plan", "_run_child", "_same", "_shared", "_spill")
+    Tells the run, from whatever thread, what calls say.
+    """
+
+    __slots__ = (
+        "_boxes",
+        "_deps",
+        "_feed",
+        "_inside",
+        "_plan",
+        "_run_child",
+        "_same",
+        "_shared",
+        "_spill",
+    )
 
     def __init__(
         self,
@@ -205,7 +245,14 @@ class _Contexts:
         inside: Inside,
         run_child: RunChild,
     ) -> None:
-        self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = boxes, plan, feed, deps, shared, spill
+        self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = (
+            boxes,
+            plan,
+            feed,
+            deps,
+            shared,
+            spill,
+        )
         self._inside, self._run_child = inside, partial(run_child, plan, feed)
         self._same: ToolContext[Any] | None = None
 
@@ -221,7 +268,9 @@ class _Contexts:
             idempotency_key=idempotency_key(run_id, call_id),
             places=ready.places,
             withheld=withholds(toolbox.permissions, toolbox.cwd),
-            before_change=None if (undo := boxes.undo) is None else partial(undo.keep, run_id, call_id),
+            before_change=None
+            if (undo := boxes.undo) is None
+            else partial(undo.keep, run_id, call_id),
             environment=boxes.environment,
             masking=boxes.redactor.masking if boxes.redactor else None,
             sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self._spill),
@@ -232,7 +281,10 @@ class _Contexts:
         )
 
     def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
-        """What is the same for every call of the run. It holds neither this nor the toolbox, which hold it."""
+        """What is the same for every call of the run.
+
+        It holds neither this nor the toolbox, which hold it.
+        """
         plan, scope = self._plan, toolbox.scope
         return ToolContext(
             deps=self._deps,

@@ -1,7 +1,8 @@
-"""Files as they were before runs changed them: which calls are meant, what goes back, and what cannot.
+"""Files as they were before runs changed them: which calls are meant, what goes back, and what
+cannot.
 
-Putting a file back is tools/builtin/restore.py's, keeping what it was file_history.py's, and the words are each front's own.
-Entry: `undone`, `undone_since`, `changed_files`.
+Putting a file back is tools/builtin/restore.py's, keeping what it was file_history.py's, and the
+words are each front's own. Entry: `undone`, `undone_since`, `changed_files`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ class _Told(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What was kept of several runs. Calls of different runs may have the same id, so each is named with its run."""
+    """What was kept of several runs.
+
+    Calls of different runs may have the same id, so each is named with its run.
+    """
 
     changes: list[FileChange]
     """In the order in which they were made."""
@@ -95,20 +99,36 @@ class _Kept(NamedTuple):
     left: tuple[IrreversibleCall, ...]
 
 
-async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool) -> UndoneRun:
-    """Puts back what `write` and `edit` changed in one run, or in one `turn` of it; with `apply` false it only says what it would do.
+async def undone(
+    journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool
+) -> UndoneRun:
+    """Puts back what `write` and `edit` changed in one run, or in one `turn` of it; with `apply`
+    false it only says what it would do.
 
-    A file that something else has changed since is refused, and stays as it is; what commands did stays too, and is listed. Runs that
-    this one started are only named. Raises AgentError: busy while the run is under way, invalid where it has no such turn, agent where
-    what was kept cannot be read. Cancellation waits for files that are being put back.
+    A file that something else has changed since is refused, and stays as it is; what commands did
+    stays too, and is listed. Runs that this one started are only named. Raises AgentError: busy
+    while the run is under way, invalid where it has no such turn, agent where what was kept cannot
+    be read. Cancellation waits for files that are being put back.
     """
     _check_ended([info])
     if turn is not None and turn > info.turns:
-        raise AgentError("invalid", f"run {info.run_id} has {info.turns} turn{'' if info.turns == 1 else 's'}: there is no turn {turn}")
+        raise AgentError(
+            "invalid",
+            (
+                f"run {info.run_id} has {info.turns} turn{'' if info.turns == 1 else 's'}: there "
+                "is "
+                f"no turn {turn}"
+            ),
+        )
     told = await _told(journal, info, turn)
     others = tuple(each.run_id for each in await journal.children(info.run_id))
     back = await to_thread.run_sync(partial(_put_back, [told], apply=apply))
-    files = tuple(structs.replace(file, calls=tuple(call.removeprefix(f"{info.run_id}/") for call in file.calls)) for file in back.files)
+    files = tuple(
+        structs.replace(
+            file, calls=tuple(call.removeprefix(f"{info.run_id}/") for call in file.calls)
+        )
+        for file in back.files
+    )
     return UndoneRun(
         run_id=info.run_id,
         turn=turn,
@@ -121,7 +141,8 @@ async def undone(journal: Journal, info: RunInfo, *, turn: int | None = None, ap
 
 
 async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool) -> Rewound:
-    """Puts back what several runs of a session changed, and the runs that they started, as one: each file to what it was before the first of them.
+    """Puts back what several runs of a session changed, and the runs that they started, as one:
+    each file to what it was before the first of them.
 
     `runs`: in any order. Everything else is as in `undone`: look with `apply` false first.
     """
@@ -131,17 +152,22 @@ async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool
 
 
 async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[ChangedFile]:
-    """What `write` and `edit` changed in these runs, and in those that they started: before the first of them, and now on the disk.
+    """What `write` and `edit` changed in these runs, and in those that they started: before the
+    first of them, and now on the disk.
 
-    By path; a file that is again what it was is not among them. Runs may be under way. Raises AgentError(agent) where what was kept
-    cannot be read.
+    By path; a file that is again what it was is not among them. Runs may be under way. Raises
+    AgentError(agent) where what was kept cannot be read.
     """
     told = await _all_told(journal, runs)
 
     def compared() -> list[ChangedFile]:
         store = _store()
         kept = _kept(store, told)
-        return compare(kept.changes, lambda hashed: store.content(kept.where[hashed], hashed), failed=kept.failed)
+        return compare(
+            kept.changes,
+            lambda hashed: store.content(kept.where[hashed], hashed),
+            failed=kept.failed,
+        )
 
     return await to_thread.run_sync(compared)
 
@@ -149,14 +175,25 @@ async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[Chang
 def _check_ended(runs: Iterable[RunInfo]) -> None:
     for info in runs:
         if info.status == "running":
-            raise AgentError("busy", f"run {info.run_id} is under way: wait for its end, or stop it with `treadle runs kill {info.run_id}`")
+            raise AgentError(
+                "busy",
+                (
+                    f"run {info.run_id} is under way: wait for its end, or stop it with `treadle "
+                    f"runs kill {info.run_id}`"
+                ),
+            )
 
 
 def _put_back(told: Sequence[_Told], *, apply: bool) -> Rewound:
     store = _store()
     kept = _kept(store, told)
     meanwhile = _meanwhile(told, {(one.run_id, one.call_id) for one in kept.left})
-    files = restore(kept.changes, lambda hashed: store.content(kept.where[hashed], hashed), failed=kept.failed, apply=apply)
+    files = restore(
+        kept.changes,
+        lambda hashed: store.content(kept.where[hashed], hashed),
+        failed=kept.failed,
+        apply=apply,
+    )
     theirs = {change.path for change in kept.changes}
     return Rewound(
         runs=tuple(each.info.run_id for each in told),
@@ -179,16 +216,27 @@ async def _all_told(journal: Journal, runs: Iterable[RunInfo]) -> list[_Told]:
         if info.run_id not in found:
             found[info.run_id] = info
             open_.extend(await journal.children(info.run_id))
-    return [await _told(journal, info, None) for info in sorted(found.values(), key=lambda each: each.started_at)]
+    return [
+        await _told(journal, info, None)
+        for info in sorted(found.values(), key=lambda each: each.started_at)
+    ]
 
 
 async def _told(journal: Journal, info: RunInfo, turn: int | None) -> _Told:
-    return _Told(info, [call for call in _calls(await journal.read(info.run_id)) if turn in (None, call.turn)])
+    return _Told(
+        info,
+        [call for call in _calls(await journal.read(info.run_id)) if turn in (None, call.turn)],
+    )
 
 
 def _calls(records: Iterable[Record]) -> list[_Call]:
-    """Those that began, in the order in which they did; a call that a person had run again is one."""
-    turn, starts, ends, turns = 0, dict[str, ToolStarted](), dict[str, ToolFinished](), dict[str, int]()
+    """Those that began, in the order in which they did; a call that a person had run again is one."""  # noqa: E501
+    turn, starts, ends, turns = (
+        0,
+        dict[str, ToolStarted](),
+        dict[str, ToolFinished](),
+        dict[str, int](),
+    )
     after: dict[str, Time] = {}
     for record in records:
         entry = record.entry
@@ -205,7 +253,14 @@ def _calls(records: Iterable[Record]) -> list[_Call]:
             case _:
                 continue
     return [
-        _Call(turns[call_id], started, ends.get(call_id), ends[call_id].at if call_id in ends else after.get(call_id, started.at + _CRASHED_AFTER))
+        _Call(
+            turns[call_id],
+            started,
+            ends.get(call_id),
+            ends[call_id].at
+            if call_id in ends
+            else after.get(call_id, started.at + _CRASHED_AFTER),
+        )
         for call_id, started in starts.items()
     ]
 
@@ -219,12 +274,19 @@ def _store() -> Undo:
 
 def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
     """Raises AgentError(agent)."""
-    changes, failed, where, left = list[FileChange](), set[str](), dict[str, str](), list[IrreversibleCall]()
+    changes, failed, where, left = (
+        list[FileChange](),
+        set[str](),
+        dict[str, str](),
+        list[IrreversibleCall](),
+    )
     for info, calls in told:
         try:
             kept = store.changes(info.run_id)
         except OSError as e:
-            raise AgentError("agent", f"what was kept in {str(store.folder)!r} cannot be read: {e.strerror or e}") from e
+            raise AgentError(
+                "agent", f"what was kept in {str(store.folder)!r} cannot be read: {e.strerror or e}"
+            ) from e
         left += (one for call in calls if (one := _left(info, call, kept)) is not None)
         for call in calls:
             name = f"{info.run_id}/{call.started.call_id}"
@@ -245,12 +307,21 @@ def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> IrreversibleCall
         return None
     if started.name not in KEPT:
         why = "what it changed is not known"
-    elif finished is not None and (finished.status != "ok" or "nothing was changed" in finished.result.text):
+    elif finished is not None and (
+        finished.status != "ok" or "nothing was changed" in finished.result.text
+    ):
         return None
     else:
         why = "what the file was before was not kept"
     arguments = shown_arguments(started.arguments_json)
-    return IrreversibleCall(run_id=info.run_id, turn=call.turn, call_id=started.call_id, name=started.name, arguments=arguments, why=why)
+    return IrreversibleCall(
+        run_id=info.run_id,
+        turn=call.turn,
+        call_id=started.call_id,
+        name=started.name,
+        arguments=arguments,
+        why=why,
+    )
 
 
 def _meanwhile(told: Iterable[_Told], left: Collection[tuple[str, str]]) -> list[str]:
@@ -259,6 +330,12 @@ def _meanwhile(told: Iterable[_Told], left: Collection[tuple[str, str]]) -> list
     for info, calls in told:
         for call in calls:
             if call.started.name not in KEPT and (info.run_id, call.started.call_id) in left:
-                times.setdefault(info.cwd, []).append((call.started.at.timestamp(), call.ended_by.timestamp()))
-    found = (path for cwd, ran in times.items() for path in changed_at(Path(os.path.realpath(cwd)), ran).paths)
+                times.setdefault(info.cwd, []).append(
+                    (call.started.at.timestamp(), call.ended_by.timestamp())
+                )
+    found = (
+        path
+        for cwd, ran in times.items()
+        for path in changed_at(Path(os.path.realpath(cwd)), ran).paths
+    )
     return [*dict.fromkeys(found)]

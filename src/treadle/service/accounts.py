@@ -1,7 +1,9 @@
-"""Who may sign in, and the logins that they have: made, renewed, revoked. How that is asked for over HTTP is auth.py's. Entry: `Accounts`.
+"""Who may sign in, and the logins that they have: made, renewed, revoked. How that is asked for
+over HTTP is auth.py's. Entry: `Accounts`.
 
-Who signs in gets two tokens. The short one names the login, which is looked up at each request. The longer one is good once: it is
-changed for a new pair, and a second use of an old one means that somebody has a copy, so that the login ends for both.
+Who signs in gets two tokens. The short one names the login, which is looked up at each request. The
+longer one is good once: it is changed for a new pair, and a second use of an old one means that
+somebody has a copy, so that the login ends for both.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ HIDDEN = (
     r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
-"""Controls, formats, ends of lines, private characters, and all that is not drawn (Unicode's default ignorable ones, fillers, blanks that are no space): in no
-name. As inside of a pattern's brackets, in any dialect.
+"""Controls, formats, ends of lines, private characters, and all that is not drawn (Unicode's
+default ignorable ones, fillers, blanks that are no space): in no name. As inside of a pattern's
+brackets, in any dialect.
 """
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
@@ -60,14 +63,18 @@ class Accounts:
         """
 
         def add(session: Session) -> bool:
-            if session.exec(select(Account.id).where(col(Account.username) == name)).first() is not None:
+            if (
+                session.exec(select(Account.id).where(col(Account.username) == name)).first()
+                is not None
+            ):
                 return False
             self._totals.admit_account(session)
             session.add(Account(id=account_id, username=name, password_hash=stored))
             session.flush()
             return True
 
-        await self._database.read_unscoped(self._totals.admit_account)  # before a hash is made: it costs
+        # before a hash is made: it costs
+        await self._database.read_unscoped(self._totals.admit_account)
         account_id, stored = new_row_id(), await self._passwords.hashed(password, network=network)
         try:
             made = await self._database.run_unscoped(add)
@@ -75,33 +82,56 @@ class Accounts:
             made = False
         return await self._signed(account_id, stored) if made else None
 
-    async def sign_in(self, name: str | None, password: str, *, network: str, trusted: bool = False) -> Signed | None:
-        """None for an unknown name and for a wrong password, after the same work. `network`, `trusted`: see passwords.py."""
+    async def sign_in(
+        self, name: str | None, password: str, *, network: str, trusted: bool = False
+    ) -> Signed | None:
+        """None for an unknown name and for a wrong password, after the same work.
+
+        `network`, `trusted`: see passwords.py.
+        """
 
         def read(session: Session) -> tuple[str, str] | None:
-            return session.exec(select(Account.id, Account.password_hash).where(col(Account.username) == name)).first()
+            return session.exec(
+                select(Account.id, Account.password_hash).where(col(Account.username) == name)
+            ).first()
 
         account_id, stored = await self._database.read_unscoped(read) or (None, None)
         fits = await self._passwords.fits(password, stored, network=network, trusted=trusted)
         if not fits or account_id is None or stored is None:
             return None
         if self._passwords.is_outdated(stored):
-            stored, before = await self._passwords.hashed(password, network=network, trusted=trusted), stored
-            await self._database.run_unscoped(partial(_replace_password, account_id, before, stored))
+            stored, before = (
+                await self._passwords.hashed(password, network=network, trusted=trusted),
+                stored,
+            )
+            await self._database.run_unscoped(
+                partial(_replace_password, account_id, before, stored)
+            )
         return await self._signed(account_id, stored)
 
     async def renew(self, refresh_token: str) -> Signed | None:
-        """Another pair for one that is used up with this. None where it is no good; one that was used up before ends its login."""
+        """Another pair for one that is used up with this.
+
+        None where it is no good; one that was used up before ends its login.
+        """
         claims = self._tokens.verified(refresh_token, "refresh")
         if claims is None:
             return None
 
         def rotate(session: Session) -> Login | None:
-            mine = col(Login.id) == claims.login_id, col(Login.account_id) == claims.account_id, col(Login.revoked_at).is_(None)
+            mine = (
+                col(Login.id) == claims.login_id,
+                col(Login.account_id) == claims.account_id,
+                col(Login.revoked_at).is_(None),
+            )
             login = session.exec(select(Login).where(*mine).with_for_update()).first()
             if login is None or login.expires_at <= now():
                 return None
-            changed = session.exec(update(Login).where(*mine, col(Login.refresh_hash) == _hash(claims.nonce)).values(refresh_hash=_hash(nonce)))
+            changed = session.exec(
+                update(Login)
+                .where(*mine, col(Login.refresh_hash) == _hash(claims.nonce))
+                .values(refresh_hash=_hash(nonce))
+            )
             if not changed.rowcount:
                 session.exec(update(Login).where(*mine).values(revoked_at=now()))
                 return None
@@ -120,16 +150,24 @@ class Accounts:
         if (claims := self._tokens.verified(refresh_token, "refresh")) is not None:
             await self.sign_out(claims.login_id)
 
-    async def change_password(self, account_id: str, login_id: str, old: str, new: str, *, network: str) -> bool:
+    async def change_password(
+        self, account_id: str, login_id: str, old: str, new: str, *, network: str
+    ) -> bool:
         """Ends all other logins. False where the old one is another."""
 
         def read(session: Session) -> str:
-            return session.exec(select(Account.password_hash).where(col(Account.id) == account_id)).one()
+            return session.exec(
+                select(Account.password_hash).where(col(Account.id) == account_id)
+            ).one()
 
         def change(session: Session) -> bool:
             if not _replace_password(account_id, before, after, session):
                 return False
-            others = col(Login.account_id) == account_id, col(Login.id) != login_id, col(Login.revoked_at).is_(None)
+            others = (
+                col(Login.account_id) == account_id,
+                col(Login.id) != login_id,
+                col(Login.revoked_at).is_(None),
+            )
             session.exec(update(Login).where(*others).values(revoked_at=now()))
             return True
 
@@ -140,26 +178,50 @@ class Accounts:
         return await self._database.run_unscoped(change)
 
     async def _signed(self, account_id: str, stored: str) -> Signed | None:
-        """Begins a login; None where the password is another by now than the `stored` one. Those of this account that are over are forgotten."""
+        """Begins a login; None where the password is another by now than the `stored` one.
+
+        Those of this account that are over are forgotten.
+        """
 
         def add(session: Session) -> bool:
-            if session.exec(select(Account.password_hash).where(col(Account.id) == account_id).with_for_update()).first() != stored:
+            if (
+                session.exec(
+                    select(Account.password_hash)
+                    .where(col(Account.id) == account_id)
+                    .with_for_update()
+                ).first()
+                != stored
+            ):
                 return False
-            session.exec(delete(Login).where(col(Login.account_id) == account_id, col(Login.expires_at) <= now()))
+            session.exec(
+                delete(Login).where(
+                    col(Login.account_id) == account_id, col(Login.expires_at) <= now()
+                )
+            )
             session.add(Login.model_validate(login))
             return True
 
         nonce = secrets.token_urlsafe(24)
-        login = Login(id=new_row_id(), account_id=account_id, refresh_hash=_hash(nonce), expires_at=now() + timedelta(days=REFRESH_DAYS))
+        login = Login(
+            id=new_row_id(),
+            account_id=account_id,
+            refresh_hash=_hash(nonce),
+            expires_at=now() + timedelta(days=REFRESH_DAYS),
+        )
         return self._pair(login, nonce) if await self._database.run_unscoped(add) else None
 
     def _pair(self, login: Login, nonce: str) -> Signed:
-        refresh = self._tokens.refresh(login.account_id, login.id, nonce, expires_at=login.expires_at)
+        refresh = self._tokens.refresh(
+            login.account_id, login.id, nonce, expires_at=login.expires_at
+        )
         return Signed(self._tokens.access(login.account_id, login.id), refresh)
 
     async def _revoke(self, *which: object) -> None:
         good = col(Login.revoked_at).is_(None)
-        await self._database.run_unscoped(lambda session: session.exec(update(Login).where(*which, good).values(revoked_at=now())))  # pyright: ignore[reportArgumentType]  conditions
+        logins = update(Login).where(*which, good)  # pyright: ignore[reportArgumentType]  conditions
+        await self._database.run_unscoped(
+            lambda session: session.exec(logins.values(revoked_at=now()))
+        )
 
 
 def _replace_password(account_id: str, before: str, after: str, session: Session) -> bool:
@@ -169,7 +231,9 @@ def _replace_password(account_id: str, before: str, after: str, session: Session
 
 
 def account_name(typed: str) -> str | None:
-    """The one name that stands for it however it is typed; None where nothing is left of it, or too much has become of it."""
+    """The one name that stands for it however it is typed; None where nothing is left of it, or too
+    much has become of it.
+    """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", typed).casefold()).strip()
     unseen = _HIDDEN.search(folded) or any(unicodedata.category(c) in _UNSEEN for c in folded)
     return folded if 0 < len(folded) <= NAME_CHARS and not unseen else None

@@ -1,6 +1,7 @@
 """A message of a person, driven to its stored reply. Whoever asked may be gone by then.
 
-Not here: routes (chat.py), what the task assistant does (apps/assistant/runner.py). Entry: `ask`, `answer`.
+Not here: routes (chat.py), what the task assistant does (apps/assistant/runner.py). Entry: `ask`,
+`answer`.
 """
 
 from __future__ import annotations
@@ -39,16 +40,21 @@ STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Before a reply that the database would not take is offered again."""
 
 
-def ask(service: Service, conversation_id: str | None, message: str, scope: Scope, spending: RunSpending) -> Callable[[Session], StoredMessage]:
+def ask(
+    service: Service, conversation_id: str | None, message: str, scope: Scope, spending: RunSpending
+) -> Callable[[Session], StoredMessage]:
     """Stores a message and its run, in a transaction.
 
-    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the limits of a day; and Unsettled.
+    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the limits of a
+    day; and Unsettled.
     """
     run_id = new_id("run")
 
     def work(session: Session) -> StoredMessage:
         service.limits.afford(session, scope, spending, run_id, None)
-        asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME, journal=service.journal)
+        asked = ConversationStore(session, scope).ask(
+            conversation_id, message, run_id, NAME, journal=service.journal
+        )
         if asked is None:
             raise not_found()
         return asked
@@ -57,24 +63,56 @@ def ask(service: Service, conversation_id: str | None, message: str, scope: Scop
 
 
 def busy() -> HttpProblem:
-    return HttpProblem(409, "The message before this one is being answered just now: wait for its reply.", headers={"Retry-After": "1"})
+    return HttpProblem(
+        409,
+        "The message before this one is being answered just now: wait for its reply.",
+        headers={"Retry-After": "1"},
+    )
 
 
-def start(service: Service, scope: Scope, asked: StoredMessage, held: AsyncExitStack, spending: RunSpending, *, again: bool = False) -> LiveRun:
-    """In a task of the service. `held`: closed when it is over. `again`: its run began in a process that died."""
-    return service.live.start(asked.run_id, scope, partial(_held, service, asked, held, spending, again))
+def start(
+    service: Service,
+    scope: Scope,
+    asked: StoredMessage,
+    held: AsyncExitStack,
+    spending: RunSpending,
+    *,
+    again: bool = False,
+) -> LiveRun:
+    """In a task of the service. `held`: closed when it is over.
+
+    `again`: its run began in a process that died.
+    """
+    return service.live.start(
+        asked.run_id, scope, partial(_held, service, asked, held, spending, again)
+    )
 
 
-async def _held(service: Service, asked: StoredMessage, held: AsyncExitStack, spending: RunSpending, again: bool, live: LiveRun) -> None:
+async def _held(
+    service: Service,
+    asked: StoredMessage,
+    held: AsyncExitStack,
+    spending: RunSpending,
+    again: bool,
+    live: LiveRun,
+) -> None:
     async with held:
         await answer(service, live, asked, spending, again=again)
 
 
-async def answer(service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool = False) -> None:
+async def answer(
+    service: Service,
+    live: LiveRun,
+    asked: StoredMessage,
+    spending: RunSpending,
+    *,
+    again: bool = False,
+) -> None:
     """Drives the run, stores its reply, and tells whoever follows it.
 
-    Raises AgentError: network where the database does not answer, cancelled where the run was let go, busy where another process drives it. Then, and
-    where this is cancelled, the journal has the run, and the reply comes when it is settled.
+    Raises AgentError: network where the database does not answer, cancelled where the run was let
+    go, busy where another process drives it. Then, and where this is cancelled, the journal has the
+    run, and the reply comes when it is settled.
     """
     try:
         reply = await _driven(service, live, asked, spending, again=again)
@@ -82,28 +120,42 @@ async def answer(service: Service, live: LiveRun, asked: StoredMessage, spending
         if e.kind in (ErrorKind.CANCELLED, ErrorKind.BUSY):
             raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
-        reply = StoredReply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
+        reply = StoredReply(
+            TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id
+        )
     await store(service, live.scope, asked, reply, spending)
     live.reply = reply
     live.tell_frame(said("reply", reply.shown, last=True))
 
 
-async def _driven(service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool) -> StoredReply:
-    context, runner = AgentContext(live.scope.user_id, asked.conversation_id, asked.history), service.runner
+async def _driven(
+    service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool
+) -> StoredReply:
+    context, runner = (
+        AgentContext(live.scope.user_id, asked.conversation_id, asked.history),
+        service.runner,
+    )
     if again:
         stream = runner.resume_stream(asked.run_id, context)
     else:
         limits = await measurable(service.runtime, runner.agent, spending.limits)
-        stream = runner.stream(context, asked.message, run_id=asked.run_id, answered=asked.answered, limits=limits)
+        stream = runner.stream(
+            context, asked.message, run_id=asked.run_id, answered=asked.answered, limits=limits
+        )
     async with stream as events:
         live.begun.set()
         async for event in events:
             if isinstance(event, RunEnd) and event.outcome is Outcome.TIMEOUT:
-                live.tell_frame(said("error", {"type": "error", "kind": "timeout", "message": LATE}))
+                live.tell_frame(
+                    said("error", {"type": "error", "kind": "timeout", "message": LATE})
+                )
             live.tell(event)
     if live.is_kept_back:
         if await is_elsewhere(service, asked.run_id):
-            raise AgentError("busy", f"run {asked.run_id} was taken over by another process, which stores its reply")
+            raise AgentError(
+                "busy",
+                f"run {asked.run_id} was taken over by another process, which stores its reply",
+            )
         live.tell_ends()
     if stream.outcome is not None:
         service.metrics.runs.labels(NAME, stream.outcome.value).inc()
@@ -112,13 +164,21 @@ async def _driven(service: Service, live: LiveRun, asked: StoredMessage, spendin
         result, late = stream.result, False
     except TimedOut as e:
         result, late = e.result, True
-    return StoredReply(result.response, asked.conversation_id, tuple(asdict(record) for record in result.tool_calls), late=late)
+    return StoredReply(
+        result.response,
+        asked.conversation_id,
+        tuple(asdict(record) for record in result.tool_calls),
+        late=late,
+    )
 
 
-async def store(service: Service, scope: Scope, asked: StoredMessage, reply: StoredReply, spending: RunSpending) -> None:
+async def store(
+    service: Service, scope: Scope, asked: StoredMessage, reply: StoredReply, spending: RunSpending
+) -> None:
     """With what the run has taken. Tries again for a while.
 
-    Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is stored at the next start.
+    Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is
+    stored at the next start.
     """
 
     def work(session: Session) -> None:

@@ -1,4 +1,6 @@
-"""The service as an ASGI application: its routes, its errors, and what every request passes before them. Entry: `create_app`."""
+"""The service as an ASGI application: its routes, its errors, and what every request passes before
+them. Entry: `create_app`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from treadle.service.state import Service
 
 
 def create_app(service: Service) -> FastAPI:
-    """For any ASGI server; its lifespan opens and closes the service. `request.app.state.service` is it."""
+    """For any ASGI server; its lifespan opens and closes the service.
+
+    `request.app.state.service` is it.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -47,7 +52,16 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.document = cache(lambda: json.dumps(document_of(app)).encode())
     app.add_middleware(Border, service=service)
-    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router, openai_api.router, page.router):
+    for router in (
+        auth.router,
+        health.router,
+        chat.router,
+        conversations.router,
+        runs.router,
+        task_routes.router,
+        openai_api.router,
+        page.router,
+    ):
         app.include_router(router)
     app.router.routes.append(Route("/mcp", McpEndpoint(service)))
     return app

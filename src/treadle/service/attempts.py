@@ -1,8 +1,11 @@
-"""Limits on guessing passwords. A wrong password slows down the address it came from, and that address for that account; no other address.
+"""Limits on guessing passwords. A wrong password slows down the address it came from, and that
+address for that account; no other address.
 
-No limit applies to an account as such: anyone could then lock its owner out. Guesses from many addresses are bounded by the cost of hashing
-(passwords.py), where networks take turns. An IPv6 address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
-those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry: `Attempts`.
+No limit applies to an account as such: anyone could then lock its owner out. Guesses from many
+addresses are bounded by the cost of hashing (passwords.py), where networks take turns. An IPv6
+address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
+those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry:
+`Attempts`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ WRONG_OF_ACCOUNT = 10
 ACCOUNT_S: Final = 300.0
 HOUR_S: Final = 3600.0
 ACCOUNTS_PART: Final = 5
-"""Of the accounts that all may make in an hour, one neighbourhood takes at most a fifth: nobody uses them up alone."""
+"""Of the accounts that all may make in an hour, one neighbourhood takes at most a fifth: nobody
+uses them up alone.
+"""
 ACCOUNTS_LEAST: Final = 10
 WIDE_TIMES: Final = 3
 """The /48 of an IPv6 address may do so many times what the /64 may."""
@@ -45,13 +50,20 @@ class PasswordAttempt:
 
 
 class Attempts:
-    """Every method raises Problem(429), whose Retry-After is the earliest time at which the attempt would be let through."""
+    """Every method raises Problem(429), whose Retry-After is the earliest time at which the attempt
+    would be let through.
+    """
 
     def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
-        """`refused` counts a refusal for the metrics. `accounts_per_hour`: those of all, of which one address takes a part."""
+        """`refused` counts a refusal for the metrics.
+
+        `accounts_per_hour`: those of all, of which one address takes a part.
+        """
         self._refused = refused
         self._of_address = SlidingWindow(ATTEMPTS_PER_MINUTE, MINUTE_S)
-        self._new_accounts = SlidingWindow(max(ACCOUNTS_LEAST, accounts_per_hour // ACCOUNTS_PART), HOUR_S)
+        self._new_accounts = SlidingWindow(
+            max(ACCOUNTS_LEAST, accounts_per_hour // ACCOUNTS_PART), HOUR_S
+        )
         self._of_pair = SlidingWindow(WRONG_OF_ACCOUNT, ACCOUNT_S)
         self._of_wide = SlidingWindow(WIDE_TIMES * ATTEMPTS_PER_MINUTE, MINUTE_S)
         self._of_wide_pair = SlidingWindow(WIDE_TIMES * WRONG_OF_ACCOUNT, ACCOUNT_S)
@@ -69,8 +81,8 @@ class Attempts:
     def password(self, address: str, account: str) -> Generator[PasswordAttempt]:
         """Count an attempt with a password. `account`: the name typed, or the account's id.
 
-        Both counts are taken before the password is checked, so that concurrent guesses cannot pass the limit. The pair's is given back if
-        the password was right.
+        Both counts are taken before the password is checked, so that concurrent guesses cannot pass
+        the limit. The pair's is given back if the password was right.
         """
         network = network_of(address)
         pair = f"{network} {account}"
@@ -98,7 +110,9 @@ class Attempts:
 
     def _attempts(self, address: str) -> list[Count]:
         counts = [(self._of_address, network_of(address))]
-        return [*counts, (self._of_wide, wider_network_of(address))] if _is_wide(address) else counts
+        return (
+            [*counts, (self._of_wide, wider_network_of(address))] if _is_wide(address) else counts
+        )
 
     def _trust(self, pair: str) -> None:
         self._trusted[pair] = None
@@ -113,7 +127,10 @@ class Attempts:
 
 
 def _is_wide(address: str) -> bool:
-    """True for IPv6. The neighbours of an IPv4 address are other customers: nothing of theirs counts for it."""
+    """True for IPv6.
+
+    The neighbours of an IPv4 address are other customers: nothing of theirs counts for it.
+    """
     return "/" in network_of(address)
 
 

@@ -1,4 +1,5 @@
-"""Registering, signing in and out, over HTTP. The short token is in the answer, the longer one in a cookie that no script can read.
+"""Registering, signing in and out, over HTTP. The short token is in the answer, the longer one in a
+cookie that no script can read.
 
 What happens is accounts.py's. Entry: `router`.
 """
@@ -23,7 +24,10 @@ COOKIE: Final = "treadle_refresh"
 COOKIE_PATH: Final = "/auth/"
 
 _SPACES = r"\u0020\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
-Username = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[^{_SPACES}{HIDDEN}][^{HIDDEN}]*$")]
+Username = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=64, pattern=f"^[^{_SPACES}{HIDDEN}][^{HIDDEN}]*$"),
+]
 Password = Annotated[str, StringConstraints(min_length=8, max_length=256, pattern=NO_NUL)]
 
 
@@ -44,12 +48,21 @@ class TokenAnswer(BaseModel):
     """Seconds."""
 
 
-REFRESH = APIKeyCookie(name=COOKIE, scheme_name="refresh", description="Set at signing in, good once.", auto_error=False)
+REFRESH = APIKeyCookie(
+    name=COOKIE,
+    scheme_name="refresh",
+    description="Set at signing in, good once.",
+    auto_error=False,
+)
 router = APIRouter(tags=["accounts"])
 
 
-@router.post("/auth/register", status_code=201, responses={409: {"description": "The name is taken."}})
-async def register(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
+@router.post(
+    "/auth/register", status_code=201, responses={409: {"description": "The name is taken."}}
+)
+async def register(
+    credentials: Credentials, request: Request, response: Response, service: TheService
+) -> TokenAnswer:
     """Makes an account, and signs in."""
     service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
@@ -63,11 +76,15 @@ async def register(credentials: Credentials, request: Request, response: Respons
 
 
 @router.post("/auth/login", responses={401: {"description": "The name or the password is wrong."}})
-async def login(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
+async def login(
+    credentials: Credentials, request: Request, response: Response, service: TheService
+) -> TokenAnswer:
     """Signs in."""
     name = account_name(credentials.username)
     with service.attempts.password(_address(request), name or "") as attempt:
-        signed = await service.accounts.sign_in(name, credentials.password, network=_network(request), trusted=attempt.trusted)
+        signed = await service.accounts.sign_in(
+            name, credentials.password, network=_network(request), trusted=attempt.trusted
+        )
         attempt.succeeded = signed is not None
     if signed is None:
         raise unauthorized("The name or the password is wrong.")
@@ -75,7 +92,12 @@ async def login(credentials: Credentials, request: Request, response: Response, 
 
 
 @router.post("/auth/refresh", responses={401: {"description": "Sign in again."}})
-async def refresh(request: Request, response: Response, service: TheService, cookie: Annotated[str | None, Depends(REFRESH)]) -> TokenAnswer:
+async def refresh(
+    request: Request,
+    response: Response,
+    service: TheService,
+    cookie: Annotated[str | None, Depends(REFRESH)],
+) -> TokenAnswer:
     """Another token for the cookie, which is changed too."""
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(cookie or "")
@@ -89,21 +111,41 @@ async def refresh(request: Request, response: Response, service: TheService, coo
 async def logout(request: Request, response: Response, service: TheService) -> None:
     """Ends this login, whether the token or the cookie names it. One that is over is over."""
     credentials = await BEARER(request)
-    if credentials is not None and (found := await verified(service, credentials.credentials)) is not None:
+    if (
+        credentials is not None
+        and (found := await verified(service, credentials.credentials)) is not None
+    ):
         await service.accounts.sign_out(found.login_id)
     else:
         service.limits.stranger(_address(request))
         await service.accounts.sign_out_with(request.cookies.get(COOKIE, ""))
     await service.open_streams.look()
-    response.delete_cookie(COOKIE, path=COOKIE_PATH, secure=_is_https(service, request), httponly=True, samesite="strict")
+    response.delete_cookie(
+        COOKIE,
+        path=COOKIE_PATH,
+        secure=_is_https(service, request),
+        httponly=True,
+        samesite="strict",
+    )
 
 
-@router.post("/auth/password", status_code=204, responses={403: {"description": "The old password is wrong."}})
-async def change_password(passwords: NewPassword, request: Request, found: Annotated[Visitor, Depends(visitor)], service: TheService) -> None:
+@router.post(
+    "/auth/password",
+    status_code=204,
+    responses={403: {"description": "The old password is wrong."}},
+)
+async def change_password(
+    passwords: NewPassword,
+    request: Request,
+    found: Annotated[Visitor, Depends(visitor)],
+    service: TheService,
+) -> None:
     """Another password; all other logins end."""
     with service.attempts.password(_address(request), found.scope.user_id) as attempt:
         account_id, login_id = found.scope.user_id, found.login_id
-        attempt.succeeded = await service.accounts.change_password(account_id, login_id, passwords.old, passwords.new, network=_network(request))
+        attempt.succeeded = await service.accounts.change_password(
+            account_id, login_id, passwords.old, passwords.new, network=_network(request)
+        )
     if not attempt.succeeded:
         raise HttpProblem(403, "The old password is wrong.")
     await service.open_streams.look()
@@ -111,7 +153,15 @@ async def change_password(passwords: NewPassword, request: Request, found: Annot
 
 def _answer(signed: Signed, response: Response, service: Service, request: Request) -> TokenAnswer:
     secure, age = _is_https(service, request), REFRESH_DAYS * 24 * 3600
-    response.set_cookie(COOKIE, signed.refresh_token, max_age=age, path=COOKIE_PATH, secure=secure, httponly=True, samesite="strict")
+    response.set_cookie(
+        COOKIE,
+        signed.refresh_token,
+        max_age=age,
+        path=COOKIE_PATH,
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
     return TokenAnswer(access_token=signed.access_token)
 
 

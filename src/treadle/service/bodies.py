@@ -1,4 +1,7 @@
-"""What a body may be: JSON, small, flat, and of text that every database takes. Checked before any route sees it. Entry: `read_body`, `Text`, `RequestModel`."""
+"""What a body may be: JSON, small, flat, and of text that every database takes.
+
+Checked before any route sees it. Entry: `read_body`, `Text`, `RequestModel`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class RequestModel(BaseModel):
 
 
 async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: int) -> bytes:
-    """The whole body, checked. Raises Problem (400, 408, 413, 415, 422), and EOFError where the client has left."""
+    """The whole body, checked.
+
+    Raises Problem (400, 408, 413, 415, 422), and EOFError where the client has left.
+    """
     _check_headers(headers, most)
     with anyio.move_on_after(BODY_S) as late:
         body = await _received(receive, most)
@@ -37,15 +43,23 @@ async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: in
             _check_json(body)
         return body
     assert late.cancelled_caught, "it came, or it did not"
-    raise HttpProblem(408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"})
+    raise HttpProblem(
+        408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"}
+    )
 
 
 def _check_headers(headers: Mapping[str, list[str]], most: int) -> None:
     if any(one.strip().lower() != "identity" for one in headers.get("content-encoding", [])):
-        raise HttpProblem(415, "Bodies are taken as they are, without a Content-Encoding.", headers={"Connection": "close"})
+        raise HttpProblem(
+            415,
+            "Bodies are taken as they are, without a Content-Encoding.",
+            headers={"Connection": "close"},
+        )
     for length in headers.get("content-length", []):
         if not length.isdigit():
-            raise HttpProblem(400, "The Content-Length is no number.", headers={"Connection": "close"})
+            raise HttpProblem(
+                400, "The Content-Length is no number.", headers={"Connection": "close"}
+            )
         if len(length) > 18 or int(length) > most:
             raise _too_large(most)
 
@@ -55,7 +69,9 @@ def _check_type(headers: Mapping[str, list[str]]) -> None:
     kind, _, parameter = (kinds[0] if len(kinds) == 1 else "").partition(";")
     charset = parameter.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise HttpProblem(415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`.")
+        raise HttpProblem(
+            415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`."
+        )
 
 
 async def _received(receive: Receive, most: int) -> bytes:
@@ -75,7 +91,9 @@ async def _received(receive: Receive, most: int) -> bytes:
 
 
 def _too_large(most: int) -> HttpProblem:
-    return HttpProblem(413, f"The body is larger than {most} bytes.", headers={"Connection": "close"})
+    return HttpProblem(
+        413, f"The body is larger than {most} bytes.", headers={"Connection": "close"}
+    )
 
 
 def _check_json(body: bytes) -> None:
@@ -84,8 +102,11 @@ def _check_json(body: bytes) -> None:
     except RecursionError as e:
         raise _too_deep() from e
     except (msgspec.DecodeError, ValueError) as e:  # of bytes that are no UTF-8, too
-        raise HttpProblem(422, "The body is no JSON in UTF-8, or has half of a pair of surrogates.") from e
-    if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:  # hardly ever, and then it is looked at whole
+        raise HttpProblem(
+            422, "The body is no JSON in UTF-8, or has half of a pair of surrogates."
+        ) from e
+    # hardly ever, and then it is looked at whole
+    if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:
         _check_inside(value)
 
 

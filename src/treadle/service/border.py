@@ -1,7 +1,8 @@
-"""What every request passes, outermost first, in one plain ASGI layer: its id, whose address it is, host and origin, strangers' limits, its body.
+"""What every request passes, outermost first, in one plain ASGI layer: its id, whose address it is,
+host and origin, strangers' limits, its body.
 
-And every answer: headers for browsers, the end of a stream with its login, metrics, one line of the log without query, headers, bodies or ids.
-Entry: `Border`.
+And every answer: headers for browsers, the end of a stream with its login, metrics, one line of the
+log without query, headers, bodies or ids. Entry: `Border`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("treadle.service")
 
-CSP = "default-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+CSP = (
+    "default-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'self'"
+)
 _HEADERS = (
     (b"content-security-policy", CSP.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -58,7 +62,9 @@ class Border:
         settings = service.settings
         self._hosts = Hosts(settings.hosts, settings.public_url)
         self._proxies: Collection[str] = frozenset(settings.proxies)
-        self._is_https = bool(settings.public_url) and urlsplit(settings.public_url or "").scheme == "https"
+        self._is_https = (
+            bool(settings.public_url) and urlsplit(settings.public_url or "").scheme == "https"
+        )
         self._more = (*_HEADERS, _HSTS) if self._is_https else _HEADERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +86,9 @@ class Border:
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
                 raise  # what was begun cannot be taken back: the server cuts it
-            await problem_response(HttpProblem(500, OUR_FAULT), Request(scope))(scope, receive, answer)
+            await problem_response(HttpProblem(500, OUR_FAULT), Request(scope))(
+                scope, receive, answer
+            )
         finally:
             answer.close()
             self._note(scope, answer, time.perf_counter() - begun)
@@ -99,8 +107,15 @@ class Border:
         if "authorization" not in headers and scope["path"] not in UNCOUNTED:
             client = scope["client"]
             self._service.limits.stranger(client[0] if client else "")
-        if "content-length" in headers or "transfer-encoding" in headers or "content-encoding" in headers:  # else there is none
-            receive = _Replay(await read_body(headers, receive, self._service.settings.limits.body_bytes), receive)
+        # else there is none
+        if (
+            "content-length" in headers
+            or "transfer-encoding" in headers
+            or "content-encoding" in headers
+        ):
+            receive = _Replay(
+                await read_body(headers, receive, self._service.settings.limits.body_bytes), receive
+            )
         scope[ANSWER] = answer
         with answer.cut:
             await self._app(scope, receive, answer)
@@ -108,11 +123,17 @@ class Border:
             await answer.end()
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
-        """What a proxy says, where it is one that we were told of: the last address that it did not hear from another such one."""
+        """What a proxy says, where it is one that we were told of: the last address that it did not
+        hear from another such one.
+        """
         client = scope["client"]
         if client is None or client[0] not in self._proxies:
             return
-        chain = [address.strip() for line in headers.get("x-forwarded-for", []) for address in line.split(",")]
+        chain = [
+            address.strip()
+            for line in headers.get("x-forwarded-for", [])
+            for address in line.split(",")
+        ]
         strangers = [address for address in chain if address and address not in self._proxies]
         if strangers:
             scope["client"] = (strangers[-1], 0)
@@ -121,19 +142,27 @@ class Border:
 
     def _note(self, scope: Scope, answer: AnswerSender, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "none"
-        status, method = answer.status or 500, scope["method"] if scope["method"] in _METHODS else "other"
+        status, method = (
+            answer.status or 500,
+            scope["method"] if scope["method"] in _METHODS else "other",
+        )
         metrics = self._service.metrics
         metrics.requests.labels(method, route, str(status)).inc()
         metrics.seconds.labels(route).observe(seconds)
         if logger.isEnabledFor(logging.INFO):
-            logger.info("%s %s %d %.1f ms %s", method, route, status, 1000 * seconds, answer.request_id)
+            logger.info(
+                "%s %s %d %.1f ms %s", method, route, status, 1000 * seconds, answer.request_id
+            )
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class AnswerSender:
-    """A `send` that adds the headers and keeps the status. A stream of events ends with the login that opened it."""
+    """A `send` that adds the headers and keeps the status.
+
+    A stream of events ends with the login that opened it.
+    """
 
     __slots__ = ("_held", "_more", "_send", "_service", "cut", "login_id", "request_id", "status")
 
@@ -151,7 +180,10 @@ class AnswerSender:
             self.status = message["status"]
             given: list[tuple[bytes, bytes]] = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
-            if self.login_id is not None and any(name.lower() == b"content-type" and value.startswith(EVENTS) for name, value in given):
+            if self.login_id is not None and any(
+                name.lower() == b"content-type" and value.startswith(EVENTS)
+                for name, value in given
+            ):
                 self._held.enter_context(self._service.open_streams.opened(self.login_id, self.cut))
             given += [header for header in self._more if header[0] not in names]
             if b"cache-control" not in names:
@@ -161,7 +193,10 @@ class AnswerSender:
         await self._send(message)
 
     async def end(self) -> None:
-        """Complete a stream that was cut, so that the client sees its end. A client that takes nothing loses the connection instead."""
+        """Complete a stream that was cut, so that the client sees its end.
+
+        A client that takes nothing loses the connection instead.
+        """
         with anyio.move_on_after(ENDING_S):
             await self._send({"type": "http.response.body", "body": SIGNED_OUT, "more_body": False})
 

@@ -1,4 +1,5 @@
-"""`POST /chat`: a person says something, and gets a reply: as JSON, or as it comes. Not here: how it is worked out (answering.py).
+"""`POST /chat`: a person says something, and gets a reply: as JSON, or as it comes. Not here: how
+it is worked out (answering.py).
 
 Entry: `router`.
 """
@@ -62,16 +63,23 @@ class ChatReply(BaseModel):
     response_model=ChatReply,
     responses={
         200: {
-            "description": "The reply; with `Accept: text/event-stream` what happens on the way to it, and the reply as the last event, `reply`.",
+            "description": (
+                "The reply; with `Accept: text/event-stream` what happens on the way to it, and "
+                "the reply as the last event, `reply`."
+            ),
             "content": {MEDIA_TYPE: {}},
         },
         **problems(404, 409, 504),
     },
 )
-async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: TheService) -> Response:
-    """Says something to the task assistant. A client that leaves loses nothing: the reply is in the conversation.
+async def chat(
+    body: ChatRequest, request: Request, scope: SignedIn, service: TheService
+) -> Response:
+    """Says something to the task assistant. A client that leaves loses nothing: the reply is in the
+    conversation.
 
-    As server-sent events `Last-Event-ID` with the same message and its `conversation_id` goes on with the stream of the newest message.
+    As server-sent events `Last-Event-ID` with the same message and its `conversation_id` goes on
+    with the stream of the newest message.
     """
     if service.stopping.is_set():
         raise unavailable()
@@ -99,10 +107,16 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> SseRes
         return SseResponse(reader, over=open_stream.pop_all().aclose)
 
 
-async def _asked(service: Service, scope: Scope, body: ChatRequest, spending: RunSpending) -> StoredMessage:
-    """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is worked on."""
+async def _asked(
+    service: Service, scope: Scope, body: ChatRequest, spending: RunSpending
+) -> StoredMessage:
+    """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is
+    worked on.
+    """
     try:
-        return await service.database.run(scope, ask(service, body.conversation_id, body.message, scope, spending))
+        return await service.database.run(
+            scope, ask(service, body.conversation_id, body.message, scope, spending)
+        )
     except Unsettled as e:
         await settle(service, scope, e.run_id)
         raise busy() from e
@@ -114,11 +128,19 @@ async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -
         raise HttpProblem(422, "Last-Event-ID is the id of an event that was sent here.")
     run, asked = await service.database.read(scope, partial(_newest, scope, body.conversation_id))
     if asked.message != body.message:
-        raise HttpProblem(409, "Last-Event-ID goes on with the newest message of a conversation, and that is another one: leave the header out to say this.")
+        raise HttpProblem(
+            409,
+            (
+                "Last-Event-ID goes on with the newest message of a conversation, and that is "
+                "another one: leave the header out to say this."
+            ),
+        )
     return await follow(service, scope, run, after)
 
 
-def _newest(scope: Scope, conversation_id: str | None, session: Session) -> tuple[ServedRun, StoredMessage]:
+def _newest(
+    scope: Scope, conversation_id: str | None, session: Session
+) -> tuple[ServedRun, StoredMessage]:
     store = ConversationStore(session, scope)
     run = store.newest_run(conversation_id) if conversation_id is not None else None
     asked = store.asked(run.run_id) if run is not None else None
@@ -128,15 +150,27 @@ def _newest(scope: Scope, conversation_id: str | None, session: Session) -> tupl
 
 
 async def replied(live: LiveRun) -> Response:
-    """Waits for the reply. Raises Problem(504) where the run was out of time, and what it ended with where that is no reply."""
+    """Waits for the reply.
+
+    Raises Problem(504) where the run was out of time, and what it ended with where that is no
+    reply.
+    """
     with anyio.move_on_after(PATIENCE_S):
         await live.over.wait()
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.CANCELLED:
-        raise unavailable("The service is closing. Your message is kept, and has its reply when the service is back.")
+        raise unavailable(
+            "The service is closing. Your message is kept, and has its reply when the service is "
+            "back."
+        )
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.BUSY:
-        raise unavailable("Another process has taken your message over: its reply is in the conversation in a moment.")
+        raise unavailable(
+            "Another process has taken your message over: its reply is in the conversation in a "
+            "moment."
+        )
     if live.error is not None:
         raise live.error
     if live.reply is None or live.reply.late:
-        raise HttpProblem(504, LATE, conversation_id=None if live.reply is None else live.reply.conversation_id)
+        raise HttpProblem(
+            504, LATE, conversation_id=None if live.reply is None else live.reply.conversation_id
+        )
     return Response(msgspec.json.encode(live.reply.shown), media_type="application/json")

@@ -1,7 +1,9 @@
-"""One answer of an agent, in the shape of OpenAI's chat completions. Not here: what a request may say (openai_api.py).
+"""One answer of an agent, in the shape of OpenAI's chat completions. Not here: what a request may
+say (openai_api.py).
 
-The run is the service's, as all are; where the client leaves it is ended, as nobody would read the answer. What an agent says may be taken back until
-its run is over, and this protocol takes nothing back: a stream gives signs of life, and then the answer. Entry: `CompletionOptions`, `completed`,
+The run is the service's, as all are; where the client leaves it is ended, as nobody would read the
+answer. What an agent says may be taken back until its run is over, and this protocol takes nothing
+back: a stream gives signs of life, and then the answer. Entry: `CompletionOptions`, `completed`,
 `completed_stream`.
 """
 
@@ -61,7 +63,9 @@ class CompletionOptions:
     created: int = field(default_factory=lambda: int(time.time()))
 
 
-async def completed(service: Service, scope: Scope, asked: CompletionOptions, receive: Receive) -> Response:
+async def completed(
+    service: Service, scope: Scope, asked: CompletionOptions, receive: Receive
+) -> Response:
     """Raises Problem: 504 where the run was out of time, 503 where it failed."""
     answering = await _started(service, scope, asked)
     try:
@@ -74,13 +78,18 @@ async def completed(service: Service, scope: Scope, asked: CompletionOptions, re
     if not answering.live.over.is_set():
         return Response(status_code=_GONE)
     end = answering.ended()
-    choice = {"index": 0, "message": {"role": "assistant", "content": end.text, "refusal": None}, "logprobs": None, "finish_reason": _reason(end)}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": end.text, "refusal": None},
+        "logprobs": None,
+        "finish_reason": _reason(end),
+    }
     body = {**_head(asked, "chat.completion"), "choices": [choice], "usage": answering.used()}
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 async def completed_stream(service: Service, scope: Scope, asked: CompletionOptions) -> Response:
-    """What is wrong before the run begins is an answer of its own; afterwards the stream says it."""
+    """What is wrong before the run begins is an answer of its own; afterwards the stream says it."""  # noqa: E501
     async with AsyncExitStack() as held:
         await held.enter_async_context(service.limits.stream(scope))
         answering = await _started(service, scope, asked)
@@ -94,29 +103,46 @@ async def completed_stream(service: Service, scope: Scope, asked: CompletionOpti
 async def _started(service: Service, scope: Scope, asked: CompletionOptions) -> Answering:
     """Raises Problem where it may not begin."""
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope, asked.run_id, _agent(service, asked)))
-        await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent))
+        spending = await held.enter_async_context(
+            service.limits.run(scope, asked.run_id, _agent(service, asked))
+        )
+        await service.database.run(
+            scope,
+            lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent),
+        )
         return Answering(service, scope, asked, held.pop_all(), spending)
 
 
 class Answering:
     """The run of one completion."""
 
-    def __init__(self, service: Service, scope: Scope, asked: CompletionOptions, held: AsyncExitStack, spending: RunSpending) -> None:
+    def __init__(
+        self,
+        service: Service,
+        scope: Scope,
+        asked: CompletionOptions,
+        held: AsyncExitStack,
+        spending: RunSpending,
+    ) -> None:
         """Begins it, in a task of the service. `held` is closed when it is over."""
         self.asked = asked
         self._service = service
         self._client = anyio.CancelScope()
         self._end: RunEnd | None = None
         self._metrics = RunMetrics()
-        self.live: LiveRun = service.live.start(asked.run_id, scope, partial(self._drive, held, spending))
+        self.live: LiveRun = service.live.start(
+            asked.run_id, scope, partial(self._drive, held, spending)
+        )
 
     def leave(self) -> None:
         """Ends it where it is not over. Idempotent."""
         self._client.cancel()
 
     def ended(self) -> RunEnd:
-        """How, once it is over. Raises Problem where that is no answer: 503, and 504 where it was out of time."""
+        """How, once it is over.
+
+        Raises Problem where that is no answer: 503, and 504 where it was out of time.
+        """
         error, end = self.live.error, self._end
         if isinstance(error, AgentError) and error.kind is ErrorKind.INVALID:
             raise unavailable(CANNOT_RUN)
@@ -131,7 +157,11 @@ class Answering:
     def used(self) -> dict[str, Any]:
         usage = self._metrics.total.usage
         asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
+        return {
+            "prompt_tokens": asked,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": asked + usage.output_tokens,
+        }
 
     async def _drive(self, held: AsyncExitStack, spending: RunSpending, live: LiveRun) -> None:
         async with held:
@@ -141,7 +171,9 @@ class Answering:
             try:
                 with self._client:
                     await self._follow(running, live)
-                self._metrics = running.metrics if isinstance(running, ReplyStream) else running.result.metrics
+                self._metrics = (
+                    running.metrics if isinstance(running, ReplyStream) else running.result.metrics
+                )
                 await spending.count_run(self._service.runtime.journal, live.run_id, self._metrics)
                 await finish(self._service, live)
             except AgentError:
@@ -190,11 +222,22 @@ class Chunks:
         except HttpProblem as e:
             return _framed({"error": {"message": e.detail, "type": "server_error", "code": None}})
         said = self._chunk({"content": end.text}) if end.text else b""
-        usage = _framed({**self._head(), "choices": [], "usage": self._answering.used()}) if asked.with_usage else b""
+        usage = (
+            _framed({**self._head(), "choices": [], "usage": self._answering.used()})
+            if asked.with_usage
+            else b""
+        )
         return said + self._chunk({}, _reason(end)) + usage + b"data: [DONE]\n\n"
 
     def _chunk(self, delta: dict[str, str], reason: str | None = None) -> bytes:
-        return _framed({**self._head(), "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]})
+        return _framed(
+            {
+                **self._head(),
+                "choices": [
+                    {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+                ],
+            }
+        )
 
     def _head(self) -> dict[str, Any]:
         asked = self._answering.asked
@@ -206,11 +249,22 @@ def _framed(value: dict[str, Any]) -> bytes:
 
 
 def _head(asked: CompletionOptions, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{asked.run_id}", "object": kind, "created": asked.created, "model": asked.agent}
+    return {
+        "id": f"chatcmpl-{asked.run_id}",
+        "object": kind,
+        "created": asked.created,
+        "model": asked.agent,
+    }
 
 
 def _reason(end: RunEnd) -> str:
-    return "length" if end.outcome in _CUT else "content_filter" if end.outcome is Outcome.REFUSED else "stop"
+    return (
+        "length"
+        if end.outcome in _CUT
+        else "content_filter"
+        if end.outcome is Outcome.REFUSED
+        else "stop"
+    )
 
 
 def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any] | None:
@@ -223,6 +277,17 @@ def _stream(service: Service, scope: Scope, asked: CompletionOptions, limits: Li
         messages = [{"role": role, "content": text} for role, text in asked.earlier]
         context = AgentContext.from_request(scope.user_id, asked.conversation_id, messages)
         return service.runner.stream(context, asked.text, run_id=asked.run_id, limits=limits)
-    said = [Message.user(plain(text)) if role == "user" else Message.assistant(plain(text)) for role, text in asked.earlier]
+    said = [
+        Message.user(plain(text)) if role == "user" else Message.assistant(plain(text))
+        for role, text in asked.earlier
+    ]
     mode = service.config.defaults.mode
-    return service.runtime.stream(agent, asked.text, messages=said, run_id=asked.run_id, user_id=scope.user_id, mode=mode, limits=limits)
+    return service.runtime.stream(
+        agent,
+        asked.text,
+        messages=said,
+        run_id=asked.run_id,
+        user_id=scope.user_id,
+        mode=mode,
+        limits=limits,
+    )

@@ -1,6 +1,8 @@
-"""What was said, and which runs answer it: every query over conversations, messages and served runs, in one user's scope.
+"""What was said, and which runs answer it: every query over conversations, messages and served
+runs, in one user's scope.
 
-Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), what a run is (chat.py). Entry: `ConversationStore`.
+Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), what a run
+is (chat.py). Entry: `ConversationStore`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from treadle.apps.assistant.confirmations import AnsweredConfirmations
 from treadle.apps.assistant.context import MessageHistory
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
-from treadle.service.database.tables import ChatMessage, Confirmation, Conversation, ServedRun, new_row_id
+from treadle.service.database.tables import (
+    ChatMessage,
+    Confirmation,
+    Conversation,
+    ServedRun,
+    new_row_id,
+)
 from treadle.types import now
 
 HISTORY_MOST: Final = 20
@@ -29,19 +37,36 @@ TITLE_CHARS: Final = 60
 # Of every message that is answered: built once, since building one costs more than executing it.
 _TOUCHED: Final = (
     update(Conversation)
-    .where(col(Conversation.user_id) == bindparam("mine"), col(Conversation.id) == bindparam("conversation"))
+    .where(
+        col(Conversation.user_id) == bindparam("mine"),
+        col(Conversation.id) == bindparam("conversation"),
+    )
     .values(updated_at=bindparam("at"))
     .execution_options(synchronize_session=False)
 )
 _FINISHED: Final = (
     update(ServedRun)
-    .where(col(ServedRun.user_id) == bindparam("mine"), col(ServedRun.run_id) == bindparam("run"), col(ServedRun.finished_at).is_(None))
+    .where(
+        col(ServedRun.user_id) == bindparam("mine"),
+        col(ServedRun.run_id) == bindparam("run"),
+        col(ServedRun.finished_at).is_(None),
+    )
     .values(finished_at=bindparam("at"))
     .execution_options(synchronize_session=False)
 )
 _LAST_SAID: Final[Any] = (
-    cast("Any", select)(ChatMessage.number, ChatMessage.role, ChatMessage.content, ChatMessage.created_at, ChatMessage.run_id)  # typed for four
-    .where(col(ChatMessage.user_id) == bindparam("mine"), col(ChatMessage.conversation_id) == bindparam("conversation"))
+    # typed for four
+    cast("Any", select)(
+        ChatMessage.number,
+        ChatMessage.role,
+        ChatMessage.content,
+        ChatMessage.created_at,
+        ChatMessage.run_id,
+    )
+    .where(
+        col(ChatMessage.user_id) == bindparam("mine"),
+        col(ChatMessage.conversation_id) == bindparam("conversation"),
+    )
     .where(col(ChatMessage.number) < bindparam("before"))
     .order_by(col(ChatMessage.number).desc())
     .limit(HISTORY_MOST)
@@ -87,88 +112,205 @@ class ConversationStore:
         wanted = select(Conversation).where(col(Conversation.user_id) == self._user_id)
         if before is not None:
             wanted = wanted.where(col(Conversation.updated_at) < before)
-        return [*self._session.exec(wanted.order_by(col(Conversation.updated_at).desc(), col(Conversation.id)).limit(limit))]
+        return [
+            *self._session.exec(
+                wanted.order_by(col(Conversation.updated_at).desc(), col(Conversation.id)).limit(
+                    limit
+                )
+            )
+        ]
 
     def get(self, conversation_id: str, *, lock: bool = False) -> Conversation | None:
         """`lock`: nobody else changes it before this transaction ends."""
-        wanted = select(Conversation).where(col(Conversation.user_id) == self._user_id, col(Conversation.id) == conversation_id)
+        wanted = select(Conversation).where(
+            col(Conversation.user_id) == self._user_id, col(Conversation.id) == conversation_id
+        )
         return self._session.exec(wanted.with_for_update() if lock else wanted).first()
 
     def delete(self, conversation_id: str) -> bool:
-        """With all that was said in it, and the questions that were asked there; False where it is not there."""
+        """With all that was said in it, and the questions that were asked there; False where it is
+        not there.
+        """
         if (found := self.get(conversation_id, lock=True)) is None:
             return False
         for table in (ChatMessage, ServedRun, Confirmation):
-            self._session.exec(delete(table).where(col(table.user_id) == self._user_id, col(table.conversation_id) == conversation_id))
+            self._session.exec(
+                delete(table).where(
+                    col(table.user_id) == self._user_id,
+                    col(table.conversation_id) == conversation_id,
+                )
+            )
         self._session.delete(found)
         return True
 
     def messages(self, conversation_id: str) -> list[ChatMessage]:
         """The last ones, oldest first."""
-        wanted = select(ChatMessage).where(col(ChatMessage.user_id) == self._user_id, col(ChatMessage.conversation_id) == conversation_id)
-        return [*self._session.exec(wanted.order_by(col(ChatMessage.number).desc()).limit(SHOWN_MOST))][::-1]
+        wanted = select(ChatMessage).where(
+            col(ChatMessage.user_id) == self._user_id,
+            col(ChatMessage.conversation_id) == conversation_id,
+        )
+        return [
+            *self._session.exec(wanted.order_by(col(ChatMessage.number).desc()).limit(SHOWN_MOST))
+        ][::-1]
 
     # ------------------------------------------------------------ a message, and its answer
 
-    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str, *, journal: str = "") -> StoredMessage | None:
-        """Stores a person's message and the run that is to answer it, in that journal; None begins a conversation.
+    def ask(
+        self,
+        conversation_id: str | None,
+        message: str,
+        run_id: str,
+        agent: str,
+        *,
+        journal: str = "",
+    ) -> StoredMessage | None:
+        """Stores a person's message and the run that is to answer it, in that journal; None begins
+        a conversation.
 
         None for a conversation that is not there. Raises Unsettled.
         """
         at, before = now(), list[Any]()
         if conversation_id is None:
             conversation_id = new_row_id()
-            insert_row(self._session, Conversation, {"id": conversation_id, "title": title_of(message), "created_at": at, "updated_at": at})
+            insert_row(
+                self._session,
+                Conversation,
+                {
+                    "id": conversation_id,
+                    "title": title_of(message),
+                    "created_at": at,
+                    "updated_at": at,
+                },
+            )
         elif not self._touch(conversation_id, at):
             return None
         else:
             before = self._last_said(conversation_id)
             self._check_settled(before)
-        answered = confirmations.answered(self._session, self._scope, conversation_id, message, run_id)
-        asked = StoredMessage(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before), answered=answered)
+        answered = confirmations.answered(
+            self._session, self._scope, conversation_id, message, run_id
+        )
+        asked = StoredMessage(
+            conversation_id,
+            message,
+            before[0].number + 1 if before else 1,
+            run_id,
+            _as_history(before),
+            answered=answered,
+        )
         self._say(asked, asked.number, "user", message, (), at)
         insert_row(
             self._session,
             ServedRun,
-            {"run_id": run_id, "agent": agent, "conversation_id": conversation_id, "journal": journal, "created_at": at, "finished_at": None},
+            {
+                "run_id": run_id,
+                "agent": agent,
+                "conversation_id": conversation_id,
+                "journal": journal,
+                "created_at": at,
+                "finished_at": None,
+            },
         )
         return asked
 
     def asked(self, run_id: str) -> StoredMessage | None:
-        """What a run of a conversation was started for; None where its message is not there any more."""
-        rows = [*self._session.exec(select(ChatMessage).where(col(ChatMessage.user_id) == self._user_id, col(ChatMessage.run_id) == run_id))]
-        said, answer = (next((row for row in rows if row.role == role), None) for role in ("user", "assistant"))
+        """What a run of a conversation was started for; None where its message is not there any
+        more.
+        """
+        rows = [
+            *self._session.exec(
+                select(ChatMessage).where(
+                    col(ChatMessage.user_id) == self._user_id, col(ChatMessage.run_id) == run_id
+                )
+            )
+        ]
+        said, answer = (
+            next((row for row in rows if row.role == role), None) for role in ("user", "assistant")
+        )
         if said is None:
             return None
         before = self._last_said(said.conversation_id, before=said.number)
-        answered = None if answer is not None else confirmations.granted(self._session, self._scope, run_id)
-        return StoredMessage(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer, answered)
+        answered = (
+            None
+            if answer is not None
+            else confirmations.granted(self._session, self._scope, run_id)
+        )
+        return StoredMessage(
+            said.conversation_id,
+            said.content,
+            said.number,
+            run_id,
+            _as_history(before),
+            answer,
+            answered,
+        )
 
     def answer(self, asked: StoredMessage, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
-        """Stores the reply of a run, once, and that the run is over. Nothing happens where the conversation is gone."""
+        """Stores the reply of a run, once, and that the run is over.
+
+        Nothing happens where the conversation is gone.
+        """
         at = now()
         if self.finish(asked.run_id, at) and self._touch(asked.conversation_id, at):
             self._say(asked, asked.number + 1, "assistant", text, tool_calls, at)
 
     def _touch(self, conversation_id: str, at: datetime) -> bool:
-        """Nobody else says something in it before this transaction ends. False where it is not there."""
+        """Nobody else says something in it before this transaction ends.
+
+        False where it is not there.
+        """
         return self._changed(_TOUCHED, conversation=conversation_id, at=at)
 
     def _last_said(self, conversation_id: str, *, before: int = _NO_NUMBER) -> list[Any]:
         """Newest first."""
-        return [*self._session.exec(_LAST_SAID, params={"mine": self._user_id, "conversation": conversation_id, "before": before})]
+        return [
+            *self._session.exec(
+                _LAST_SAID,
+                params={"mine": self._user_id, "conversation": conversation_id, "before": before},
+            )
+        ]
 
     def _check_settled(self, before: Sequence[Any]) -> None:
         """An answer is stored with the end of its run."""
-        if before and before[0].role == "user" and (run := self.run(before[0].run_id)) is not None and run.finished_at is None:
+        if (
+            before
+            and before[0].role == "user"
+            and (run := self.run(before[0].run_id)) is not None
+            and run.finished_at is None
+        ):
             raise Unsettled(run.run_id)
 
-    def _say(self, asked: StoredMessage, number: int, role: str, content: str, tool_calls: Sequence[dict[str, Any]], at: datetime) -> None:
-        said = {"number": number, "role": role, "content": content, "tool_calls": [*tool_calls], "created_at": at}
-        insert_row(self._session, ChatMessage, {"id": new_row_id(), "conversation_id": asked.conversation_id, "run_id": asked.run_id, **said})
+    def _say(
+        self,
+        asked: StoredMessage,
+        number: int,
+        role: str,
+        content: str,
+        tool_calls: Sequence[dict[str, Any]],
+        at: datetime,
+    ) -> None:
+        said = {
+            "number": number,
+            "role": role,
+            "content": content,
+            "tool_calls": [*tool_calls],
+            "created_at": at,
+        }
+        insert_row(
+            self._session,
+            ChatMessage,
+            {
+                "id": new_row_id(),
+                "conversation_id": asked.conversation_id,
+                "run_id": asked.run_id,
+                **said,
+            },
+        )
 
     def _changed(self, statement: Update, **values: Any) -> bool:
-        return bool(self._session.exec(statement, params={"mine": self._user_id, **values}).rowcount)
+        return bool(
+            self._session.exec(statement, params={"mine": self._user_id, **values}).rowcount
+        )
 
     # ------------------------------------------------------------ runs
 
@@ -176,27 +318,47 @@ class ConversationStore:
         self._session.add(ServedRun(user_id=self._user_id, run_id=run_id, agent=agent))
 
     def run(self, run_id: str) -> ServedRun | None:
-        return self._session.exec(select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.run_id) == run_id)).first()
+        return self._session.exec(
+            select(ServedRun).where(
+                col(ServedRun.user_id) == self._user_id, col(ServedRun.run_id) == run_id
+            )
+        ).first()
 
     def runs(self, *, limit: int, before: datetime | None = None) -> list[ServedRun]:
         """Newest first."""
         wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id)
         if before is not None:
             wanted = wanted.where(col(ServedRun.created_at) < before)
-        return [*self._session.exec(wanted.order_by(col(ServedRun.created_at).desc(), col(ServedRun.run_id).desc()).limit(limit))]
+        return [
+            *self._session.exec(
+                wanted.order_by(
+                    col(ServedRun.created_at).desc(), col(ServedRun.run_id).desc()
+                ).limit(limit)
+            )
+        ]
 
     def runs_of(self, conversation_id: str) -> list[ServedRun]:
         """All runs that answer messages of a conversation."""
-        wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.conversation_id) == conversation_id)
+        wanted = select(ServedRun).where(
+            col(ServedRun.user_id) == self._user_id,
+            col(ServedRun.conversation_id) == conversation_id,
+        )
         return [*self._session.exec(wanted)]
 
     def newest_run(self, conversation_id: str) -> ServedRun | None:
-        wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.conversation_id) == conversation_id)
-        return self._session.exec(wanted.order_by(col(ServedRun.created_at).desc(), col(ServedRun.run_id).desc()).limit(1)).first()
+        wanted = select(ServedRun).where(
+            col(ServedRun.user_id) == self._user_id,
+            col(ServedRun.conversation_id) == conversation_id,
+        )
+        return self._session.exec(
+            wanted.order_by(col(ServedRun.created_at).desc(), col(ServedRun.run_id).desc()).limit(1)
+        ).first()
 
     def unfinished(self) -> list[ServedRun]:
         """Oldest first."""
-        wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.finished_at).is_(None))
+        wanted = select(ServedRun).where(
+            col(ServedRun.user_id) == self._user_id, col(ServedRun.finished_at).is_(None)
+        )
         return [*self._session.exec(wanted.order_by(col(ServedRun.created_at)))]
 
     def finish(self, run_id: str, at: datetime | None = None) -> bool:
@@ -215,4 +377,7 @@ def title_of(message: str) -> str:
 
 def _as_history(rows: Sequence[Any]) -> tuple[MessageHistory, ...]:
     """Of rows that are newest first."""
-    return tuple(MessageHistory("user" if row.role == "user" else "assistant", row.content, row.created_at) for row in reversed(rows))
+    return tuple(
+        MessageHistory("user" if row.role == "user" else "assistant", row.content, row.created_at)
+        for row in reversed(rows)
+    )

@@ -1,4 +1,7 @@
-"""`/conversations`: what was said, and when. Not here: how something is said (chat.py). Entry: `router`."""
+"""`/conversations`: what was said, and when. Not here: how something is said (chat.py). Entry:
+
+`router`.
+"""
 
 from __future__ import annotations
 
@@ -51,44 +54,73 @@ async def conversations(
     scope: SignedIn,
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
-    before: Annotated[Moment | None, Query(description="Only those whose `updated_at` is before it.")] = None,
+    before: Annotated[
+        Moment | None, Query(description="Only those whose `updated_at` is before it.")
+    ] = None,
 ) -> list[ConversationHead]:
     """Newest first."""
 
     def work(session: Session) -> list[ConversationHead]:
-        return [ConversationHead(**_head(row)) for row in ConversationStore(session, scope).all(limit=limit, before=before)]
+        return [
+            ConversationHead(**_head(row))
+            for row in ConversationStore(session, scope).all(limit=limit, before=before)
+        ]
 
     return await service.database.read(scope, work)
 
 
 @router.get("/{conversation_id}", responses=problems(404))
-async def conversation(conversation_id: InPath, scope: SignedIn, service: TheService) -> WholeConversation:
+async def conversation(
+    conversation_id: InPath, scope: SignedIn, service: TheService
+) -> WholeConversation:
     def work(session: Session) -> WholeConversation:
         store = ConversationStore(session, scope)
         if (found := store.get(conversation_id)) is None:
             raise not_found()
         newest = store.newest_run(conversation_id)
         under_way = newest.run_id if newest is not None and newest.finished_at is None else None
-        return WholeConversation(**_head(found), messages=[_said(row) for row in store.messages(conversation_id)], run_id=under_way)
+        return WholeConversation(
+            **_head(found),
+            messages=[_said(row) for row in store.messages(conversation_id)],
+            run_id=under_way,
+        )
 
     whole = await service.database.read(scope, work)
-    if whole.run_id is not None and service.live.get(whole.run_id) is None:  # of a process that died, and nobody has gone on with it
+    # of a process that died, and nobody has gone on with it
+    if whole.run_id is not None and service.live.get(whole.run_id) is None:
         await settle(service, scope, whole.run_id)
         return await service.database.read(scope, work)
     return whole
 
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404, 409))
-async def delete_conversation(conversation_id: InPath, scope: SignedIn, service: TheService) -> Response:
-    """Deletes it with all that was said in it, also from the journal. A run under way is cancelled first. Tasks stay."""
+async def delete_conversation(
+    conversation_id: InPath, scope: SignedIn, service: TheService
+) -> Response:
+    """Deletes it with all that was said in it, also from the journal.
+
+    A run under way is cancelled first. Tasks stay.
+    """
     await forget(service, scope, conversation_id)
     return Response(status_code=204)
 
 
 def _head(row: Conversation) -> dict[str, Any]:
-    return {"id": row.id, "title": row.title, "created_at": row.created_at, "updated_at": row.updated_at}
+    return {
+        "id": row.id,
+        "title": row.title,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+    }
 
 
 def _said(row: ChatMessage) -> MessageOut:
     calls = [CallOfReply.model_validate(call) for call in row.tool_calls]
-    return MessageOut(id=row.id, role=row.role, content=row.content, tool_calls=calls, run_id=row.run_id, created_at=row.created_at)
+    return MessageOut(
+        id=row.id,
+        role=row.role,
+        content=row.content,
+        tool_calls=calls,
+        run_id=row.run_id,
+        created_at=row.created_at,
+    )

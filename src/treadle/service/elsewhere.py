@@ -1,9 +1,13 @@
-"""Runs that are read here and driven elsewhere: by another replica, by a worker, or by nobody yet. One follower for each, shared by all its readers.
+"""Runs that are read here and driven elsewhere: by another replica, by a worker, or by nobody yet.
+One follower for each, shared by all its readers.
 
-A reader has read the journal up to somewhere before it watches, and passes over what it has: however followers and drivers of this process take turns,
-it is given everything once. A follower begins behind what its first reader has read; a reader that has read less reads again (`Reader.begins`).
+A reader has read the journal up to somewhere before it watches, and passes over what it has:
+however followers and drivers of this process take turns, it is given everything once. A follower
+begins behind what its first reader has read; a reader that has read less reads again
+(`Reader.begins`).
 
-Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `RemoteRuns`.
+Not here: following itself (following.py of the library), who reads (fan_out.py). Entry:
+`RemoteRuns`.
 """
 
 from __future__ import annotations
@@ -54,7 +58,9 @@ class RemoteRuns:
         service.live.on_let_go = self._let_go
 
     def watch(self, scope: Scope, run: ServedRun, after: Position | None) -> None:
-        """Its readers are told what comes behind `after`, until nobody reads it, or it is driven here. Where it is watched already, or driven here: nothing."""
+        """Its readers are told what comes behind `after`, until nobody reads it, or it is driven
+        here. Where it is watched already, or driven here: nothing.
+        """
         if run.run_id in self._watched or self._service.live.get(run.run_id) is not None:
             return
         watch = self._watched[run.run_id] = _Watch(self._service, scope, run, after)
@@ -97,7 +103,9 @@ class RemoteRuns:
 class _Watch:
     """One run's follower."""
 
-    def __init__(self, service: Service, scope: Scope, run: ServedRun, after: Position | None) -> None:
+    def __init__(
+        self, service: Service, scope: Scope, run: ServedRun, after: Position | None
+    ) -> None:
         self.run_id = run.run_id
         self._service, self._scope, self._run, self._after = service, scope, run, after
         self._cancel = anyio.CancelScope()
@@ -129,7 +137,9 @@ class _Watch:
             if e.kind is not ErrorKind.INVALID:
                 logger.warning("run %s cannot be followed now: %s", self.run_id, e.message)
                 return False
-            run = await self._service.database.read(self._scope, partial(_row, self._scope, self.run_id))
+            run = await self._service.database.read(
+                self._scope, partial(_row, self._scope, self.run_id)
+            )
             return run is None or run.finished_at is not None  # it never began, or is gone
         return True
 
@@ -147,7 +157,9 @@ class _Watch:
         if failed is not None:
             raise failed
 
-    async def _follow_tree(self, run_id: str, parent: str | None, depth: int, group: TaskGroup) -> None:
+    async def _follow_tree(
+        self, run_id: str, parent: str | None, depth: int, group: TaskGroup
+    ) -> None:
         own = run_id == self.run_id
         last: Position = (self._after if own else None) or (0, -1)
         after = f"{last[0]}.{last[1]}" if own and self._after is not None else None
@@ -176,7 +188,9 @@ class _Watch:
         try:
             await self._follow_tree(child, parent, depth - 1, group)
         except AgentError as e:
-            logger.info("run %s, which run %s has started, cannot be followed: %s", child, parent, e.message)
+            logger.info(
+                "run %s, which run %s has started, cannot be followed: %s", child, parent, e.message
+            )
         finally:
             self._children[child].set()
 
@@ -197,15 +211,28 @@ class _Watch:
                 at = position_of(event.id) if isinstance(event.id, str) else None
                 for seen in view.take(event):
                     frame = frame_of(seen, self.run_id)
-                    await self._tell(frame if frame.position is not None else replace(frame, run_id=self.run_id, before=at))
+                    await self._tell(
+                        frame
+                        if frame.position is not None
+                        else replace(frame, run_id=self.run_id, before=at)
+                    )
 
     async def _tell_reply(self) -> None:
         """Whoever drives the run stores it when the run is over."""
         while not self._is_over:
-            if (reply := await self._service.database.read(self._scope, partial(reply_of, self._scope, self.run_id))) is not None:
+            if (
+                reply := await self._service.database.read(
+                    self._scope, partial(reply_of, self._scope, self.run_id)
+                )
+            ) is not None:
                 await self._tell(said("reply", reply.shown, last=True))
                 return
-            if await self._service.database.read(self._scope, partial(_row, self._scope, self.run_id)) is None:
+            if (
+                await self._service.database.read(
+                    self._scope, partial(_row, self._scope, self.run_id)
+                )
+                is None
+            ):
                 return  # its conversation was deleted
             await anyio.sleep(AGAIN_S)
 
@@ -220,7 +247,9 @@ class _Watch:
 
 
 def reply_of(scope: Scope, run_id: str, session: Session) -> StoredReply | None:
-    """The stored one to the message that a run is to answer; None where there is none yet, or will be none."""
+    """The stored one to the message that a run is to answer; None where there is none yet, or will
+    be none.
+    """
     asked = ConversationStore(session, scope).asked(run_id)
     if asked is None or asked.answer is None:
         return None
@@ -232,4 +261,8 @@ def _row(scope: Scope, run_id: str, session: Session) -> ServedRun | None:
 
 
 def _under(event: Event, parent_run_id: str) -> Event:
-    return event if isinstance(event.parent_run_id, str) else msgspec.structs.replace(event, parent_run_id=parent_run_id)
+    return (
+        event
+        if isinstance(event.parent_run_id, str)
+        else msgspec.structs.replace(event, parent_run_id=parent_run_id)
+    )

@@ -1,7 +1,8 @@
 """What happens, told to any number of readers, none of which can slow the others or what tells it.
 
-Each reader has a bounded queue. What is lossy is dropped where that is full; a reader that is behind with what is not is cut, and comes
-back with the last id it has. Not here: how a frame looks on the wire (sse.py), which runs there are (live.py). Entry: `Channels`, `Reader`.
+Each reader has a bounded queue. What is lossy is dropped where that is full; a reader that is
+behind with what is not is cut, and comes back with the last id it has. Not here: how a frame looks
+on the wire (sse.py), which runs there are (live.py). Entry: `Channels`, `Reader`.
 """
 
 from __future__ import annotations
@@ -44,13 +45,25 @@ class EncodedEvent:
 class Reader:
     """One open stream. Told by `put` and `beat`, in any task of the event loop; read by one."""
 
-    __slots__ = ("_beats", "_closed", "_news", "_over", "_quiet", "_seen", "_waiting", "begins", "slot")
+    __slots__ = (
+        "_beats",
+        "_closed",
+        "_news",
+        "_over",
+        "_quiet",
+        "_seen",
+        "_waiting",
+        "begins",
+        "slot",
+    )
 
     def __init__(self, slot: int = 0) -> None:
         self.slot = slot
         """In which second of fifteen it is looked after."""
         self.begins: Position = (0, -1)
-        """Live events begin behind this one: what the reader has read in the journal must go up to it."""
+        """Live events begin behind this one: what the reader has read in the journal must go up to
+        it.
+        """
         self._waiting: deque[EncodedEvent] = deque()
         self._seen: dict[str, Position] = {}
         self._news: anyio.Event | None = None
@@ -91,7 +104,9 @@ class Reader:
         self.close(b"")
 
     def beat(self) -> None:
-        """Each 15 seconds: says something where nothing was said, and ends a stream that is too old."""
+        """Each 15 seconds: says something where nothing was said, and ends a stream that is too
+        old.
+        """
         self._beats += 1
         if self._beats * HEARTBEAT_S >= AGE_MOST_S:
             self.close(OLD)
@@ -185,7 +200,9 @@ class Channels:
             reader.close(b"")
 
     def close(self, *, but: Collection[str] = ()) -> None:
-        """Ends every stream, also those that are opened from now on; `but`: keys whose end comes by itself."""
+        """Ends every stream, also those that are opened from now on; `but`: keys whose end comes by
+        itself.
+        """
         self._closing = True
         for key, readers in self._readers.items():
             if key not in but:

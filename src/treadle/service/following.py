@@ -1,6 +1,8 @@
-"""The events of one run for whoever follows it: out of the journal up to now, then live, without a gap and without a double.
+"""The events of one run for whoever follows it: out of the journal up to now, then live, without a
+gap and without a double.
 
-Readers subscribe first, then the journal is read, then what was seen is passed over. Entry: `follow`, `subscribe`, `events_so_far`.
+Readers subscribe first, then the journal is read, then what was seen is passed over. Entry:
+`follow`, `subscribe`, `events_so_far`.
 """
 
 from __future__ import annotations
@@ -44,15 +46,19 @@ async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
         return Subscribed(reader, stack.pop_all())
 
 
-async def follow(service: Service, scope: Scope, run: ServedRun, after: Position | None) -> Response:
-    """`after`: the last durable event that the reader has; None: from the beginning. Nothing at all for one who has all of a run that is over: a
-    browser would ask for ever. Raises Problem(429).
+async def follow(
+    service: Service, scope: Scope, run: ServedRun, after: Position | None
+) -> Response:
+    """`after`: the last durable event that the reader has; None: from the beginning. Nothing at all
+    for one who has all of a run that is over: a browser would ask for ever. Raises Problem(429).
     """
     reader, held = await subscribe(service, scope, run.run_id)
     try:
-        reply = await _reply(service, scope, run)  # before the journal is read: where it is there, the journal is whole
+        # before the journal is read: where it is there, the journal is whole
+        reply = await _reply(service, scope, run)
         events = await events_so_far(service, scope, run)
-        while (_last(run.run_id, events) or (0, -1)) < reader.begins:  # another reader has read more since, and is told what comes behind that
+        # another reader has read more since, and is told what comes behind that
+        while (_last(run.run_id, events) or (0, -1)) < reader.begins:
             events = await events_so_far(service, scope, run)
         frames = _frames(events, run.run_id, after)
         _pass_over(reader, events)
@@ -75,7 +81,9 @@ async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[
     """As a person may see them; none of a run that never began."""
     if run.agent == NAME:
         view = ReplyView(scope.user_id)
-        return [seen for event in await _journaled(service, run.run_id) for seen in view.take(event)]
+        return [
+            seen for event in await _journaled(service, run.run_id) for seen in view.take(event)
+        ]
     return await of_tree(service, run.run_id)
 
 
@@ -118,11 +126,17 @@ async def _children(service: Service, run_id: str) -> dict[str, list[str]]:
 
 
 def _under(event: Event, parent_run_id: str) -> Event:
-    return event if isinstance(event.parent_run_id, str) else msgspec.structs.replace(event, parent_run_id=parent_run_id)
+    return (
+        event
+        if isinstance(event.parent_run_id, str)
+        else msgspec.structs.replace(event, parent_run_id=parent_run_id)
+    )
 
 
 def _frames(events: list[Event], run_id: str, after: Position | None) -> list[EncodedEvent]:
-    """Those behind `after`; what nobody can ask for again only where all is asked for, and what children did with their start."""
+    """Those behind `after`; what nobody can ask for again only where all is asked for, and what
+    children did with their start.
+    """
     if after is None:
         return [frame_of(event, run_id) for event in events]
     wanted: list[EncodedEvent] = []
@@ -144,15 +158,25 @@ def _pass_over(reader: Reader, events: list[Event]) -> None:
 
 def _last(run_id: str, events: list[Event]) -> Position | None:
     """The position up to which the journal was read."""
-    own = (position_of(event.id) for event in reversed(events) if event.run_id == run_id and isinstance(event.id, str))
+    own = (
+        position_of(event.id)
+        for event in reversed(events)
+        if event.run_id == run_id and isinstance(event.id, str)
+    )
     return next(own, None)
 
 
 async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply | None:
     """To a message; it comes last."""
-    return None if run.conversation_id is None else await service.database.read(scope, partial(reply_of, scope, run.run_id))
+    return (
+        None
+        if run.conversation_id is None
+        else await service.database.read(scope, partial(reply_of, scope, run.run_id))
+    )
 
 
 def _is_over(run: ServedRun, events: list[Event]) -> bool:
     """Of one that answers no message."""
-    return run.conversation_id is None and any(isinstance(event, RunEnd) and event.run_id == run.run_id for event in events)
+    return run.conversation_id is None and any(
+        isinstance(event, RunEnd) and event.run_id == run.run_id for event in events
+    )

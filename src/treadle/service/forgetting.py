@@ -1,6 +1,8 @@
-"""Deleting a conversation: its rows, and what its runs wrote to the journal. Entry: `forget`, `keep_scrubbed`.
+"""Deleting a conversation: its rows, and what its runs wrote to the journal. Entry: `forget`,
+`keep_scrubbed`.
 
-The journal goes first. A crash in between leaves a conversation that can be deleted again, and never text that nothing names any more.
+The journal goes first. A crash in between leaves a conversation that can be deleted again, and
+never text that nothing names any more.
 """
 
 from __future__ import annotations
@@ -33,10 +35,12 @@ ROUNDS: Final = 3
 
 
 async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
-    """Cancel runs of this conversation that are under way, then delete it from the journal and the database. Durable when it returns.
+    """Cancel runs of this conversation that are under way, then delete it from the journal and the
+    database. Durable when it returns.
 
-    Raises Problem: 404 for a conversation that is not this person's, 409 where another process is about to begin a run of it, or keeps
-    adding messages. Raises AgentError(busy) where the process that drives a run does not answer.
+    Raises Problem: 404 for a conversation that is not this person's, 409 where another process is
+    about to begin a run of it, or keeps adding messages. Raises AgentError(busy) where the process
+    that drives a run does not answer.
     """
     gone: set[str] = set()
     for _ in range(ROUNDS):
@@ -60,7 +64,9 @@ async def keep_scrubbed(service: Service) -> None:
             try:
                 await service.database.scrub(wait_s=0)
             except AgentError as e:
-                logger.warning("deleted text may remain in the log of the database for now: %s", e.message)
+                logger.warning(
+                    "deleted text may remain in the log of the database for now: %s", e.message
+                )
         with anyio.move_on_after(SCRUB_S):
             await service.stopping.wait()
 

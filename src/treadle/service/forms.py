@@ -1,6 +1,8 @@
-"""What the bodies, parameters and answers of the chat, runs and tasks are made of, so that what is refused stands in the schema.
+"""What the bodies, parameters and answers of the chat, runs and tasks are made of, so that what is
+refused stands in the schema.
 
-Not here: what every body must be (bodies.py). Entry: `Words`, `Title`, `Line`, `Id`, `Moment`, `Data`, `problems`.
+Not here: what every body must be (bodies.py). Entry: `Words`, `Title`, `Line`, `Id`, `Moment`,
+`Data`, `problems`.
 """
 
 from __future__ import annotations
@@ -23,10 +25,24 @@ _INVISIBLE: Final = (
 _NO_LINE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _NO_TEXT: Final = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
 
-Words = Annotated[str, StringConstraints(min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{_INVISIBLE}][^\u0000]*$")]
+Words = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{_INVISIBLE}][^\u0000]*$"
+    ),
+]
 """What a person says: something that can be seen, and no NUL."""
-Title = Annotated[str, StringConstraints(min_length=1, max_length=TITLE_CHARS, pattern=rf"^[^{_NO_LINE}]*[^{_INVISIBLE}][^{_NO_LINE}]*$")]
-Description = Annotated[str, StringConstraints(max_length=DESCRIPTION_CHARS, pattern=rf"^[^{_NO_TEXT}]*$")]
+Title = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=TITLE_CHARS,
+        pattern=rf"^[^{_NO_LINE}]*[^{_INVISIBLE}][^{_NO_LINE}]*$",
+    ),
+]
+Description = Annotated[
+    str, StringConstraints(max_length=DESCRIPTION_CHARS, pattern=rf"^[^{_NO_TEXT}]*$")
+]
 Line = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
 """Of something that is there, or is not: any text may be asked for."""
@@ -46,7 +62,7 @@ def _date(value: Any) -> Any:
 Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": "date"})]
 
 
-_MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9])$"
+_MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9])$"  # noqa: E501
 
 
 def _moment(value: Any) -> Any:
@@ -55,9 +71,15 @@ def _moment(value: Any) -> Any:
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_moment), Field(json_schema_extra={"pattern": _MOMENT})]
+Moment = Annotated[
+    AwareDatetime, BeforeValidator(_moment), Field(json_schema_extra={"pattern": _MOMENT})
+]
 
-_DATA: Final = {"type": "object", "propertyNames": {"pattern": NO_NUL}, "additionalProperties": {"$ref": "#/components/schemas/Data"}}
+_DATA: Final = {
+    "type": "object",
+    "propertyNames": {"pattern": NO_NUL},
+    "additionalProperties": {"$ref": "#/components/schemas/Data"},
+}
 Data = Annotated[dict[str, Any], WithJsonSchema(_DATA)]
 """Anything that JSON can say, by name; but no NUL (`DATA`, which the document holds once)."""
 DATA: Final = {

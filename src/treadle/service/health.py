@@ -20,7 +20,11 @@ class Alive(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-async def insider(request: Request, service: TheService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+async def insider(
+    request: Request,
+    service: TheService,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
+) -> None:
     """Nobody else reaches a service on the loopback; elsewhere it is somebody who is signed in."""
     if not service.is_open:
         await visitor(request, credentials)
@@ -40,7 +44,12 @@ async def ready(service: TheService) -> Alive:
     return Alive()
 
 
-@router.get("/metrics", dependencies=[Depends(insider)], response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
+@router.get(
+    "/metrics",
+    dependencies=[Depends(insider)],
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def metrics(service: TheService) -> Response:
     """In Prometheus's text."""
     used = await service.database.read_unscoped(service.limits.totals.used)

@@ -1,6 +1,8 @@
-"""Which names this service answers to, and whose pages may speak to it. Against pages that guess a local port, and against rebinding of names.
+"""Which names this service answers to, and whose pages may speak to it. Against pages that guess a
+local port, and against rebinding of names.
 
-Headers are believed as they stand here: border.py has put in what a known proxy says. Entry: `Hosts`.
+Headers are believed as they stand here: border.py has put in what a known proxy says. Entry:
+`Hosts`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ class Hosts:
     def __init__(self, more: Collection[str] = (), public_url: str | None = None) -> None:
         public = urlsplit(public_url) if public_url else None
         self._public = f"{public.scheme}://{public.netloc}".lower() if public else None
-        self._names = LOOPBACK | {name.lower() for name in more} | ({_name(public.netloc)} if public else set[str]())
+        self._names = (
+            LOOPBACK
+            | {name.lower() for name in more}
+            | ({_name(public.netloc)} if public else set[str]())
+        )
 
     def check(self, method: str, headers: Mapping[str, list[str]]) -> None:
         """Raises Problem: 400 without one Host, 421 for another's, 403 for a page of another's."""
@@ -30,20 +36,32 @@ class Hosts:
             raise HttpProblem(400, "A request names the one host that it is for.")
         host = hosts[0].lower()
         if _name(host) not in self._names:
-            raise HttpProblem(421, "This service does not answer to that name. Whoever runs it can add it to service.hosts.")
+            raise HttpProblem(
+                421,
+                (
+                    "This service does not answer to that name. Whoever runs it can add it to "
+                    "service.hosts."
+                ),
+            )
         if any(not self._is_ours(origin.lower(), host) for origin in headers.get("origin", [])):
             raise HttpProblem(403, "Pages of other sites may not speak to this service.")
         if method not in SAFE and "cross-site" in headers.get("sec-fetch-site", []):
             raise HttpProblem(403, "Pages of other sites may not speak to this service.")
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        return origin in (f"http://{host}", f"https://{host}") or (self._public is not None and origin == self._public)
+        return origin in (f"http://{host}", f"https://{host}") or (
+            self._public is not None and origin == self._public
+        )
 
 
 def _name(host: str) -> str:
     """Without its port."""
     name, colon, port = host.lower().rpartition(":")
-    return name if colon and port.isdigit() and (name.endswith("]") or ":" not in name) else host.lower()
+    return (
+        name
+        if colon and port.isdigit() and (name.endswith("]") or ":" not in name)
+        else host.lower()
+    )
 
 
 def is_loopback(host: str) -> bool:

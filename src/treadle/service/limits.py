@@ -1,7 +1,8 @@
-"""What one person may use: requests a minute, runs and streams at once, tokens and money a day; and strangers, by their address.
+"""What one person may use: requests a minute, runs and streams at once, tokens and money a day; and
+strangers, by their address.
 
-Counted in this process, in memory; tokens and money in the database, by UTC day. A library for this was tried: it started a
-thread for nearly every request. Entry: `UserLimits`.
+Counted in this process, in memory; tokens and money in the database, by UTC day. A library for this
+was tried: it started a thread for nearly every request. Entry: `UserLimits`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ _SPENT: Final = select(Spent.tokens, Spent.cost_usd).where(*_TODAYS)
 _SPEND: Final = (
     update(Spent)
     .where(*_TODAYS)
-    .values(tokens=col(Spent.tokens) + bindparam("more_tokens"), cost_usd=col(Spent.cost_usd) + bindparam("more_usd"))
+    .values(
+        tokens=col(Spent.tokens) + bindparam("more_tokens"),
+        cost_usd=col(Spent.cost_usd) + bindparam("more_usd"),
+    )
     .execution_options(synchronize_session=False)
 )
 
@@ -72,7 +76,10 @@ class RunSpending:
         self.cost_usd += cost_usd or 0.0
 
     async def count_run(self, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
-        """Count what a run has taken. `metrics`: for a run that is in no journal, or whose journal does not answer."""
+        """Count what a run has taken.
+
+        `metrics`: for a run that is in no journal, or whose journal does not answer.
+        """
         try:
             self.count(*await taken(journal, run_id))
         except AgentError:
@@ -80,9 +87,13 @@ class RunSpending:
 
 
 class UserLimits:
-    """Everything here raises Problem: 429 with Retry-After for what is too much for one, 503 for what is too much for all."""
+    """Everything here raises Problem: 429 with Retry-After for what is too much for one, 503 for
+    what is too much for all.
+    """
 
-    def __init__(self, settings: ServiceSettings, database: Database, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self, settings: ServiceSettings, database: Database, metrics: ServiceMetrics
+    ) -> None:
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
         self.totals = Totals(settings.totals, self.refused)
@@ -97,7 +108,13 @@ class UserLimits:
         """Of somebody who is signed in."""
         if wait_s := self._requests.take(scope.user_id):
             self.refused("requests")
-            raise too_many(f"That is more than {self._limits.requests_per_minute} requests in a minute: wait a little.", wait_s)
+            raise too_many(
+                (
+                    f"That is more than {self._limits.requests_per_minute} requests in a minute: "
+                    "wait a little."
+                ),
+                wait_s,
+            )
 
     def stranger(self, address: str) -> None:
         """A request of nobody that we know."""
@@ -108,15 +125,21 @@ class UserLimits:
     # ------------------------------------------------------------ runs and streams
 
     @asynccontextmanager
-    async def run(self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None) -> AsyncGenerator[RunSpending]:
-        """A place for one run of somebody who can afford it. `agent`: None for the task assistant."""
+    async def run(
+        self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None
+    ) -> AsyncGenerator[RunSpending]:
+        """A place for one run of somebody who can afford it. `agent`: None for the task assistant."""  # noqa: E501
         async with self.place(scope) as spending:
-            await self._database.run(scope, partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent))
+            await self._database.run(
+                scope,
+                partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent),
+            )
             yield spending
 
     @asynccontextmanager
     async def place(self, scope: Scope) -> AsyncGenerator[RunSpending]:
-        """For one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another.
+        """For one run, and what it takes counted for its day, however it ends. May be entered in
+        one task and left in another.
 
         A run that another process goes on with keeps what is reserved for it.
         """
@@ -125,7 +148,14 @@ class UserLimits:
             raise unavailable()
         if self._runs[scope.user_id] >= self._limits.runs:
             self.refused("runs")
-            raise too_many(f"{_several(self._limits.runs, 'run')} of yours are under way, and more may not be: wait for the end of one.", 1)
+            raise too_many(
+                (
+                    f"{_several(self._limits.runs, 'run')} of yours are under way, and more may "
+                    "not "
+                    "be: wait for the end of one."
+                ),
+                1,
+            )
         self._runs[scope.user_id] += 1
         spending = RunSpending()
         try:
@@ -138,7 +168,12 @@ class UserLimits:
             _give_back(self._runs, scope.user_id)
             if spending or spending.reserved_for:
                 with anyio.CancelScope(shield=True):
-                    await self._database.run(scope, partial(self.count, scope=scope, spending=spending, run_id=spending.reserved_for))
+                    await self._database.run(
+                        scope,
+                        partial(
+                            self.count, scope=scope, spending=spending, run_id=spending.reserved_for
+                        ),
+                    )
                 self.counted(spending)
 
     @asynccontextmanager
@@ -149,7 +184,14 @@ class UserLimits:
             raise unavailable()
         if self._streams[scope.user_id] >= self._limits.streams:
             self.refused("streams")
-            raise too_many(f"{_several(self._limits.streams, 'stream')} of yours are open, and more may not be: close one.", 1)
+            raise too_many(
+                (
+                    f"{_several(self._limits.streams, 'stream')} of yours are open, and more may "
+                    "not "
+                    "be: close one."
+                ),
+                1,
+            )
         self._streams[scope.user_id] += 1
         self._metrics.streams.inc()
         try:
@@ -160,17 +202,38 @@ class UserLimits:
 
     # ------------------------------------------------------------ tokens and money
 
-    def count(self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None) -> None:
-        """Count for today, and settle what was reserved for the run, in a transaction of its own or the reply's; once, whichever process is first."""
-        if not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd) or not spending:
+    def count(
+        self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None
+    ) -> None:
+        """Count for today, and settle what was reserved for the run, in a transaction of its own or
+        the reply's; once, whichever process is first.
+        """
+        if (
+            not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd)
+            or not spending
+        ):
             return
         today = now().date()
-        values = {"mine": scope.user_id, "today": today, "more_tokens": spending.tokens, "more_usd": spending.cost_usd}
+        values = {
+            "mine": scope.user_id,
+            "today": today,
+            "more_tokens": spending.tokens,
+            "more_usd": spending.cost_usd,
+        }
         if session.exec(_SPEND, params=values).rowcount:
             return
         try:
             with session.begin_nested():
-                insert_row(session, Spent, {"id": new_row_id(), "day": today, "tokens": spending.tokens, "cost_usd": spending.cost_usd})
+                insert_row(
+                    session,
+                    Spent,
+                    {
+                        "id": new_row_id(),
+                        "day": today,
+                        "tokens": spending.tokens,
+                        "cost_usd": spending.cost_usd,
+                    },
+                )
         except IntegrityError:  # two at once were the first of the day
             session.exec(_SPEND, params=values)
 
@@ -179,15 +242,34 @@ class UserLimits:
         self._metrics.tokens.inc(spending.tokens)
         spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
-    def afford(self, session: Session, scope: Scope, spending: RunSpending, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False) -> None:
-        """Check what this person has used today, and reserve a share of what all may use, in a transaction that writes."""
-        tokens, cost_usd = session.exec(_SPENT, params={"mine": scope.user_id, "today": now().date()}).first() or (0, 0.0)
+    def afford(
+        self,
+        session: Session,
+        scope: Scope,
+        spending: RunSpending,
+        run_id: str,
+        agent: Agent[Any, Any] | None,
+        *,
+        queued: bool = False,
+    ) -> None:
+        """Check what this person has used today, and reserve a share of what all may use, in a
+        transaction that writes.
+        """
+        tokens, cost_usd = session.exec(
+            _SPENT, params={"mine": scope.user_id, "today": now().date()}
+        ).first() or (0, 0.0)
         if tokens >= self._limits.tokens_per_day:
             self.refused("tokens")
-            raise too_many(f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.", until_tomorrow_s())
+            raise too_many(
+                f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.",
+                until_tomorrow_s(),
+            )
         if cost_usd >= self._limits.cost_usd_per_day:
             self.refused("cost")
-            raise too_many(f"Your {self._limits.cost_usd_per_day:g} USD of today are used up: go on tomorrow.", until_tomorrow_s())
+            raise too_many(
+                f"Your {self._limits.cost_usd_per_day:g} USD of today are used up: go on tomorrow.",
+                until_tomorrow_s(),
+            )
         spending.limits = self.totals.reserve(session, run_id, agent, queued=queued)
         spending.reserved_for = run_id
 
@@ -197,9 +279,15 @@ class UserLimits:
 
 
 async def taken(journal: Journal, run_id: str) -> TotalsShare:
-    """What a run and those that it started have taken. Where a provider reported nothing, as for a request that was cancelled: the estimate of it."""
+    """What a run and those that it started have taken.
+
+    Where a provider reported nothing, as for a request that was cancelled: the estimate of it.
+    """
     ledger = (await journal.load(run_id)).ledger
-    tokens, cost_usd = ledger.usage.total_tokens + ledger.unreported_tokens, (ledger.cost_usd or 0.0) + ledger.unreported_usd
+    tokens, cost_usd = (
+        ledger.usage.total_tokens + ledger.unreported_tokens,
+        (ledger.cost_usd or 0.0) + ledger.unreported_usd,
+    )
     for child in await journal.children(run_id):
         below = await taken(journal, child.run_id)
         tokens, cost_usd = tokens + below.tokens, cost_usd + below.cost_usd
@@ -207,15 +295,33 @@ async def taken(journal: Journal, run_id: str) -> TotalsShare:
 
 
 def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits:
-    """Limits of a run that goes on: beside what it had taken `before` it may use its new share, and never more than it might at `first`."""
-    tokens = None if share.tokens is None else min(before.tokens + share.tokens, first.tokens or before.tokens + share.tokens)
-    cost_usd = None if share.cost_usd is None else min(before.cost_usd + share.cost_usd, first.cost_usd or before.cost_usd + share.cost_usd)
+    """Limits of a run that goes on: beside what it had taken `before` it may use its new share, and
+    never more than it might at `first`.
+    """
+    tokens = (
+        None
+        if share.tokens is None
+        else min(before.tokens + share.tokens, first.tokens or before.tokens + share.tokens)
+    )
+    cost_usd = (
+        None
+        if share.cost_usd is None
+        else min(
+            before.cost_usd + share.cost_usd, first.cost_usd or before.cost_usd + share.cost_usd
+        )
+    )
     return RunLimits(tokens=tokens, cost_usd=cost_usd)
 
 
 async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
-    """The limits of a share, without the one on money where the price of a model is not known: nothing could count towards it."""
-    return limits if limits.cost_usd is None or await runtime.is_priced(agent) else msgspec.structs.replace(limits, cost_usd=None)
+    """The limits of a share, without the one on money where the price of a model is not known:
+    nothing could count towards it.
+    """
+    return (
+        limits
+        if limits.cost_usd is None or await runtime.is_priced(agent)
+        else msgspec.structs.replace(limits, cost_usd=None)
+    )
 
 
 def _give_back(places: Counter[str], key: str) -> None:

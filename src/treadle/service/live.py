@@ -1,4 +1,5 @@
-"""The runs that are under way here. Whoever follows one may leave: it is the service's, and goes on.
+"""The runs that are under way here. Whoever follows one may leave: it is the service's, and goes
+on.
 
 Not here: what a run does (chat.py, runs.py), who is told of it (fan_out.py). Entry: `LiveRuns`.
 """
@@ -33,8 +34,8 @@ ENDS: Final = (TurnEnd, ToolCallEnd, OutputReady, ErrorRaised, RunEnd)
 
 
 class Approvals:
-    """A person's answers to the calls of one run that wait for them. Where there is none yet the run is let go, and waits in the journal: it may be answered
-    anywhere.
+    """A person's answers to the calls of one run that wait for them. Where there is none yet the
+    run is let go, and waits in the journal: it may be answered anywhere.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,11 @@ class StoredReply:
 
     @property
     def shown(self) -> dict[str, Any]:
-        return {"response": self.response, "conversation_id": self.conversation_id, "tool_calls": self.tool_calls}
+        return {
+            "response": self.response,
+            "conversation_id": self.conversation_id,
+            "tool_calls": self.tool_calls,
+        }
 
 
 class LiveRun:
@@ -131,8 +136,13 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 class LiveRuns:
     """Drives runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
 
-    def __init__(self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]) -> None:
-        """`stopping`: set when the service is about to end. `let_go`: leaves what runs after `grace_s` to the next start."""
+    def __init__(
+        self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]
+    ) -> None:
+        """`stopping`: set when the service is about to end.
+
+        `let_go`: leaves what runs after `grace_s` to the next start.
+        """
         self.channels = Channels()
         self._stopping, self._grace_s, self._let_go = stopping, grace_s, let_go
         self._group: TaskGroup | None = None
@@ -146,7 +156,9 @@ class LiveRuns:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """At its end runs get a while to end by themselves, and what waits for a person is left waiting; what is left then is let go."""
+        """At its end runs get a while to end by themselves, and what waits for a person is left
+        waiting; what is left then is let go.
+        """
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self.channels.beat)
             self._group.start_soon(self._drain)

@@ -1,7 +1,9 @@
-"""`/mcp`: the task tools over streamable HTTP, for whoever brings a token. What they do is apps/assistant/over_mcp.py's.
+"""`/mcp`: the task tools over streamable HTTP, for whoever brings a token. What they do is
+apps/assistant/over_mcp.py's.
 
-The SDK is imported, and its sessions begin, with the first request that has a token: a service that nobody asks over MCP pays nothing for it.
-Host and Origin were judged before (hosts.py). Entry: `McpEndpoint`.
+The SDK is imported, and its sessions begin, with the first request that has a token: a service that
+nobody asks over MCP pays nothing for it. Host and Origin were judged before (hosts.py). Entry:
+`McpEndpoint`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from treadle.errors import AgentError
 from treadle.service.database.scope import Identity
-from treadle.service.problems import HttpProblem, problem_response, too_many, unauthorized, unavailable
+from treadle.service.problems import (
+    HttpProblem,
+    problem_response,
+    too_many,
+    unauthorized,
+    unavailable,
+)
 from treadle.service.signed_in import Visitor, opened_by, verified
 from treadle.service.state import Service
 from treadle.service.windows import SlidingWindow
@@ -31,7 +39,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("treadle.service")
 
 SESSIONS_MOST = 2_000
-"""Of all people together. For a further one, the oldest idle session is closed of the person who has the most."""
+"""Of all people together.
+
+For a further one, the oldest idle session is closed of the person who has the most.
+"""
 SESSIONS_OF_PERSON: Final = 60
 """That one person may open in the time after which an idle one is closed."""
 IDLE_S: Final = 15 * 60.0
@@ -54,7 +65,8 @@ class McpEndpoint:
         try:
             visitor = await self._visitor(request)
             async with AsyncExitStack() as held:
-                if request.method == "GET":  # the stream on which a server speaks first: it stays open
+                # the stream on which a server speaks first: it stays open
+                if request.method == "GET":
                     await held.enter_async_context(self._service.limits.stream(visitor.scope))
                 sessions = await self._opened()
                 user_id, session_id = visitor.scope.user_id, request.headers.get("mcp-session-id")
@@ -62,13 +74,17 @@ class McpEndpoint:
                     self._admit(user_id)
                     await self._make_room(sessions)
                     session_id = ""
-                with self._held.request(user_id, session_id, ends=request.method == "DELETE") as seen:
+                with self._held.request(
+                    user_id, session_id, ends=request.method == "DELETE"
+                ) as seen:
                     await sessions.handle_request(_of(scope, visitor), receive, seen(send))
         except HttpProblem as e:
             await problem_response(e)(scope, receive, send)
 
     async def _visitor(self, request: Request) -> Visitor:
-        """Raises Problem: 401 without a good token, 429 where this person has asked too often, 503 while the service ends."""
+        """Raises Problem: 401 without a good token, 429 where this person has asked too often, 503
+        while the service ends.
+        """
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         found = await verified(self._service, token.strip()) if kind.lower() == "bearer" else None
         if found is None:
@@ -85,12 +101,23 @@ class McpEndpoint:
         from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  half a second, for those who ask
 
         version = request.headers.get("mcp-protocol-version")
-        return request.method == "POST" and "mcp-session-id" not in request.headers and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+        return (
+            request.method == "POST"
+            and "mcp-session-id" not in request.headers
+            and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+        )
 
     def _admit(self, user_id: str) -> None:
         """Raises Problem(429) for a session too many of one person."""
         if wait_s := self._begun.take(user_id):
-            raise too_many(f"That is more than {SESSIONS_OF_PERSON} sessions in {IDLE_S / 60:.0f} minutes: go on in one that you have.", wait_s)
+            raise too_many(
+                (
+                    f"That is more than {SESSIONS_OF_PERSON} sessions in {IDLE_S / 60:.0f} "
+                    "minutes: "
+                    "go on in one that you have."
+                ),
+                wait_s,
+            )
 
     async def _make_room(self, sessions: StreamableHTTPSessionManager) -> None:
         """Raises Problem(503) where every session has a request under way."""
@@ -99,7 +126,11 @@ class McpEndpoint:
                 raise unavailable("Too many sessions are open. Please try again.", 5)
             session_id, user_id = found
             self._held.forget(session_id)
-            await sessions.handle_request({**_as(_CLOSE, user_id), "headers": [(b"mcp-session-id", session_id.encode())]}, _nothing_more, _unheard)
+            await sessions.handle_request(
+                {**_as(_CLOSE, user_id), "headers": [(b"mcp-session-id", session_id.encode())]},
+                _nothing_more,
+                _unheard,
+            )
 
     async def _opened(self) -> StreamableHTTPSessionManager:
         if self._open is None:
@@ -136,7 +167,9 @@ class _Session:
 
 
 class _Held:
-    """The sessions that are open, as far as their requests show it: one that the SDK has closed since is found to be gone when it is closed."""
+    """The sessions that are open, as far as their requests show it: one that the SDK has closed
+    since is found to be gone when it is closed.
+    """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -147,10 +180,17 @@ class _Held:
         return len(self._sessions) + self._opening
 
     @contextmanager
-    def request(self, user_id: str, session_id: str | None, *, ends: bool) -> Generator[Callable[[Send], Send]]:
-        """While a request is under way. `session_id`: empty where it opens a session. Gives a wrapper for `send`, which learns from the answer."""
+    def request(
+        self, user_id: str, session_id: str | None, *, ends: bool
+    ) -> Generator[Callable[[Send], Send]]:
+        """While a request is under way. `session_id`: empty where it opens a session.
+
+        Gives a wrapper for `send`, which learns from the answer.
+        """
         session = self._sessions.get(session_id or "")
-        session = session if session is not None and session.user_id == user_id else _Session(user_id)
+        session = (
+            session if session is not None and session.user_id == user_id else _Session(user_id)
+        )
         session.requests += 1
         self._opening += session_id == ""
         try:
@@ -162,9 +202,15 @@ class _Held:
                 self._sessions.move_to_end(session_id)
 
     def least_missed(self) -> tuple[str, str] | None:
-        """The least recently used idle session, and its person: of the one who has the most sessions, and has an idle one."""
+        """The least recently used idle session, and its person: of the one who has the most
+        sessions, and has an idle one.
+        """
         counts = Counter(session.user_id for session in self._sessions.values())
-        idle = [(session_id, session.user_id) for session_id, session in self._sessions.items() if not session.requests]
+        idle = [
+            (session_id, session.user_id)
+            for session_id, session in self._sessions.items()
+            if not session.requests
+        ]
         return max(idle, key=lambda one: counts[one[1]], default=None)  # the first of equals
 
     def forget(self, session_id: str) -> None:
@@ -180,7 +226,14 @@ class _Held:
         await send(message)
 
 
-_CLOSE: Final[Scope] = {"type": "http", "http_version": "1.1", "method": "DELETE", "scheme": "http", "path": "/mcp", "query_string": b""}
+_CLOSE: Final[Scope] = {
+    "type": "http",
+    "http_version": "1.1",
+    "method": "DELETE",
+    "scheme": "http",
+    "path": "/mcp",
+    "query_string": b"",
+}
 """A request that ends a session, as its client would."""
 
 
@@ -207,7 +260,10 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
 
 
 def identity_of(context: Any) -> Identity:
-    """Of the request that brought this call, whatever session it came in. Raises AgentError(auth) where that is not known."""
+    """Of the request that brought this call, whatever session it came in.
+
+    Raises AgentError(auth) where that is not known.
+    """
     scope: Mapping[str, Any] = getattr(context.request, "scope", {})
     visitor = scope.get(WHO)
     if not isinstance(visitor, Visitor):
@@ -224,4 +280,9 @@ def _as(scope: Scope, user_id: str) -> Scope:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.auth.provider import AccessToken  # noqa: PLC0415  likewise
 
-    return {**scope, "user": AuthenticatedUser(AccessToken(token="", client_id=user_id, subject=user_id, scopes=[]))}
+    return {
+        **scope,
+        "user": AuthenticatedUser(
+            AccessToken(token="", client_id=user_id, subject=user_id, scopes=[])
+        ),
+    }

@@ -1,4 +1,8 @@
-"""What is counted for Prometheus. No label says anything of a person: routes are templates, outcomes are words. Entry: `ServiceMetrics`."""
+"""What is counted for Prometheus.
+
+No label says anything of a person: routes are templates, outcomes are words. Entry:
+`ServiceMetrics`.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +22,40 @@ class ServiceMetrics:
 
     def __init__(self, depths: QueueDepths) -> None:
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter("treadle_http_requests", "Requests by route and status.", ["method", "route", "status"], registry=registry)
-        self.seconds = Histogram("treadle_http_request_seconds", "Until the last byte, by route.", ["route"], buckets=SECONDS, registry=registry)
-        self.runs = Counter("treadle_runs", "Runs by agent and outcome.", ["agent", "outcome"], registry=registry)
+        self.requests = Counter(
+            "treadle_http_requests",
+            "Requests by route and status.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "treadle_http_request_seconds",
+            "Until the last byte, by route.",
+            ["route"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.runs = Counter(
+            "treadle_runs", "Runs by agent and outcome.", ["agent", "outcome"], registry=registry
+        )
         self.running = Gauge("treadle_runs_under_way", "Runs under way.", registry=registry)
-        self.streams = Gauge("treadle_streams_open", "Streams of events that are open.", registry=registry)
+        self.streams = Gauge(
+            "treadle_streams_open", "Streams of events that are open.", registry=registry
+        )
         self.tokens = Counter("treadle_tokens", "Tokens that runs have used.", registry=registry)
-        self.refusals = Counter("treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry)
+        self.refusals = Counter(
+            "treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry
+        )
 
-        self.used_by_all = Gauge("treadle_used_by_all", "What all people have used: today's tokens and USD, the hour's accounts.", ["what"], registry=registry)
-        self.most_of_all = Gauge("treadle_limit_of_all", "What all people may use at most.", ["what"], registry=registry)
+        self.used_by_all = Gauge(
+            "treadle_used_by_all",
+            "What all people have used: today's tokens and USD, the hour's accounts.",
+            ["what"],
+            registry=registry,
+        )
+        self.most_of_all = Gauge(
+            "treadle_limit_of_all", "What all people may use at most.", ["what"], registry=registry
+        )
         self._depths = depths
         registry.register(depths)
 

@@ -1,7 +1,9 @@
-"""Streams that are open, by the login that opened them. A stream ends when its login does, in whatever process that happened.
+"""Streams that are open, by the login that opened them. A stream ends when its login does, in
+whatever process that happened.
 
-One query looks up all logins with open streams: at once when a login ends here, else every `LOOK_S` seconds. So it covers signing out, a
-changed password, a second use of a refresh token, an expired login, and rows that an operator deletes. Entry: `OpenStreams`.
+One query looks up all logins with open streams: at once when a login ends here, else every `LOOK_S`
+seconds. So it covers signing out, a changed password, a second use of a refresh token, an expired
+login, and rows that an operator deletes. Entry: `OpenStreams`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 LOOK_S: Final = 2.0
-"""A stream outlives its login by at most this, plus the time of one query, where the login ended in another process."""
+"""A stream outlives its login by at most this, plus the time of one query, where the login ended in
+another process.
+"""
 AT_ONCE: Final = 500
 """Logins in one query."""
 
@@ -48,7 +52,10 @@ class OpenStreams:
                 self._open.pop(login_id, None)
 
     async def look(self) -> None:
-        """End the streams of logins that have ended. Raises AgentError(network) where the database does not answer."""
+        """End the streams of logins that have ended.
+
+        Raises AgentError(network) where the database does not answer.
+        """
         asked = [*self._open]
         if not asked:
             return
@@ -71,6 +78,10 @@ class OpenStreams:
 def _alive(login_ids: Sequence[str], session: Session) -> set[str]:
     found: set[str] = set()
     for at in range(0, len(login_ids), AT_ONCE):
-        good = col(Login.id).in_(login_ids[at : at + AT_ONCE]), col(Login.revoked_at).is_(None), col(Login.expires_at) > now()
+        good = (
+            col(Login.id).in_(login_ids[at : at + AT_ONCE]),
+            col(Login.revoked_at).is_(None),
+            col(Login.expires_at) > now(),
+        )
         found.update(session.exec(select(Login.id).where(*good)))
     return found

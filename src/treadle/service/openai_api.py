@@ -1,8 +1,10 @@
-"""`/v1/models` and `/v1/chat/completions`: what is served here, for clients that speak OpenAI's protocol. Each model is an agent.
+"""`/v1/models` and `/v1/chat/completions`: what is served here, for clients that speak OpenAI's
+protocol. Each model is an agent.
 
-Such a client keeps the conversation itself and sends all of it: earlier words reach the agent as words, and no more; what a client says of tools, of
-system prompts and of results of calls that never were is not taken. Fields that would change what the answer is are refused, those that only tune a
-model are let be. Not here: how an agent is run (completing.py). Entry: `router`.
+Such a client keeps the conversation itself and sends all of it: earlier words reach the agent as
+words, and no more; what a client says of tools, of system prompts and of results of calls that
+never were is not taken. Fields that would change what the answer is are refused, those that only
+tune a model are let be. Not here: how an agent is run (completing.py). Entry: `router`.
 """
 
 from __future__ import annotations
@@ -64,14 +66,18 @@ class AssistantMessage(RequestModel):
 
 
 class SystemMessage(RequestModel):
-    """Taken for the sake of clients that always send one, and not followed: an agent has instructions of its own."""
+    """Taken for the sake of clients that always send one, and not followed: an agent has
+    instructions of its own.
+    """
 
     role: Literal["system", "developer"]
     content: Content
     name: Line | None = None
 
 
-ChatMessage: TypeAlias = Annotated[UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")]
+ChatMessage: TypeAlias = Annotated[
+    UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")
+]
 
 
 class StreamOptions(RequestModel):
@@ -84,14 +90,25 @@ class TextFormat(RequestModel):
 
 
 class CompletionRequest(RequestModel):
-    """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let be."""
+    """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let
+    be.
+    """
 
-    model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$", examples=[NAME])]
+    model: Annotated[
+        str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$", examples=[NAME])
+    ]
     """The name of an agent."""
     messages: Annotated[
-        list[ChatMessage], Field(min_length=1, json_schema_extra={"contains": {"required": ["role"], "properties": {"role": {"const": "user"}}}})
+        list[ChatMessage],
+        Field(
+            min_length=1,
+            json_schema_extra={
+                "contains": {"required": ["role"], "properties": {"role": {"const": "user"}}}
+            },
+        ),
     ]
-    """The person's last words are what is answered; what a client has put behind them is not taken."""
+    """The person's last words are what is answered; what a client has put behind them is not taken.
+    """
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=1), BeforeValidator(_whole)] | None = None
@@ -105,8 +122,12 @@ class CompletionRequest(RequestModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Whole | None = None
-    store: Annotated[bool, AfterValidator(_no), Field(json_schema_extra={"const": False})] | None = None
-    metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None = None
+    store: (
+        Annotated[bool, AfterValidator(_no), Field(json_schema_extra={"const": False})] | None
+    ) = None
+    metadata: (
+        Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None
+    ) = None
 
 
 class ModelOfList(RequestModel):
@@ -139,11 +160,16 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
     "/chat/completions",
     response_model=dict[str, Any],
     responses={
-        200: {"description": "A chat.completion; with `stream` chunks of one as server-sent events.", "content": {MEDIA_TYPE: {}}},
+        200: {
+            "description": "A chat.completion; with `stream` chunks of one as server-sent events.",
+            "content": {MEDIA_TYPE: {}},
+        },
         **problems(404, 504),
     },
 )
-async def completions(body: CompletionRequest, request: Request, scope: SignedIn, service: TheService) -> Response:
+async def completions(
+    body: CompletionRequest, request: Request, scope: SignedIn, service: TheService
+) -> Response:
     """One answer of an agent. A client that leaves ends it."""
     if service.stopping.is_set():
         raise unavailable()
@@ -161,7 +187,11 @@ async def completions(body: CompletionRequest, request: Request, scope: SignedIn
         conversation_id=_conversation(said),
         with_usage=body.stream_options is not None and body.stream_options.include_usage,
     )
-    return await (completed_stream(service, scope, asked) if body.stream else completed(service, scope, asked, request.receive))
+    return await (
+        completed_stream(service, scope, asked)
+        if body.stream
+        else completed(service, scope, asked, request.receive)
+    )
 
 
 def _served(service: Service) -> list[str]:
@@ -169,13 +199,21 @@ def _served(service: Service) -> list[str]:
 
 
 def _unknown(name: str, service: Service) -> HttpProblem:
-    return HttpProblem(404, f"There is no model of this name here; there is: {', '.join(_served(service))}.")
+    return HttpProblem(
+        404, f"There is no model of this name here; there is: {', '.join(_served(service))}."
+    )
 
 
 def _text(message: UserMessage | AssistantMessage) -> str:
-    return message.content if isinstance(message.content, str) else "\n".join(part.text for part in message.content)
+    return (
+        message.content
+        if isinstance(message.content, str)
+        else "\n".join(part.text for part in message.content)
+    )
 
 
 def _conversation(messages: list[UserMessage | AssistantMessage]) -> str:
-    """The same for all requests of one conversation: a client that keeps it itself sends its beginning each time."""
+    """The same for all requests of one conversation: a client that keeps it itself sends its
+    beginning each time.
+    """
     return "v1-" + hashlib.sha256(_text(messages[0]).encode()).hexdigest()[:40]

@@ -1,4 +1,8 @@
-"""The OpenAPI document: FastAPI's own, with every answer that the border and the handlers can give, as problem+json. Entry: `document_of`."""
+"""The OpenAPI document:
+
+FastAPI's own, with every answer that the border and the handlers can give, as problem+json. Entry:
+`document_of`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,11 @@ PROBLEM: Final = {
         "detail": {"type": "string", "description": "One sentence for whoever called."},
         "errors": {
             "type": "array",
-            "items": {"type": "object", "properties": {"at": {"type": "string"}, "message": {"type": "string"}}, "required": ["at", "message"]},
+            "items": {
+                "type": "object",
+                "properties": {"at": {"type": "string"}, "message": {"type": "string"}},
+                "required": ["at", "message"],
+            },
         },
     },
 }
@@ -42,8 +50,23 @@ EVERYWHERE: Final = {
 }
 CONVERSATION, RUN, TASK = "/conversations/{conversation_id}", "/runs/{run_id}", "/tasks/{task_id}"
 LINKS: Final = (
-    ("post /chat 200", "conversation_id", "conversation_id", (f"get {CONVERSATION}", f"delete {CONVERSATION}")),
-    ("post /runs 201", "run_id", "run_id", (f"get {RUN}", f"get {RUN}/events", f"post {RUN}/cancel", f"post {RUN}/approvals/{{call_id}}")),
+    (
+        "post /chat 200",
+        "conversation_id",
+        "conversation_id",
+        (f"get {CONVERSATION}", f"delete {CONVERSATION}"),
+    ),
+    (
+        "post /runs 201",
+        "run_id",
+        "run_id",
+        (
+            f"get {RUN}",
+            f"get {RUN}/events",
+            f"post {RUN}/cancel",
+            f"post {RUN}/approvals/{{call_id}}",
+        ),
+    ),
     ("post /tasks 201", "task_id", "id", (f"get {TASK}", f"patch {TASK}", f"delete {TASK}")),
     ("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
 )
@@ -53,7 +76,9 @@ SIGNED_IN: Final = "Not signed in, or not any more."
 
 def document_of(app: FastAPI) -> dict[str, Any]:
     """Of all routes that are in the application now."""
-    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -68,20 +93,29 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def _link(paths: dict[str, Any], answer: str, parameter: str, pointer: str, others: Sequence[str]) -> None:
+def _link(
+    paths: dict[str, Any], answer: str, parameter: str, pointer: str, others: Sequence[str]
+) -> None:
     method, path, status = answer.split()
     links: dict[str, Any] = paths[path][method]["responses"][status].setdefault("links", {})
     for other in others:
         its_method, its_path = other.split()
         operation_id = paths[its_path][its_method]["operationId"]
-        links[operation_id] = {"operationId": operation_id, "parameters": {parameter: f"$response.body#/{pointer}"}}
+        links[operation_id] = {
+            "operationId": operation_id,
+            "parameters": {parameter: f"$response.body#/{pointer}"},
+        }
 
 
 def _complete(operation: dict[str, Any]) -> None:
     responses: dict[str, Any] = operation.setdefault("responses", {})
-    for status, description in (EVERYWHERE | ({401: SIGNED_IN} if operation.get("security") else {})).items():
+    for status, description in (
+        EVERYWHERE | ({401: SIGNED_IN} if operation.get("security") else {})
+    ).items():
         responses.setdefault(str(status), {"description": description})
-    responses["422"] = {"description": responses["422"]["description"].replace("Validation Error", EVERYWHERE[422])}
+    responses["422"] = {
+        "description": responses["422"]["description"].replace("Validation Error", EVERYWHERE[422])
+    }
     for status, response in responses.items():
         if status >= "400":
             response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}

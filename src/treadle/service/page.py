@@ -1,4 +1,5 @@
-"""The web page: a few files that stand in `page/`, read once, served as they are. No template, no build, nothing of a user in them.
+"""The web page: a few files that stand in `page/`, read once, served as they are. No template, no
+build, nothing of a user in them.
 
 What the page does stands in page/app.js. Entry: `router`.
 """
@@ -21,10 +22,16 @@ CONTENT_POLICY = "; ".join(
         "frame-ancestors 'none'",
         "object-src 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",  # text can become neither HTML nor a script, whatever the page's own code does
+        # text can become neither HTML nor a script, whatever the page's own code does
+        "trusted-types 'none'",
     )
 )
-_TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 ASSETS = (
     "account.js",
     "app.js",
@@ -71,9 +78,15 @@ def page_file(name: str) -> PageFile:
 
 
 def _answer(request: Request, file: PageFile) -> Response:
-    known = (tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(","))
+    known = (
+        tag.strip().removeprefix("W/")
+        for tag in request.headers.get("if-none-match", "").split(",")
+    )
     if file.headers["ETag"] in known:
-        return Response(status_code=304, headers={name: value for name, value in file.headers.items() if name != "Content-Type"})
+        return Response(
+            status_code=304,
+            headers={name: value for name, value in file.headers.items() if name != "Content-Type"},
+        )
     return Response(file.content, headers=dict(file.headers))
 
 

@@ -1,8 +1,10 @@
-"""Passwords as argon2id, with the parameters that OWASP names. Each hash takes memory and a core, so few run at once and few wait.
+"""Passwords as argon2id, with the parameters that OWASP names. Each hash takes memory and a core,
+so few run at once and few wait.
 
-Requests that have earned trust (a signed-in person, or an address from which this account signed in before) use a lane of their own, so that
-guesses from any number of addresses do not keep them waiting. In each lane the networks that wait take turns, so that no network keeps another one
-out. Entry: `Passwords`.
+Requests that have earned trust (a signed-in person, or an address from which this account signed in
+before) use a lane of their own, so that guesses from any number of addresses do not keep them
+waiting. In each lane the networks that wait take turns, so that no network keeps another one out.
+Entry: `Passwords`.
 """
 
 from __future__ import annotations
@@ -28,14 +30,21 @@ MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 AT_ONCE: Final = 2
 """Hashes of each lane."""
 WAITING_MOST = 512
-"""Requests of one lane that wait for a hash; for a further one another is refused, so that memory and the wait stay bounded."""
+"""Requests of one lane that wait for a hash; for a further one another is refused, so that memory
+and the wait stay bounded.
+"""
 
 
 class Passwords:
-    """Usable from any task of one event loop. Every method raises Problem(503) while too many hashes wait."""
+    """Usable from any task of one event loop.
+
+    Every method raises Problem(503) while too many hashes wait.
+    """
 
     def __init__(self) -> None:
-        self._hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES, type=Type.ID)
+        self._hasher = PasswordHasher(
+            time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES, type=Type.ID
+        )
         self._lanes = {trusted: _Lane() for trusted in (False, True)}
         self._unknown = _hash_of_no_password()
 
@@ -43,12 +52,21 @@ class Passwords:
         """The hash to store. `network`: takes turns with others."""
         return await self._lanes[trusted].run(network, lambda: self._hasher.hash(_normal(password)))
 
-    async def fits(self, password: str, stored: str | None, *, network: str, trusted: bool = False) -> bool:
-        """True if `password` has the hash `stored`. None, for an unknown account, costs as much as a wrong password."""
-        return await self._lanes[trusted].run(network, lambda: self._fits(_normal(password), stored))
+    async def fits(
+        self, password: str, stored: str | None, *, network: str, trusted: bool = False
+    ) -> bool:
+        """True if `password` has the hash `stored`.
+
+        None, for an unknown account, costs as much as a wrong password.
+        """
+        return await self._lanes[trusted].run(
+            network, lambda: self._fits(_normal(password), stored)
+        )
 
     def is_outdated(self, stored: str) -> bool:
-        """True if the hash has other parameters than today's; replace it when the password is at hand."""
+        """True if the hash has other parameters than today's; replace it when the password is at
+        hand.
+        """
         return self._hasher.check_needs_rehash(stored)
 
     def _fits(self, password: str, stored: str | None) -> bool:
@@ -70,7 +88,7 @@ class _Place:
 
 
 class _Lane:
-    """Runs `AT_ONCE` hashes at a time. Networks that wait take turns, each with its oldest request."""
+    """Runs `AT_ONCE` hashes at a time. Networks that wait take turns, each with its oldest request."""  # noqa: E501
 
     def __init__(self) -> None:
         self._threads = anyio.CapacityLimiter(AT_ONCE)
@@ -79,7 +97,9 @@ class _Lane:
         """By network, the one whose turn is next first; `_held` places in all."""
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
-        """Raises Problem(503) while too many wait: the newest request of the network that has the most is refused."""
+        """Raises Problem(503) while too many wait: the newest request of the network that has the
+        most is refused.
+        """
         await self._enter(network)
         try:
             return await to_thread.run_sync(work, limiter=self._threads)
@@ -140,8 +160,13 @@ def _too_many() -> HttpProblem:
 
 
 def _hash_of_no_password() -> str:
-    """A well-formed hash that no password has. Made without hashing, so that the first unknown name costs no more than later ones."""
-    salt, digest = (base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32))
+    """A well-formed hash that no password has.
+
+    Made without hashing, so that the first unknown name costs no more than later ones.
+    """
+    salt, digest = (
+        base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32)
+    )
     return f"$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${digest}"
 
 

@@ -1,4 +1,5 @@
-"""Every error of the service: problem+json (RFC 9457), in words for whoever called. Nothing of ours stands in it: no name, no trace.
+"""Every error of the service: problem+json (RFC 9457), in words for whoever called. Nothing of ours
+stands in it: no name, no trace.
 
 Entry: `HttpProblem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
 """
@@ -24,7 +25,10 @@ logger = logging.getLogger("treadle.service")
 
 MEDIA_TYPE = "application/problem+json"
 TROUBLE = "I'm having a bit of trouble right now. Please try again."
-OUR_FAULT = "Something went wrong on our side. Please try again; if it stays, tell whoever runs this service the request's id."
+OUR_FAULT = (
+    "Something went wrong on our side. Please try again; if it stays, tell whoever runs this "
+    "service the request's id."
+)
 
 _SAID = {
     401: "Sign in, and send the token as `Authorization: Bearer …`.",
@@ -38,8 +42,19 @@ _SAID = {
 class HttpProblem(HTTPException):
     """An answer that is an error."""
 
-    def __init__(self, status: int, detail: str, *, title: str | None = None, headers: Mapping[str, str] | None = None, **more: Any) -> None:
-        """`detail`: one sentence for whoever called; `title`: None takes the status's own name; `more`: further members."""
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        title: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        """`detail`: one sentence for whoever called; `title`:
+
+        None takes the status's own name; `more`: further members.
+        """
         super().__init__(status, detail, headers)
         self.title = title or HTTPStatus(status).phrase
         self.more = more
@@ -56,19 +71,34 @@ def unauthorized(detail: str = _SAID[401]) -> HttpProblem:
 
 def too_many(detail: str, retry_after_s: float) -> HttpProblem:
     """`detail`: which limit it is, in one sentence."""
-    return HttpProblem(429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+    return HttpProblem(
+        429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))}
+    )
 
 
 def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> HttpProblem:
-    return HttpProblem(503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+    return HttpProblem(
+        503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))}
+    )
 
 
 def problem_response(problem: HttpProblem, request: Request | None = None) -> Response:
     """`request`: under `/v1` clients of OpenAI's look for the words in a member of their own."""
-    body = {"type": "about:blank", "title": problem.title, "status": problem.status_code, "detail": problem.detail, **problem.more}
+    body = {
+        "type": "about:blank",
+        "title": problem.title,
+        "status": problem.status_code,
+        "detail": problem.detail,
+        **problem.more,
+    }
     if request is not None and request.url.path.startswith("/v1/"):
         body["error"] = {"message": problem.detail, "type": problem.title, "code": None}
-    return Response(msgspec.json.encode(body), problem.status_code, headers=problem.headers, media_type=MEDIA_TYPE)
+    return Response(
+        msgspec.json.encode(body),
+        problem.status_code,
+        headers=problem.headers,
+        media_type=MEDIA_TYPE,
+    )
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -77,13 +107,20 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
     headers = {"Allow": _methods_of(request)} if status == 405 else error.headers
-    return problem_response(HttpProblem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=headers), request)
+    return problem_response(
+        HttpProblem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=headers),
+        request,
+    )
 
 
 def _methods_of(request: Request) -> str:
     """All that is done at this path; the route that refused knows only of its own."""
     path = request.scope["path"]
-    routes = [route for route in iter_route_contexts(request.app.routes) if route.methods and route.path_regex.match(path)]
+    routes = [
+        route
+        for route in iter_route_contexts(request.app.routes)
+        if route.methods and route.path_regex.match(path)
+    ]
     exact = [route for route in routes if route.path == path] or routes
     return ", ".join(sorted({method for route in exact for method in route.methods or ()}))
 
@@ -91,17 +128,29 @@ def _methods_of(request: Request) -> str:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors: Sequence[Any] = error.errors()
-    found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"]).removeprefix("Value error, ")} for one in errors[:20]]
+    found = [
+        {
+            "at": ".".join(str(step) for step in one["loc"]),
+            "message": str(one["msg"]).removeprefix("Value error, "),
+        }
+        for one in errors[:20]
+    ]
     said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
-    return problem_response(HttpProblem(422, f"The request is not as it must be: {said}"[:500], errors=found), request)
+    return problem_response(
+        HttpProblem(422, f"The request is not as it must be: {said}"[:500], errors=found), request
+    )
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    """Of the runtime and the database: what a caller did wrong is said, what failed on our side is not."""
+    """Of the runtime and the database: what a caller did wrong is said, what failed on our side is
+    not.
+    """
     assert isinstance(error, AgentError)
     match error.kind:
         case ErrorKind.BUSY:
-            return problem_response(HttpProblem(409, "This is being worked on just now: wait for its end."), request)
+            return problem_response(
+                HttpProblem(409, "This is being worked on just now: wait for its end."), request
+            )
         case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
             logger.warning("a request failed for now: %s: %s", error.kind, one_line(error.message))
             return problem_response(unavailable(), request)
@@ -110,4 +159,8 @@ async def _ours(request: Request, error: Exception) -> Response:
             return problem_response(HttpProblem(500, OUR_FAULT), request)
 
 
-HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours}
+HANDLERS: dict[Any, Any] = {
+    HTTPException: _http,
+    RequestValidationError: _invalid,
+    AgentError: _ours,
+}

@@ -1,6 +1,8 @@
-"""Runs of served agents that are put into a queue, for workers to drive: how one gets there, what it has taken, and a person's answers to its calls.
+"""Runs of served agents that are put into a queue, for workers to drive: how one gets there, what
+it has taken, and a person's answers to its calls.
 
-Not here: the queue itself (queue.py), runs that are driven by the service (running.py). Entry: `queued`, `account`, `wake`.
+Not here: the queue itself (queue.py), runs that are driven by the service (running.py). Entry:
+`queued`, `account`, `wake`.
 """
 
 from __future__ import annotations
@@ -25,15 +27,27 @@ from treadle.tools.approval import Approve, Deny
 from treadle.types import now
 
 BEGINS_S: Final = 40.0
-"""So long a run that is in no journal of ours may yet begin, or be another process's: longer than any of the task assistant takes."""
+"""So long a run that is in no journal of ours may yet begin, or be another process's: longer than
+any of the task assistant takes.
+"""
 
 if TYPE_CHECKING:
     from treadle.service.live import Decision
     from treadle.service.state import Service
 
 
-async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any], run_id: str) -> str:
-    """Its id, once it is in the queue. Raises Problem where it may not be, and AgentError where it cannot."""
+async def queued(
+    service: Service,
+    scope: Scope,
+    agent: Agent[Any, Any],
+    prompt: str,
+    inputs: Mapping[str, Any],
+    run_id: str,
+) -> str:
+    """Its id, once it is in the queue.
+
+    Raises Problem where it may not be, and AgentError where it cannot.
+    """
     assert service.settings.queue is not None, "asked before"
     await account(service, scope)
     spending = RunSpending()
@@ -56,26 +70,50 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
         raise
 
 
-def _admit(service: Service, scope: Scope, agent: Agent[Any, Any], run_id: str, spending: RunSpending, session: Session) -> None:
+def _admit(
+    service: Service,
+    scope: Scope,
+    agent: Agent[Any, Any],
+    run_id: str,
+    spending: RunSpending,
+    session: Session,
+) -> None:
     """Raises Problem(429)."""
     service.limits.afford(session, scope, spending, run_id, agent, queued=True)
     store = ConversationStore(session, scope)
     under_way = sum(run.agent != NAME for run in store.unfinished())
     if under_way >= service.settings.limits.runs:
-        raise too_many(f"{under_way} of your runs are under way or wait, and more may not be: wait for the end of one, or cancel one.", 5)
+        raise too_many(
+            (
+                f"{under_way} of your runs are under way or wait, and more may not be: wait for "
+                "the "
+                "end of one, or cancel one."
+            ),
+            5,
+        )
     store.add_run(run_id, agent.name)
 
 
 async def account(service: Service, scope: Scope) -> None:
-    """What this person's runs that ended elsewhere have taken counts from now on; each once, whoever looks. One that never began is over."""
+    """What this person's runs that ended elsewhere have taken counts from now on; each once,
+    whoever looks. One that never began is over.
+    """
     runs = await service.database.read(scope, partial(_open, scope))
     for run in runs:
-        if service.live.get(run.run_id) is None and await settled(service, scope, run.run_id) is None and (now() - run.created_at).total_seconds() > BEGINS_S:
-            await service.database.run(scope, partial(_ended, service, scope, run.run_id, RunSpending()))
+        if (
+            service.live.get(run.run_id) is None
+            and await settled(service, scope, run.run_id) is None
+            and (now() - run.created_at).total_seconds() > BEGINS_S
+        ):
+            await service.database.run(
+                scope, partial(_ended, service, scope, run.run_id, RunSpending())
+            )
 
 
 async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None:
-    """How a run stands that others drive; where it is over, its row says so, and what it took is counted. None for one that is not in the journal."""
+    """How a run stands that others drive; where it is over, its row says so, and what it took is
+    counted. None for one that is not in the journal.
+    """
     try:
         info = await service.runtime.journal.info(run_id)
     except AgentError as e:
@@ -89,7 +127,9 @@ async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None
     return info
 
 
-def _ended(service: Service, scope: Scope, run_id: str, spending: RunSpending, session: Session) -> None:
+def _ended(
+    service: Service, scope: Scope, run_id: str, spending: RunSpending, session: Session
+) -> None:
     if ConversationStore(session, scope).finish(run_id):
         service.limits.count(session, scope, spending, run_id)
 
@@ -99,20 +139,35 @@ def _open(scope: Scope, session: Session) -> list[ServedRun]:
 
 
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
-    """Reserve the share of a run again that waited for a person: a run that waits for long has none (shares.py). Raises Problem(503)."""
+    """Reserve the share of a run again that waited for a person: a run that waits for long has none
+    (shares.py). Raises Problem(503).
+    """
     limits = (await service.runtime.journal.load(run_id)).ledger.limits
     wanted = TotalsShare(limits.tokens or 0, limits.cost_usd or 0.0)
-    await service.database.run(scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted))
+    await service.database.run(
+        scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted)
+    )
 
 
 async def wake(service: Service, run_id: str, call_id: str, decision: Decision) -> None:
-    """Puts an answer into the journal, and the run back into its queue. Raises Problem(409) where somebody drives it just now."""
+    """Puts an answer into the journal, and the run back into its queue.
+
+    Raises Problem(409) where somebody drives it just now.
+    """
     approve = [call_id] if isinstance(decision, Approve) else []
     deny = {call_id: decision.reason} if isinstance(decision, Deny) else {}
-    arguments = {call_id: decision.arguments} if isinstance(decision, Approve) and decision.arguments is not None else {}
+    arguments = (
+        {call_id: decision.arguments}
+        if isinstance(decision, Approve) and decision.arguments is not None
+        else {}
+    )
     try:
         await service.runtime.wake(run_id, approve=approve, deny=deny, arguments=arguments)
     except AgentError as e:
         if e.kind is not ErrorKind.BUSY:
             raise
-        raise HttpProblem(409, "This run is at work just now: say it again in a moment.", headers={"Retry-After": "1"}) from e
+        raise HttpProblem(
+            409,
+            "This run is at work just now: say it again in a moment.",
+            headers={"Retry-After": "1"},
+        ) from e

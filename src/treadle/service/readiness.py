@@ -1,4 +1,7 @@
-"""Whether the service can work: its database and its journal answer, and it is not about to end. Entry: `Readiness`."""
+"""Whether the service can work: its database and its journal answer, and it is not about to end.
+
+Entry: `Readiness`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Runs whose process died: each goes on, at the next start or in another replica, or gets an honest end. Not here: how a run goes on (runtime.py).
+"""Runs whose process died: each goes on, at the next start or in another replica, or gets an honest
+end. Not here: how a run goes on (runtime.py).
 
-Entry: `resume_all`, in the background of a service that has just opened; `take_up`, as long as it is open; `settle`, for one.
+Entry: `resume_all`, in the background of a service that has just opened; `take_up`, as long as it
+is open; `settle`, for one.
 """
 
 from __future__ import annotations
@@ -41,14 +43,20 @@ LEFT_MOST: Final = 500
 
 
 async def resume_all(service: Service) -> None:
-    """Everything that was served and is not over. What fails is logged, and tried again when its person comes back, or at the next start."""
+    """Everything that was served and is not over.
+
+    What fails is logged, and tried again when its person comes back, or at the next start.
+    """
     await _resume_all(service)
     await anyio.sleep(BEGINS_S)
     await _resume_all(service)
 
 
 async def take_up(service: Service) -> None:
-    """Runs of other replicas that die or close, as long as this one is open. Several may try at once: the journal lets one have each."""
+    """Runs of other replicas that die or close, as long as this one is open.
+
+    Several may try at once: the journal lets one have each.
+    """
     strange, places = dict[str, None](), anyio.CapacityLimiter(AT_ONCE)
     while not service.stopping.is_set():
         with anyio.move_on_after(min(TAKE_UP_S, service.config.workers.lease_s / 3)):
@@ -56,18 +64,26 @@ async def take_up(service: Service) -> None:
         try:
             await _take_up(service, strange, places)
         except AgentError as e:
-            logger.warning("runs that other replicas left behind cannot be looked for now: %s", e.message)
+            logger.warning(
+                "runs that other replicas left behind cannot be looked for now: %s", e.message
+            )
         except Exception:  # the edge of a task: the next look may find what is wrong gone
             logger.exception("runs that other replicas left behind cannot be looked for now")
 
 
-async def _take_up(service: Service, strange: dict[str, None], places: anyio.CapacityLimiter) -> None:
+async def _take_up(
+    service: Service, strange: dict[str, None], places: anyio.CapacityLimiter
+) -> None:
     """`strange`: runs that were nobody's here when they were looked at, the oldest first."""
     for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
         if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
             continue
         scope = await of_whom(service, run_id)
-        run = None if scope is None else (await service.database.read(scope, partial(_served, scope, run_id)))[0]
+        run = (
+            None
+            if scope is None
+            else (await service.database.read(scope, partial(_served, scope, run_id)))[0]
+        )
         if scope is not None and run is not None and run.finished_at is None:
             await places.acquire_on_behalf_of(run_id)
             service.live.spawn(partial(_again, service, scope, run, places))
@@ -85,7 +101,11 @@ async def of_whom(service: Service, run_id: str) -> Scope | None:
         if e.kind is not ErrorKind.INVALID:
             raise
         return None
-    return None if started is None or started.user_id is None else Scope(Identity(started.user_id, "journal"))
+    return (
+        None
+        if started is None or started.user_id is None
+        else Scope(Identity(started.user_id, "journal"))
+    )
 
 
 async def _resume_all(service: Service) -> None:
@@ -98,9 +118,14 @@ async def _resume_all(service: Service) -> None:
                     group.start_soon(_again, service, scope, run, places)
 
 
-async def _again(service: Service, scope: Scope, run: ServedRun, places: anyio.CapacityLimiter) -> None:
+async def _again(
+    service: Service, scope: Scope, run: ServedRun, places: anyio.CapacityLimiter
+) -> None:
     try:
-        if not service.stopping.is_set() and (live := await settle(service, scope, run.run_id)) is not None:
+        if (
+            not service.stopping.is_set()
+            and (live := await settle(service, scope, run.run_id)) is not None
+        ):
             await live.over.wait()
     except (AgentError, HttpProblem) as e:
         logger.warning("run %s does not go on now: %s", run.run_id, e)
@@ -111,14 +136,22 @@ async def _again(service: Service, scope: Scope, run: ServedRun, places: anyio.C
 
 
 async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
-    """Makes a run go on that nobody drives; None where there is nothing to wait for here: it is over now, or waits for its person, or may yet begin."""
+    """Makes a run go on that nobody drives; None where there is nothing to wait for here: it is
+    over now, or waits for its person, or may yet begin.
+    """
     run, asked = await service.database.read(scope, partial(_served, scope, run_id))
     info = await info_of(service, run_id)
     if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
         return live
     if info is None:
-        if asked is not None and service.journal and run.journal == service.journal and _is_late(service, run):
-            return start(service, scope, asked, AsyncExitStack(), RunSpending())  # its process died before it began: the journal begins no run twice
+        if (
+            asked is not None
+            and service.journal
+            and run.journal == service.journal
+            and _is_late(service, run)
+        ):
+            # its process died before it began: the journal begins no run twice
+            return start(service, scope, asked, AsyncExitStack(), RunSpending())
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
         return None
@@ -129,7 +162,8 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
         return None
     if asked is not None:
         return start(service, scope, asked, AsyncExitStack(), RunSpending(), again=True)
-    if run.agent == NAME and info.status != "finished":  # its client has gone with the process: nobody would get the answer
+    # its client has gone with the process: nobody would get the answer
+    if run.agent == NAME and info.status != "finished":
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
         await settled(service, scope, run_id)
@@ -142,10 +176,14 @@ def _is_late(service: Service, run: ServedRun) -> bool:
     return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 
 
-async def _never_began(service: Service, scope: Scope, run_id: str, asked: StoredMessage | None) -> None:
+async def _never_began(
+    service: Service, scope: Scope, run_id: str, asked: StoredMessage | None
+) -> None:
     """Its person is told: nothing was done."""
     if asked is not None:
-        await store(service, scope, asked, StoredReply(TROUBLE, asked.conversation_id), RunSpending())
+        await store(
+            service, scope, asked, StoredReply(TROUBLE, asked.conversation_id), RunSpending()
+        )
     else:
         await service.database.run(scope, partial(_finish, service, scope, run_id))
 
@@ -165,13 +203,19 @@ async def _people(service: Service) -> AsyncIterator[Scope]:
 
 
 def _accounts(after: str, session: Session) -> list[str]:
-    return [*session.exec(select(Account.id).where(col(Account.id) > after).order_by(col(Account.id)).limit(PAGE))]
+    return [
+        *session.exec(
+            select(Account.id).where(col(Account.id) > after).order_by(col(Account.id)).limit(PAGE)
+        )
+    ]
 
 
 def _unfinished(scope: Scope, session: Session) -> list[ServedRun]:
     return ConversationStore(session, scope).unfinished()
 
 
-def _served(scope: Scope, run_id: str, session: Session) -> tuple[ServedRun | None, StoredMessage | None]:
+def _served(
+    scope: Scope, run_id: str, session: Session
+) -> tuple[ServedRun | None, StoredMessage | None]:
     rows = ConversationStore(session, scope)
     return rows.run(run_id), rows.asked(run_id)

@@ -1,6 +1,8 @@
-"""Runs of agents that are served beside the task assistant: how each begins, goes on, and what a person says to its calls.
+"""Runs of agents that are served beside the task assistant: how each begins, goes on, and what a
+person says to its calls.
 
-Not here: routes (runs.py), messages of a conversation (answering.py). Entry: `start_run`, `go_on`, `open_calls`.
+Not here: routes (runs.py), messages of a conversation (answering.py). Entry: `start_run`, `go_on`,
+`open_calls`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from treadle.types import Limits, new_id
 
 LETS_GO_S: Final = 5.0
 """So long somebody who answers waits for whoever drives the run elsewhere."""
-CANNOT_RUN: Final = "This agent cannot run just now: whoever runs this service finds the reason in its log."
+CANNOT_RUN: Final = (
+    "This agent cannot run just now: whoever runs this service finds the reason in its log."
+)
 
 
 def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
@@ -50,23 +54,46 @@ async def info_of(service: Service, run_id: str) -> RunInfo | None:
         raise
 
 
-async def start_run(service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any]) -> str:
-    """Its id, once it is in the journal. Raises Problem where it may not begin, and AgentError where it cannot."""
+async def start_run(
+    service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any]
+) -> str:
+    """Its id, once it is in the journal.
+
+    Raises Problem where it may not begin, and AgentError where it cannot.
+    """
     run_id = new_id("run")
     if service.settings.queue is not None:
         return await queued(service, scope, agent, prompt, inputs, run_id)
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope, run_id, agent))
-        await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(run_id, agent.name))
-        work = partial(_begin, service, agent, prompt, inputs, await measurable(service.runtime, agent, spending.limits))
-        live = service.live.start(run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
+        await service.database.run(
+            scope, lambda session: ConversationStore(session, scope).add_run(run_id, agent.name)
+        )
+        work = partial(
+            _begin,
+            service,
+            agent,
+            prompt,
+            inputs,
+            await measurable(service.runtime, agent, spending.limits),
+        )
+        live = service.live.start(
+            run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work)
+        )
     await live.begun.wait()
     if live.error is not None:
         raise live.error
     return run_id
 
 
-def _begin(service: Service, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any], limits: Limits, live: LiveRun) -> RunStream[Any]:
+def _begin(
+    service: Service,
+    agent: Agent[Any, Any],
+    prompt: str,
+    inputs: Mapping[str, Any],
+    limits: Limits,
+    live: LiveRun,
+) -> RunStream[Any]:
     return service.runtime.stream(
         agent,
         prompt,
@@ -80,37 +107,70 @@ def _begin(service: Service, agent: Agent[Any, Any], prompt: str, inputs: Mappin
     )
 
 
-async def go_on(service: Service, scope: Scope, run: ServedRun, decisions: Mapping[str, Decision]) -> LiveRun | None:
-    """With a run that nobody drives. `decisions`: what a person said to calls that wait. None where its agent is not served any more."""
+async def go_on(
+    service: Service, scope: Scope, run: ServedRun, decisions: Mapping[str, Decision]
+) -> LiveRun | None:
+    """With a run that nobody drives. `decisions`: what a person said to calls that wait.
+
+    None where its agent is not served any more.
+    """
     agent = served_agent(service, run.agent)
     state = await service.runtime.journal.load(run.run_id)
     if agent is None or state.started is None or state.started.user_id != scope.user_id:
         return None
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope, run.run_id, agent))
-        limits = await measurable(service.runtime, agent, beyond(state.ledger.limits, await taken(service.runtime.journal, run.run_id), spending.limits))
-        if (live := service.live.get(run.run_id)) is not None:  # another request was quicker: nothing is awaited between this and the start
+        limits = await measurable(
+            service.runtime,
+            agent,
+            beyond(
+                state.ledger.limits,
+                await taken(service.runtime.journal, run.run_id),
+                spending.limits,
+            ),
+        )
+        # another request was quicker: nothing is awaited between this and the start
+        if (live := service.live.get(run.run_id)) is not None:
             for call_id, decision in decisions.items():
                 _answer(live, call_id, decision)
             return live
         work = partial(_resume, service, agent, decisions, limits)
-        return service.live.start(run.run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
+        return service.live.start(
+            run.run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work)
+        )
 
 
-def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, Decision], limits: Limits, live: LiveRun) -> RunStream[Any]:
+def _resume(
+    service: Service,
+    agent: Agent[Any, Any],
+    decisions: Mapping[str, Decision],
+    limits: Limits,
+    live: LiveRun,
+) -> RunStream[Any]:
     for call_id, decision in decisions.items():
-        live.approvals.answer(call_id, decision, told=decision == Approve() or isinstance(decision, Deny))
+        live.approvals.answer(
+            call_id, decision, told=decision == Approve() or isinstance(decision, Deny)
+        )
     return service.runtime.resume_stream(
         live.run_id,
         agent,
         limits=limits,
         on_approval=live.approvals.ask,
         approve=[call_id for call_id, said in decisions.items() if said == Approve()],
-        deny={call_id: said.reason for call_id, said in decisions.items() if isinstance(said, Deny)},
+        deny={
+            call_id: said.reason for call_id, said in decisions.items() if isinstance(said, Deny)
+        },
     )
 
 
-async def _held(service: Service, agent: str, held: AsyncExitStack, spending: RunSpending, work: Any, live: LiveRun) -> None:
+async def _held(
+    service: Service,
+    agent: str,
+    held: AsyncExitStack,
+    spending: RunSpending,
+    work: Any,
+    live: LiveRun,
+) -> None:
     async with held:
         stream: RunStream[Any] = work(live)
         try:
@@ -138,8 +198,14 @@ async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Ru
 
 
 async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
-    """Whoever follows a run that comes from elsewhere may not have all that was before the first event here: what it has is passed over."""
-    if first.run_id != live.run_id or not isinstance(first.id, str) or not service.live.channels.is_read(live.run_id):
+    """Whoever follows a run that comes from elsewhere may not have all that was before the first
+    event here: what it has is passed over.
+    """
+    if (
+        first.run_id != live.run_id
+        or not isinstance(first.id, str)
+        or not service.live.channels.is_read(live.run_id)
+    ):
         return
     for n, event in enumerate(await of_tree(service, live.run_id)):
         if (event.run_id, event.id) == (first.run_id, first.id):
@@ -150,7 +216,9 @@ async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
 
 
 async def is_elsewhere(service: Service, run_id: str) -> bool:
-    """Whether a run that ended here without an end in the journal has one after all, or will have: somebody took it over."""
+    """Whether a run that ended here without an end in the journal has one after all, or will have:
+    somebody took it over.
+    """
     info = await info_of(service, run_id)
     return info is not None and info.status in ("running", "queued", "finished")
 
@@ -158,7 +226,9 @@ async def is_elsewhere(service: Service, run_id: str) -> bool:
 async def _go_on_later(service: Service, live: LiveRun, decisions: Mapping[str, Decision]) -> None:
     """With answers that came when the run had stopped asking."""
     await live.over.wait()
-    run = await service.database.read(live.scope, lambda session: ConversationStore(session, live.scope).run(live.run_id))
+    run = await service.database.read(
+        live.scope, lambda session: ConversationStore(session, live.scope).run(live.run_id)
+    )
     if run is not None:
         await go_on(service, live.scope, run, decisions)
 
@@ -176,8 +246,12 @@ async def finish(service: Service, live: LiveRun) -> None:
 # ---------------------------------------------------------------- what waits for a person
 
 
-async def open_calls(service: Service, run_id: str, depth: int = DEPTH_MOST) -> tuple[dict[str, ApprovalRequested], set[str]]:
-    """Of a run and those that it started: calls that wait for a yes, by id; and ids of those that had an answer."""
+async def open_calls(
+    service: Service, run_id: str, depth: int = DEPTH_MOST
+) -> tuple[dict[str, ApprovalRequested], set[str]]:
+    """Of a run and those that it started: calls that wait for a yes, by id; and ids of those that
+    had an answer.
+    """
     try:
         events = await service.runtime.events(run_id)
     except AgentError as e:
@@ -201,11 +275,19 @@ async def open_calls(service: Service, run_id: str, depth: int = DEPTH_MOST) -> 
     return waiting, answered
 
 
-async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, decision: Decision) -> None:
-    """Raises Problem: 404 for a call that was never asked about, 409 for one that has its answer, or whose run is over."""
+async def decide(
+    service: Service, scope: Scope, run: ServedRun, call_id: str, decision: Decision
+) -> None:
+    """Raises Problem: 404 for a call that was never asked about, 409 for one that has its answer,
+    or whose run is over.
+    """
     waiting, answered = await open_calls(service, run.run_id)
     if call_id not in waiting:
-        raise HttpProblem(409, "This call has its answer already.") if call_id in answered else HttpProblem(404, "There is nothing here.")
+        raise (
+            HttpProblem(409, "This call has its answer already.")
+            if call_id in answered
+            else HttpProblem(404, "There is nothing here.")
+        )
     info = await info_of(service, run.run_id)
     if info is None or info.status == "finished":
         raise HttpProblem(409, "This run is over.")
@@ -222,12 +304,19 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
 
 
 async def _let_go_of(service: Service, run_id: str) -> None:
-    """A run that asks is let go once nothing else is to be done. Raises Problem(409) where that takes long."""
+    """A run that asks is let go once nothing else is to be done.
+
+    Raises Problem(409) where that takes long.
+    """
     with anyio.move_on_after(LETS_GO_S):
         while (info := await info_of(service, run_id)) is not None and info.status == "running":  # noqa: ASYNC110  another process drives it
             await anyio.sleep(0.05)
         return
-    raise HttpProblem(409, "This run is at work on something else, elsewhere: say it again in a while.", headers={"Retry-After": "5"})
+    raise HttpProblem(
+        409,
+        "This run is at work on something else, elsewhere: say it again in a while.",
+        headers={"Retry-After": "5"},
+    )
 
 
 def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:

@@ -1,6 +1,8 @@
-"""`/runs`: any agent that is served here, started, followed, stopped, and allowed what it asks for. Only one's own are there.
+"""`/runs`: any agent that is served here, started, followed, stopped, and allowed what it asks for.
+Only one's own are there.
 
-Not here: how a run is driven (running.py), the task assistant's messages (chat.py). Entry: `router`.
+Not here: how a run is driven (running.py), the task assistant's messages (chat.py). Entry:
+`router`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 class RunRequest(RequestModel):
     model_config = ConfigDict(
         # the task assistant takes no inputs; what another agent takes is its own to say
-        json_schema_extra={"not": {"required": ["agent", "inputs"], "properties": {"agent": {"const": NAME}, "inputs": {"minProperties": 1}}}}
+        json_schema_extra={
+            "not": {
+                "required": ["agent", "inputs"],
+                "properties": {"agent": {"const": NAME}, "inputs": {"minProperties": 1}},
+            }
+        }
     )
     agent: Annotated[Id, Field(examples=[NAME])]
     prompt: Words
@@ -61,7 +68,9 @@ class RunHead(BaseModel):
     agent: str
     conversation_id: str | None
     status: Literal["queued", "running", "waiting", "stopped", "finished"]
-    """queued: it waits for a worker; waiting: for this person's yes; stopped: it goes on when the service does."""
+    """queued: it waits for a worker; waiting: for this person's yes; stopped: it goes on when the
+    service does.
+    """
     outcome: str | None
     """None until it is finished."""
     created_at: datetime
@@ -118,7 +127,10 @@ class DecisionOnCall(RequestModel):
 
 @router.post("", status_code=201, responses=problems(404))
 async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Starts a run of an agent that is served here. One of `tasks` begins a conversation, as `POST /chat` does."""
+    """Starts a run of an agent that is served here.
+
+    One of `tasks` begins a conversation, as `POST /chat` does.
+    """
     if service.stopping.is_set():
         raise unavailable()
     if body.agent == NAME:
@@ -130,7 +142,9 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
     except AgentError as e:
         raise HttpProblem(422, f"{e.message}.") from e
     try:
-        return RunStartedOut(run_id=await start_run(service, scope, agent, body.prompt, body.inputs))
+        return RunStartedOut(
+            run_id=await start_run(service, scope, agent, body.prompt, body.inputs)
+        )
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
@@ -151,10 +165,14 @@ async def runs(
     scope: SignedIn,
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
-    before: Annotated[Moment | None, Query(description="Only those whose `created_at` is before it.")] = None,
+    before: Annotated[
+        Moment | None, Query(description="Only those whose `created_at` is before it.")
+    ] = None,
 ) -> list[RunHead]:
     """One's own, newest first."""
-    rows = await service.database.read(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
+    rows = await service.database.read(
+        scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before)
+    )
     return [RunHead(**await _head(service, scope, row)) for row in rows]
 
 
@@ -163,7 +181,14 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
     row = await _own(service, scope, run_id)
     info = await info_of(service, run_id)
     waiting, _ = await open_calls(service, run_id)
-    end = next((event for event in reversed(await events_so_far(service, scope, row)) if isinstance(event, RunEnd) and event.run_id == run_id), None)
+    end = next(
+        (
+            event
+            for event in reversed(await events_so_far(service, scope, row))
+            if isinstance(event, RunEnd) and event.run_id == run_id
+        ),
+        None,
+    )
     usage = Usage() if info is None else info.usage
     return WholeRun(
         **await _head(service, scope, row),
@@ -173,15 +198,22 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
         cost_usd=None if info is None else info.cost_usd,
         turns=0 if info is None else info.turns,
         tool_calls=0 if info is None else info.tool_calls,
-        total=TreeTotal.model_validate(RunTotals() if info is None else info.total, from_attributes=True),
-        waiting=[] if end is not None else [WaitingCall.model_validate(call, from_attributes=True) for call in waiting.values()],
+        total=TreeTotal.model_validate(
+            RunTotals() if info is None else info.total, from_attributes=True
+        ),
+        waiting=[]
+        if end is not None
+        else [WaitingCall.model_validate(call, from_attributes=True) for call in waiting.values()],
     )
 
 
 @router.get(
     "/{run_id}/events",
     responses={
-        200: {"description": "What happens in it, as `treadle run --output stream-json` says it.", "content": {MEDIA_TYPE: {}}},
+        200: {
+            "description": "What happens in it, as `treadle run --output stream-json` says it.",
+            "content": {MEDIA_TYPE: {}},
+        },
         204: {"description": "It is over, and all of it is known."},
         **problems(404),
     },
@@ -190,10 +222,17 @@ async def run_events(
     run_id: InPath,
     scope: SignedIn,
     service: TheService,
-    after: Annotated[EventId | None, Query(description="The id of the last event that is known.")] = None,
-    last_event_id: Annotated[EventId | SkipJsonSchema[None], Header(description="The same, before `after`.")] = None,
+    after: Annotated[
+        EventId | None, Query(description="The id of the last event that is known.")
+    ] = None,
+    last_event_id: Annotated[
+        EventId | SkipJsonSchema[None], Header(description="The same, before `after`.")
+    ] = None,
 ) -> Response:
-    """Server-sent events: those of the journal behind `after`, then those that come. Deltas may be left out, nothing else."""
+    """Server-sent events: those of the journal behind `after`, then those that come.
+
+    Deltas may be left out, nothing else.
+    """
     known = last_event_id or after
     row = await _own(service, scope, run_id)
     return await follow(service, scope, row, None if known is None else position_of(known))
@@ -208,19 +247,29 @@ async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunSta
 
 
 async def _kill(service: Service, scope: Scope, run_id: str) -> None:
-    """Also one that is about to begin. Of a message the reply is stored by whoever drives it, or here."""
+    """Also one that is about to begin.
+
+    Of a message the reply is stored by whoever drives it, or here.
+    """
     if (live := service.live.get(run_id)) is not None:
         await live.begun.wait()
     if await info_of(service, run_id) is None:
         return
     info = await service.runtime.kill(run_id)
-    if info.status == "finished" and (live := service.live.get(run_id) or await settle(service, scope, run_id)) is not None:
+    if (
+        info.status == "finished"
+        and (live := service.live.get(run_id) or await settle(service, scope, run_id)) is not None
+    ):
         await live.over.wait()
 
 
 @router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409))
-async def approve(run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Says yes or no to a call that waits for it; also where the service was started anew meanwhile."""
+async def approve(
+    run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService
+) -> RunStartedOut:
+    """Says yes or no to a call that waits for it; also where the service was started anew
+    meanwhile.
+    """
     row = await _own(service, scope, run_id)
     decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
     await decide(service, scope, row, call_id, decision)
@@ -238,7 +287,12 @@ async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:
 
 async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any]:
     info = await info_of(service, row.run_id)
-    if info is not None and info.status == "finished" and info.queue is not None and row.finished_at is None:
+    if (
+        info is not None
+        and info.status == "finished"
+        and info.queue is not None
+        and row.finished_at is None
+    ):
         await settled(service, scope, row.run_id)  # a worker drove it, and knows of no row
         row = await _own(service, scope, row.run_id)
     live = service.live.get(row.run_id) is not None

@@ -1,6 +1,8 @@
-"""The application in a server of its own process: from an address that is bound to a shutdown that leaves no run half done. Entry: `bound`, `serve_app`.
+"""The application in a server of its own process: from an address that is bound to a shutdown that
+leaves no run half done. Entry: `bound`, `serve_app`.
 
-Slow and idle clients are shown out by `BoundedConnection`; what a request may be is the border's to check.
+Slow and idle clients are shown out by `BoundedConnection`; what a request may be is the border's to
+check.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ IDLE_S: Final = 20
 """Between two requests."""
 HEAD_BYTES_MOST: Final = 32_768
 _LARGE: Final = "The head of the request is too large."
-_ELSEWHERE: Final = "The target of the request is not a path, nor an address of the host that its Host header names."
+_ELSEWHERE: Final = (
+    "The target of the request is not a path, nor an address of the host that its Host header "
+    "names."
+)
 CONNECTIONS_MOST: Final = 4096
 CONNECTIONS_OF_ADDRESS: Final = 512
 """Of one address that is no loopback and no proxy of ours."""
@@ -45,8 +50,11 @@ CLOSING_S: Final = 1
 def bound(host: str, port: int) -> socket.socket:
     """Listens. `port` 0 takes a free one. Raises AgentError(invalid) where it cannot be had."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family, kind, protocol)  # asyncio looks at the protocol, and only then lets small answers go at once
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio looks at the protocol, and only then lets small answers go at once
+        listening = socket.socket(family, kind, protocol)
         try:
             if sys.platform != "win32":  # where it would let two have one port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,21 +65,28 @@ def bound(host: str, port: int) -> socket.socket:
             raise
     except (OSError, OverflowError) as e:
         why = getattr(e, "strerror", None) or str(e)
-        raise AgentError("invalid", f"nothing can be served at {host} port {port}: {why}: {_way_out(e)}") from e
+        raise AgentError(
+            "invalid", f"nothing can be served at {host} port {port}: {why}: {_way_out(e)}"
+        ) from e
     listening.setblocking(False)
     return listening
 
 
 def _way_out(error: OSError | OverflowError) -> str:
-    if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)):
+    if isinstance(error, socket.gaierror) or (
+        isinstance(error, OSError) and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    ):
         return "give --host an address or a name of this machine"
     if isinstance(error, PermissionError):
         return "take a --port from 1024 on"
     return "take another --port, or end what has it"
 
 
-async def serve_app(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Until SIGINT or SIGTERM, or `service.stopping` is set. Raises AgentError where the service cannot be opened.
+async def serve_app(
+    app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None
+) -> None:
+    """Until SIGINT or SIGTERM, or `service.stopping` is set. Raises AgentError where the service
+    cannot be opened.
 
     `ready`: called when requests are answered.
     """
@@ -143,7 +158,9 @@ class _Server(uvicorn.Server):
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """With a limit on how long and how large the head of a request may be, and how many connections there are."""
+    """With a limit on how long and how large the head of a request may be, and how many connections
+    there are.
+    """
 
     _timer: TimerHandle | None = None
     _at: Literal["rest", "head", "body"] = "rest"
@@ -164,7 +181,14 @@ class BoundedConnection(HttpToolsProtocol):
         app, here = cast("Any", self.config.app), self.client[0]
         if here in ("127.0.0.1", "::1") or here in app.state.service.settings.proxies:
             return False
-        return sum(1 for one in cast("set[Any]", self.connections) if one.client is not None and one.client[0] == here) > CONNECTIONS_OF_ADDRESS
+        return (
+            sum(
+                1
+                for one in cast("set[Any]", self.connections)
+                if one.client is not None and one.client[0] == here
+            )
+            > CONNECTIONS_OF_ADDRESS
+        )
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -190,7 +214,11 @@ class BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._at, self._head_bytes = "body", 0
         self._stop_timer()
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES_MOST:  # that came in one piece
+        # that came in one piece
+        if (
+            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            > HEAD_BYTES_MOST
+        ):
             self._refuse(431, _LARGE)
             raise ValueError(_LARGE)  # the parser stops here
         if not is_target_of_host(self.url, self.headers):
@@ -220,17 +248,28 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _refuse(self, status: int, detail: str) -> None:
         self._stop_timer()
-        title = {400: "Bad Request", 421: "Misdirected Request", 431: "Request Header Fields Too Large"}[status]
-        body = msgspec.json.encode({"type": "about:blank", "title": title, "status": status, "detail": detail})
-        head = f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        title = {
+            400: "Bad Request",
+            421: "Misdirected Request",
+            431: "Request Header Fields Too Large",
+        }[status]
+        body = msgspec.json.encode(
+            {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        )
+        head = (
+            f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: "
+            f"{len(body)}\r\nconnection: close\r\n\r\n"
+        )
         self.transport.write(head.encode() + body)
         self.transport.close()
 
 
 def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host header.
+    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host
+    header.
 
-    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at Host alone, so the two must agree.
+    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at
+    Host alone, so the two must agree.
     """
     if target.startswith(b"/") or target == b"*":
         return True
@@ -239,7 +278,11 @@ def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> 
     if not separator or port is None:
         return False
     authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
-    return all(value.strip(b" \t").lower().removesuffix(port) == authority for name, value in headers if name.lower() == b"host")
+    return all(
+        value.strip(b" \t").lower().removesuffix(port) == authority
+        for name, value in headers
+        if name.lower() == b"host"
+    )
 
 
 def _allow_files() -> None:

@@ -1,7 +1,8 @@
-"""What runs have reserved of the limits on all users, kept while they are under way and settled when they are over. Entry: `watch`.
+"""What runs have reserved of the limits on all users, kept while they are under way and settled
+when they are over. Entry: `watch`.
 
-A share does not expire while its run may still use it. Runs that are not driven here are looked up in the journal: queued ones, and those whose process
-died.
+A share does not expire while its run may still use it. Runs that are not driven here are looked up
+in the journal: queued ones, and those whose process died.
 """
 
 from __future__ import annotations
@@ -44,9 +45,13 @@ async def watch(service: Service) -> None:
 
 
 async def look(service: Service) -> None:
-    """Renew the shares of runs that are driven here, and renew or settle each share that no other process sees to."""
+    """Renew the shares of runs that are driven here, and renew or settle each share that no other
+    process sees to.
+    """
     totals = service.limits.totals
-    for run_id, expires_at in await service.database.read_unscoped(partial(totals.unseen, since_s=LOOK_S / 2)):
+    for run_id, expires_at in await service.database.read_unscoped(
+        partial(totals.unseen, since_s=LOOK_S / 2)
+    ):
         if service.live.get(run_id) is not None:
             await service.database.run_unscoped(partial(totals.renew, run_id=run_id))
             continue
@@ -59,19 +64,25 @@ async def look(service: Service) -> None:
         elif info is not None and (info.status != "stopped" or left_s <= 0):
             await _settle(service, run_id, info.status)
         elif left_s <= 0:  # until then another process, with another journal, may drive it
-            await service.database.run_unscoped(partial(totals.settle, run_id=run_id, tokens=0, cost_usd=0.0))
+            await service.database.run_unscoped(
+                partial(totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)
+            )
 
 
 async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
     """Count what a run has taken that is over, or waits for a person, and free its share."""
     if (scope := await of_whom(service, run_id)) is None:
-        await service.database.run_unscoped(partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0))
+        await service.database.run_unscoped(
+            partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)
+        )
         return
     if status == "finished" and await settle(service, scope, run_id) is not None:
         return  # its reply is being stored, and what it has taken with it
     spending = RunSpending()
     spending.count(*await taken(service.runtime.journal, run_id))
-    await service.database.run(scope, partial(service.limits.count, scope=scope, spending=spending, run_id=run_id))
+    await service.database.run(
+        scope, partial(service.limits.count, scope=scope, spending=spending, run_id=run_id)
+    )
 
 
 async def _info(service: Service, run_id: str) -> RunInfo | None:

@@ -1,4 +1,5 @@
-"""Whose request it is. The token is verified, and its login looked up each time: what was revoked is revoked. Entry: `SignedIn`.
+"""Whose request it is. The token is verified, and its login looked up each time: what was revoked
+is revoked. Entry: `SignedIn`.
 
 @router.get("/tasks")
 async def tasks(scope: SignedIn) -> …
@@ -23,9 +24,16 @@ from treadle.service.problems import unauthorized
 from treadle.service.state import Service
 from treadle.types import now
 
-BEARER = HTTPBearer(scheme_name="bearer", bearerFormat="JWT", description="The access_token of POST /auth/login.", auto_error=False)
+BEARER = HTTPBearer(
+    scheme_name="bearer",
+    bearerFormat="JWT",
+    description="The access_token of POST /auth/login.",
+    auto_error=False,
+)
 
-_LOGIN: Final = select(Login.account_id, Login.expires_at, Login.revoked_at).where(col(Login.id) == bindparam("login"))
+_LOGIN: Final = select(Login.account_id, Login.expires_at, Login.revoked_at).where(
+    col(Login.id) == bindparam("login")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,9 @@ def service_of(request: Request) -> Service:
 TheService = Annotated[Service, Depends(service_of)]
 
 
-async def visitor(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> Visitor:
+async def visitor(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+) -> Visitor:
     """Raises Problem: 401 without a good token, 429 where this person has asked too often."""
     service = service_of(request)
     if credentials is None:

@@ -1,6 +1,8 @@
-"""Server-sent events: how an event looks on the wire, where a client goes on, and the response that is a stream.
+"""Server-sent events: how an event looks on the wire, where a client goes on, and the response that
+is a stream.
 
-Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`, `position_of`, `SseResponse`.
+Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`,
+`position_of`, `SseResponse`.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ def position_of(event_id: str) -> Position | None:
 
 
 def frame_of(event: Event, run_id: str) -> EncodedEvent:
-    """An event of a run, or of one that this run started: only the run's own can be gone on from."""
+    """An event of a run, or of one that this run started: only the run's own can be gone on from."""  # noqa: E501
     event_id = event.id if isinstance(event.id, str) else None
     own = event.run_id == run_id
     data = _written(_type_of(event), _ENCODER.encode(event), event_id if own else None)
     position = position_of(event_id) if event_id is not None else None
-    return EncodedEvent(data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None)
+    return EncodedEvent(
+        data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None
+    )
 
 
 def said(kind: str, value: Any, *, last: bool = False) -> EncodedEvent:
@@ -77,21 +81,37 @@ class Source(Protocol):
 class SseResponse(Response):
     """Plain ASGI, two tasks for each stream, one of which only waits for the client to leave.
 
-    `before` is sent first, then what the reader is told. `over` is called once, however the stream ends.
+    `before` is sent first, then what the reader is told. `over` is called once, however the stream
+    ends.
     """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, reader: Source, before: Iterable[EncodedEvent] = (), *, over: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        reader: Source,
+        before: Iterable[EncodedEvent] = (),
+        *,
+        over: Callable[[], Awaitable[None]],
+    ) -> None:
         super().__init__()
         self._reader, self._before, self._over = reader, before, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            headers = [*_HEADERS, *((name, value) for name, value in self.raw_headers if name not in (b"content-length", b"content-type"))]
+            headers = [
+                *_HEADERS,
+                *(
+                    (name, value)
+                    for name, value in self.raw_headers
+                    if name not in (b"content-length", b"content-type")
+                ),
+            ]
             async with anyio.create_task_group() as group:
                 group.start_soon(until_gone, receive, group.cancel_scope)
-                await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": headers}
+                )
                 await self._send(send)
                 group.cancel_scope.cancel()
         finally:
@@ -99,7 +119,9 @@ class SseResponse(Response):
                 await self._over()
 
     async def _send(self, send: Send) -> None:
-        """Ends without the last message where the client took nothing: the server then closes the connection."""
+        """Ends without the last message where the client took nothing: the server then closes the
+        connection.
+        """
         try:
             for chunk in _chunks(self._before):
                 await _write(send, chunk)

@@ -1,4 +1,7 @@
-"""Everything that requests share, opened with the application and closed with it. Entry: `Service`, found at `request.app.state.service`."""
+"""Everything that requests share, opened with the application and closed with it. Entry:
+
+`Service`, found at `request.app.state.service`.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,12 @@ class Service:
         on_loopback: bool = True,
         journal: str = "",
     ) -> None:
-        """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of the task assistant; None: the embedded one.
+        """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of
+        the task assistant; None: the embedded one.
 
-        `agents`: names of the runtime's agents that are served beside `tasks`. `on_loopback`: only this machine reaches its address.
-        `journal`: a name of the runtime's journal that no other has: what was asked of it before and never began is begun when the service opens.
+        `agents`: names of the runtime's agents that are served beside `tasks`. `on_loopback`: only
+        this machine reaches its address. `journal`: a name of the runtime's journal that no other
+        has: what was asked of it before and never began is begun when the service opens.
         """
         self.config = config
         self.settings = config.service
@@ -59,16 +64,22 @@ class Service:
         self.metrics = ServiceMetrics(QueueDepths(runtime.journal.queue))
         self.limits = UserLimits(self.settings, database, self.metrics)
         self.open_streams = OpenStreams(database)
-        self.attempts = Attempts(self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour)
+        self.attempts = Attempts(
+            self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour
+        )
         self.accounts = Accounts(database, self.tokens, self.limits.totals)
         self.journal = journal
         self.opened_at = now()
         self.readiness = Readiness(self)
         reached = not on_loopback or bool(self.settings.hosts or self.settings.public_url)
-        self.is_open = self.settings.open_docs if self.settings.open_docs is not None else not reached
+        self.is_open = (
+            self.settings.open_docs if self.settings.open_docs is not None else not reached
+        )
         """Whether the document and the metrics need no token."""
         self.stopping = anyio.Event()
-        """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
+        """Set when the service is about to end: open streams close, and tell their readers to come
+        again; no run begins.
+        """
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
         self.elsewhere = RemoteRuns(self)
         self.metrics.running.set_function(lambda: len(self.live))

@@ -1,4 +1,7 @@
-"""`/tasks`: the tasks of whoever asks, changed by themselves, without words. The same store as behind the assistant's tools. Entry: `router`."""
+"""`/tasks`: the tasks of whoever asks, changed by themselves, without words.
+
+The same store as behind the assistant's tools. Entry: `router`.
+"""
 
 from __future__ import annotations
 
@@ -69,14 +72,26 @@ async def tasks(
     service: TheService,
     status: Literal["all", "open", "completed"] = "all",
     priority: Priority | None = None,
-    search: Annotated[Line | None, Query(description="Words of title or description; or due:YYYY-MM-DD, due:FROM..TO, due:none, overdue.")] = None,
+    search: Annotated[
+        Line | None,
+        Query(
+            description=(
+                "Words of title or description; or due:YYYY-MM-DD, due:FROM..TO, due:none, overdue."
+            )
+        ),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[TaskOut]:
     """Oldest first."""
 
     def work(store: TaskStore) -> list[TaskOut]:
-        return [_out(task) for task in store.list(status=status, priority=priority, search=search)[offset : offset + limit]]
+        return [
+            _out(task)
+            for task in store.list(status=status, priority=priority, search=search)[
+                offset : offset + limit
+            ]
+        ]
 
     return await _read(service, scope, work)
 
@@ -84,21 +99,42 @@ async def tasks(
 @router.post("", status_code=201)
 async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskOut:
     def work(store: TaskStore) -> TaskOut:
-        return _out(store.add(body.title, description=body.description, priority=body.priority, due=body.due, completed=body.completed))
+        return _out(
+            store.add(
+                body.title,
+                description=body.description,
+                priority=body.priority,
+                due=body.due,
+                completed=body.completed,
+            )
+        )
 
     return await _changed(service, scope, work)
 
 
-@router.get("/events", responses={200: {"description": "`event: tasks` whenever they have changed.", "content": {MEDIA_TYPE: {}}}, **problems()})
+@router.get(
+    "/events",
+    responses={
+        200: {
+            "description": "`event: tasks` whenever they have changed.",
+            "content": {MEDIA_TYPE: {}},
+        },
+        **problems(),
+    },
+)
 async def task_events(scope: SignedIn, service: TheService) -> Response:
-    """Server-sent events: each says that this person's tasks are to be read anew; the first comes at once."""
+    """Server-sent events: each says that this person's tasks are to be read anew; the first comes
+    at once.
+    """
     reader, held = await subscribe(service, scope, tasks_of(scope))
     return SseResponse(reader, [TASKS_CHANGED], over=held.aclose)
 
 
 @router.post("/undo", responses=problems(404))
 async def undo(scope: SignedIn, service: TheService) -> UndoneOut:
-    """Takes back this person's last change, whoever made it for them; 404 where there is none of the last 30 days."""
+    """Takes back this person's last change, whoever made it for them; 404 where there is none of
+    the last 30 days.
+    """
 
     def work(store: TaskStore) -> UndoneOut:
         if (undone := store.undo()) is None:
@@ -114,7 +150,9 @@ async def task(task_id: InPath, scope: SignedIn, service: TheService) -> TaskOut
 
 
 @router.patch("/{task_id}", responses=problems(404))
-async def change_task(task_id: InPath, body: ChangedTask, scope: SignedIn, service: TheService) -> TaskOut:
+async def change_task(
+    task_id: InPath, body: ChangedTask, scope: SignedIn, service: TheService
+) -> TaskOut:
     def work(store: TaskStore) -> TaskOut:
         found = _there(store, task_id)
         wanted: TaskFields = body.model_dump(exclude_unset=True)  # pyright: ignore[reportAssignmentType]  the fields are its own
@@ -132,11 +170,17 @@ async def delete_task(task_id: InPath, scope: SignedIn, service: TheService) -> 
 
 
 async def _read(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
-    return await _fitting(service.database.read(scope, lambda session: work(TaskStore(session, scope, by_person=True))))
+    return await _fitting(
+        service.database.read(
+            scope, lambda session: work(TaskStore(session, scope, by_person=True))
+        )
+    )
 
 
 async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
-    done = await _fitting(service.database.run(scope, lambda session: work(TaskStore(session, scope, by_person=True))))
+    done = await _fitting(
+        service.database.run(scope, lambda session: work(TaskStore(session, scope, by_person=True)))
+    )
     service.live.tasks_changed(scope)
     return done
 

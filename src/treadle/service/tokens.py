@@ -1,4 +1,5 @@
-"""Signed tokens: short ones that name a login, and the longer ones with which a new short one is fetched.
+"""Signed tokens: short ones that name a login, and the longer ones with which a new short one is
+fetched.
 
 That a login still counts is the database's to say (signed_in.py). Entry: `Tokens`, `signing_key`.
 """
@@ -38,14 +39,19 @@ class Claims(NamedTuple):
 
 
 class Tokens:
-    """Makes and verifies them. One algorithm, one key; what a token's own header says of keys is not looked at."""
+    """Makes and verifies them.
+
+    One algorithm, one key; what a token's own header says of keys is not looked at.
+    """
 
     def __init__(self, key: bytes) -> None:
         assert len(key) >= KEY_BYTES, "a key of at least 32 bytes"
         self._key = key
 
     def access(self, account_id: str, login_id: str, *, at: datetime | None = None) -> str:
-        return self._signed("access", account_id, login_id, (at or now()), timedelta(seconds=ACCESS_S))
+        return self._signed(
+            "access", account_id, login_id, (at or now()), timedelta(seconds=ACCESS_S)
+        )
 
     def refresh(self, account_id: str, login_id: str, nonce: str, *, expires_at: datetime) -> str:
         at = now()
@@ -56,14 +62,35 @@ class Tokens:
         if len(token) > _LONGEST:
             return None
         try:
-            claims = jwt.decode(token, self._key, algorithms=[ALGORITHM], audience=_audience(use), issuer=ISSUER, options={"require": _REQUIRED})
+            claims = jwt.decode(
+                token,
+                self._key,
+                algorithms=[ALGORITHM],
+                audience=_audience(use),
+                issuer=ISSUER,
+                options={"require": _REQUIRED},
+            )
         except (jwt.PyJWTError, ValueError):
             return None
         sub, sid, jti = claims["sub"], claims["sid"], claims.get("jti", "")
-        return Claims(sub, sid, jti) if isinstance(sub, str) and isinstance(sid, str) and isinstance(jti, str) else None
+        return (
+            Claims(sub, sid, jti)
+            if isinstance(sub, str) and isinstance(sid, str) and isinstance(jti, str)
+            else None
+        )
 
-    def _signed(self, use: str, account_id: str, login_id: str, at: datetime, lasts: timedelta, **more: str) -> str:
-        claims: dict[str, Any] = {"iss": ISSUER, "aud": _audience(use), "sub": account_id, "sid": login_id, "iat": at, "exp": at + lasts, **more}
+    def _signed(
+        self, use: str, account_id: str, login_id: str, at: datetime, lasts: timedelta, **more: str
+    ) -> str:
+        claims: dict[str, Any] = {
+            "iss": ISSUER,
+            "aud": _audience(use),
+            "sub": account_id,
+            "sid": login_id,
+            "iat": at,
+            "exp": at + lasts,
+            **more,
+        }
         return jwt.encode(claims, self._key, algorithm=ALGORITHM)
 
 
@@ -72,13 +99,21 @@ def _audience(use: str) -> str:
 
 
 def signing_key(env: Mapping[str, str], home: Path) -> bytes:
-    """TREADLE_SERVICE_SECRET, else `service.key` in Treadle's own folder, which is made where there is none, for its owner only.
+    """TREADLE_SERVICE_SECRET, else `service.key` in Treadle's own folder, which is made where there
+    is none, for its owner only.
 
-    Raises AgentError(invalid) for a secret that is too short, and for a folder or file that cannot be used.
+    Raises AgentError(invalid) for a secret that is too short, and for a folder or file that cannot
+    be used.
     """
     if (given := env.get(VARIABLE, "").strip()) != "":
         if len(given.encode()) < KEY_BYTES:
-            raise AgentError("invalid", f"{VARIABLE} is too short: at least {KEY_BYTES} characters, as `openssl rand -hex 32` gives them")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{VARIABLE} is too short: at least {KEY_BYTES} characters, as `openssl rand "
+                    "-hex 32` gives them"
+                ),
+            )
         return given.encode()
     path = home / "service.key"
     try:
@@ -89,9 +124,17 @@ def signing_key(env: Mapping[str, str], home: Path) -> bytes:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             path.chmod(0o600)
     except OSError as e:
-        raise AgentError("invalid", f"the key of the service cannot be kept in {str(path)!r}: {e.strerror}: make it writable, or set {VARIABLE}") from e
+        raise AgentError(
+            "invalid",
+            (
+                f"the key of the service cannot be kept in {str(path)!r}: {e.strerror}: make it "
+                f"writable, or set {VARIABLE}"
+            ),
+        ) from e
     if len(key) < KEY_BYTES:
-        raise AgentError("invalid", f"{str(path)!r} holds no key: delete it, and everybody signs in anew")
+        raise AgentError(
+            "invalid", f"{str(path)!r} holds no key: delete it, and everybody signs in anew"
+        )
     return key
 
 

@@ -1,7 +1,9 @@
-"""Limits on all users together: new accounts an hour, tokens and money a day (UTC). Entry: `Totals`.
+"""Limits on all users together: new accounts an hour, tokens and money a day (UTC). Entry:
+`Totals`.
 
-Everything is counted in the database, so the limits hold for all processes over it and survive a restart. A run reserves its share before it
-begins and may use no more; the share lasts until the run is settled (shares.py). So runs that begin at the same time cannot pass a limit together.
+Everything is counted in the database, so the limits hold for all processes over it and survive a
+restart. A run reserves its share before it begins and may use no more; the share lasts until the
+run is settled (shares.py). So runs that begin at the same time cannot pass a limit together.
 """
 
 from __future__ import annotations
@@ -23,14 +25,22 @@ from treadle.types import Limits, now
 
 HOUR: Final = timedelta(hours=1)
 RESERVED_S: Final = 3600.0
-"""Processes that know a run renew its share much sooner. Later than this, a share whose run is in no known journal is free again."""
+"""Processes that know a run renew its share much sooner.
+
+Later than this, a share whose run is in no known journal is free again.
+"""
 LOOKED_AT_MOST: Final = 1_000
 LEAST_TOKENS: Final = 20_000
-"""A run is not begun with a smaller share: its first request would hardly fit. What is left below it counts as used up."""
+"""A run is not begun with a smaller share: its first request would hardly fit.
+
+What is left below it counts as used up.
+"""
 LEAST_USD: Final = 0.01
 """The same for money."""
 QUEUED_PART: Final = 0.5
-"""Of what is left of the day, all shares may take so much before a further run is queued: queued runs use nothing yet, and others go on meanwhile."""
+"""Of what is left of the day, all shares may take so much before a further run is queued: queued
+runs use nothing yet, and others go on meanwhile.
+"""
 SOON_S: Final = 5.0
 """Retry-After where runs under way have reserved what is left."""
 
@@ -39,14 +49,28 @@ _LOCK: Final = select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS).with_
 _SPEND: Final = (
     update(SpentByAll)
     .where(_DAYS)
-    .values(tokens=col(SpentByAll.tokens) + bindparam("more_tokens"), cost_usd=col(SpentByAll.cost_usd) + bindparam("more_usd"))
+    .values(
+        tokens=col(SpentByAll.tokens) + bindparam("more_tokens"),
+        cost_usd=col(SpentByAll.cost_usd) + bindparam("more_usd"),
+    )
     .execution_options(synchronize_session=False)
 )
-_SETTLE: Final = delete(Reserved).where(col(Reserved.run_id) == bindparam("run")).execution_options(synchronize_session=False)
+_SETTLE: Final = (
+    delete(Reserved)
+    .where(col(Reserved.run_id) == bindparam("run"))
+    .execution_options(synchronize_session=False)
+)
 _RESERVE: Final = insert(Reserved)
-_RESERVED: Final = select(func.coalesce(func.sum(Reserved.tokens), 0), func.coalesce(func.sum(Reserved.cost_usd), 0.0), func.count(col(Reserved.run_id)))
+_RESERVED: Final = select(
+    func.coalesce(func.sum(Reserved.tokens), 0),
+    func.coalesce(func.sum(Reserved.cost_usd), 0.0),
+    func.count(col(Reserved.run_id)),
+)
 _RENEW: Final = (
-    update(Reserved).where(col(Reserved.run_id) == bindparam("run")).values(expires_at=bindparam("until")).execution_options(synchronize_session=False)
+    update(Reserved)
+    .where(col(Reserved.run_id) == bindparam("run"))
+    .values(expires_at=bindparam("until"))
+    .execution_options(synchronize_session=False)
 )
 
 
@@ -58,13 +82,16 @@ class TotalsShare(NamedTuple):
 
 
 ASSISTANT: Final = TotalsShare(150_000, 0.25)
-"""More than a run of the task assistant takes: its turns and the length of its answers are limited."""
+"""More than a run of the task assistant takes: its turns and the length of its answers are limited.
+"""
 AGENT: Final = TotalsShare(1_000_000, 1.0)
 """For a run of another agent that has no such limits of its own."""
 
 
 class Used(NamedTuple):
-    """What all users together have used: of today's tokens and money, and of the last hour's accounts."""
+    """What all users together have used: of today's tokens and money, and of the last hour's
+    accounts.
+    """
 
     tokens: int
     cost_usd: float
@@ -74,7 +101,10 @@ class Used(NamedTuple):
 
 
 class Totals:
-    """Synchronous, inside a transaction of the database. Raises Problem(503) with an honest Retry-After where a limit is reached."""
+    """Synchronous, inside a transaction of the database.
+
+    Raises Problem(503) with an honest Retry-After where a limit is reached.
+    """
 
     def __init__(self, totals: ServiceTotals, refused: Callable[[str], None]) -> None:
         """`refused` counts a refusal for the metrics."""
@@ -85,23 +115,36 @@ class Totals:
     def admit_account(self, session: Session) -> None:
         """Check that one more account may be made, in the transaction that makes it."""
         most = self.totals.accounts_per_hour
-        newest = select(Account.created_at).order_by(col(Account.created_at).desc()).offset(most - 1).limit(1)
+        newest = (
+            select(Account.created_at)
+            .order_by(col(Account.created_at).desc())
+            .offset(most - 1)
+            .limit(1)
+        )
         at = session.exec(newest).first()
         if at is not None and (wait := at + HOUR - now()) > timedelta():
             self._refused("all accounts")
-            raise unavailable("No more accounts are made here for now. Please try again later.", wait.total_seconds())
+            raise unavailable(
+                "No more accounts are made here for now. Please try again later.",
+                wait.total_seconds(),
+            )
 
     # ------------------------------------------------------------ tokens and money
 
-    def reserve(self, session: Session, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False) -> Limits:
-        """Reserve a share for a run, in a transaction that writes. Returns limits to put over those of its agent.
+    def reserve(
+        self, session: Session, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False
+    ) -> Limits:
+        """Reserve a share for a run, in a transaction that writes. Returns limits to put over those
+        of its agent.
 
-        The share is what is `wanted`. Where less is left, a run begins with all of it if no other run is under way. Only where the day's limit
-        as a whole is below `LEAST_TOKENS` are the last run's tokens not limited: it would never begin otherwise.
+        The share is what is `wanted`. Where less is left, a run begins with all of it if no other
+        run is under way. Only where the day's limit as a whole is below `LEAST_TOKENS` are the last
+        run's tokens not limited: it would never begin otherwise.
         """
         wanted = share_of(agent)
         share = self._reserve(session, run_id, wanted, queued=queued)
-        turns = DEFAULT_LIMITS.turns if agent is not None and agent.limits is None else None  # these take the place of the default
+        # these take the place of the default
+        turns = DEFAULT_LIMITS.turns if agent is not None and agent.limits is None else None
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)
 
@@ -109,7 +152,15 @@ class Totals:
         """Reserve all of a share for a run that goes on with the limits that it began with."""
         self._reserve(session, run_id, wanted, queued=True, whole=True)
 
-    def _reserve(self, session: Session, run_id: str, wanted: TotalsShare, *, queued: bool, whole: bool = False) -> TotalsShare:
+    def _reserve(
+        self,
+        session: Session,
+        run_id: str,
+        wanted: TotalsShare,
+        *,
+        queued: bool,
+        whole: bool = False,
+    ) -> TotalsShare:
         at = now()
         spent = self._locked(session, at.date())
         session.exec(_SETTLE, params={"run": run_id})
@@ -119,11 +170,27 @@ class Totals:
         cost_usd = part * (self.totals.cost_usd_per_day - spent[1]) - reserved_usd
         if tokens < wanted.tokens or cost_usd < wanted.cost_usd:
             least = LEAST_TOKENS if self.totals.tokens_per_day >= LEAST_TOKENS else 1
-            self._check(min(tokens, wanted.tokens) >= min(least, wanted.tokens), "tokens", under_way)
-            self._check(cost_usd > 0 and cost_usd >= min(LEAST_USD, wanted.cost_usd, self.totals.cost_usd_per_day), "cost", under_way)
-            self._check(not under_way and not whole, "tokens" if tokens < wanted.tokens else "cost", under_way)
+            self._check(
+                min(tokens, wanted.tokens) >= min(least, wanted.tokens), "tokens", under_way
+            )
+            self._check(
+                cost_usd > 0
+                and cost_usd >= min(LEAST_USD, wanted.cost_usd, self.totals.cost_usd_per_day),
+                "cost",
+                under_way,
+            )
+            self._check(
+                not under_way and not whole,
+                "tokens" if tokens < wanted.tokens else "cost",
+                under_way,
+            )
         share = TotalsShare(min(tokens, wanted.tokens), min(cost_usd, wanted.cost_usd))
-        row = {"run_id": run_id, "day": at.date(), "expires_at": at + timedelta(seconds=RESERVED_S), **share._asdict()}
+        row = {
+            "run_id": run_id,
+            "day": at.date(),
+            "expires_at": at + timedelta(seconds=RESERVED_S),
+            **share._asdict(),
+        }
         session.exec(_RESERVE, params=row)
         return share
 
@@ -132,12 +199,22 @@ class Totals:
         session.exec(_RENEW, params={"run": run_id, "until": now() + timedelta(seconds=RESERVED_S)})
 
     def unseen(self, session: Session, since_s: float) -> list[tuple[str, datetime]]:
-        """Runs whose shares were not renewed for so long, and when these expire; the oldest first."""
+        """Runs whose shares were not renewed for so long, and when these expire; the oldest first."""  # noqa: E501
         due = col(Reserved.expires_at) <= now() + timedelta(seconds=RESERVED_S - since_s)
-        return [*session.exec(select(Reserved.run_id, Reserved.expires_at).where(due).order_by(col(Reserved.expires_at)).limit(LOOKED_AT_MOST))]
+        return [
+            *session.exec(
+                select(Reserved.run_id, Reserved.expires_at)
+                .where(due)
+                .order_by(col(Reserved.expires_at))
+                .limit(LOOKED_AT_MOST)
+            )
+        ]
 
     def settle(self, session: Session, run_id: str | None, tokens: int, cost_usd: float) -> bool:
-        """Count what the run has used for today, and free what it had reserved. False, and nothing is counted, where that was done already."""
+        """Count what the run has used for today, and free what it had reserved.
+
+        False, and nothing is counted, where that was done already.
+        """
         if run_id is not None and not session.exec(_SETTLE, params={"run": run_id}).rowcount:
             return False
         if tokens or cost_usd:
@@ -151,9 +228,13 @@ class Totals:
     def used(self, session: Session) -> Used:
         """For the metrics."""
         at = now()
-        spent = session.exec(select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS), params={"today": at.date()}).first() or (0, 0.0)
+        spent = session.exec(
+            select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS), params={"today": at.date()}
+        ).first() or (0, 0.0)
         tokens, cost_usd, _ = _reserved(session)
-        accounts = session.exec(select(func.count(col(Account.id))).where(col(Account.created_at) > at - HOUR)).one()
+        accounts = session.exec(
+            select(func.count(col(Account.id))).where(col(Account.created_at) > at - HOUR)
+        ).one()
         return Used(*spent, tokens, cost_usd, accounts)
 
     def _locked(self, session: Session, today: date) -> tuple[int, float]:
@@ -169,14 +250,18 @@ class Totals:
         return cast("tuple[int, float]", tuple(session.exec(_LOCK, params={"today": today}).one()))
 
     def _check(self, is_left: bool, what: str, under_way: int) -> None:
-        """Raises where it is not: for a moment where runs under way may free it, until tomorrow otherwise."""
+        """Raises where it is not: for a moment where runs under way may free it, until tomorrow
+        otherwise.
+        """
         if not is_left:
             self._refused(f"all {what}")
             raise _soon() if under_way else _tomorrow()
 
 
 def _reserved(session: Session) -> tuple[int, float, int]:
-    """Tokens, USD and the number of runs under way, whichever day they began: what they use from now on counts for today."""
+    """Tokens, USD and the number of runs under way, whichever day they began: what they use from
+    now on counts for today.
+    """
     tokens, cost_usd, runs = session.exec(_RESERVED).one()
     return int(tokens), float(cost_usd), runs
 
@@ -190,14 +275,24 @@ def share_of(agent: Agent[Any, Any] | None) -> TotalsShare:
 
 
 def _soon() -> HttpProblem:
-    return unavailable("What this service may use today is reserved by runs under way. Please try again in a moment.", SOON_S)
+    return unavailable(
+        (
+            "What this service may use today is reserved by runs under way. Please try again in a "
+            "moment."
+        ),
+        SOON_S,
+    )
 
 
 def _tomorrow() -> HttpProblem:
-    return unavailable("What this service may use today is used up. Please go on tomorrow.", until_tomorrow_s())
+    return unavailable(
+        "What this service may use today is used up. Please go on tomorrow.", until_tomorrow_s()
+    )
 
 
 def until_tomorrow_s() -> float:
     """Seconds until the day ends, in UTC."""
     at = now()
-    return (datetime.combine(at.date() + timedelta(days=1), datetime.min.time(), UTC) - at).total_seconds()
+    return (
+        datetime.combine(at.date() + timedelta(days=1), datetime.min.time(), UTC) - at
+    ).total_seconds()

@@ -1,4 +1,7 @@
-"""Moving windows that count events by key, and the network that an address stands for. Entry: `SlidingWindow`, `network_of`, `wider_network_of`."""
+"""Moving windows that count events by key, and the network that an address stands for. Entry:
+
+`SlidingWindow`, `network_of`, `wider_network_of`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,23 @@ REMEMBERED_MOST = 100_000
 
 
 class SlidingWindow:
-    """At most `most` events in `span_s` seconds, by key. Each event counts until it is `span_s` old."""
+    """At most `most` events in `span_s` seconds, by key.
 
-    def __init__(self, most: int, span_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Each event counts until it is `span_s` old.
+    """
+
+    def __init__(
+        self, most: int, span_s: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._most, self._span_s, self._clock = most, span_s, clock
         self._seen: OrderedDict[str, deque[float]] = OrderedDict()
         """Times of events, least recently used keys first."""
 
     def take(self, key: str) -> float:
-        """Count one event and return 0. Where there is no room, count nothing and return the seconds until there is."""
+        """Count one event and return 0.
+
+        Where there is no room, count nothing and return the seconds until there is.
+        """
         if wait_s := self.wait_s(key):
             return wait_s
         at = self._clock()
@@ -54,7 +65,9 @@ class SlidingWindow:
 
 
 def network_of(address: str) -> str:
-    """The unit that limits count by: an IPv4 address, or the /64 of an IPv6 address, which is one household."""
+    """The unit that limits count by: an IPv4 address, or the /64 of an IPv6 address, which is one
+    household.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -65,7 +78,9 @@ def network_of(address: str) -> str:
 
 
 def wider_network_of(address: str) -> str:
-    """Its neighbourhood, which one customer may well have as a whole: the /24 of an IPv4 address, or the /48 of an IPv6 address."""
+    """Its neighbourhood, which one customer may well have as a whole: the /24 of an IPv4 address,
+    or the /48 of an IPv6 address.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,5 @@
-"""Tools: the contract, and what every implementation needs. Built-in tools are in builtin/, functions in function/, MCP servers in mcp/.
+"""Tools: the contract, and what every implementation needs. Built-in tools are in builtin/,
+functions in function/, MCP servers in mcp/.
 
 tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
 approval.py      the question a person answers about one call

@@ -1,4 +1,7 @@
-"""What a person, or a program in their place, is asked about one call, and what they say. Entry: `ApprovalRequest`, `Approve`, `Deny`."""
+"""What a person, or a program in their place, is asked about one call, and what they say. Entry:
+
+`ApprovalRequest`, `Approve`, `Deny`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ class ApprovalRequest:
     reason: str
     """Why it is asked about."""
     pattern: tuple[str, ...] | None = None
-    """Rules that would allow this call and its like, to be shown word for word: `Runtime.allow` takes them. None: only this one call can be allowed."""
+    """Rules that would allow this call and its like, to be shown word for word:
+
+    `Runtime.allow` takes them. None: only this one call can be allowed.
+    """
     is_edit: bool = False
     """True for a change of a file that mode accept-edits would make without asking."""
     number: int = 1
@@ -50,15 +56,28 @@ class Approve:
     """It may run, this once."""
 
     arguments: Mapping[str, Any] | None = None
-    """What it is to be called with instead, all of it; None: what the model said. It is validated and judged as any call."""
+    """What it is to be called with instead, all of it; None: what the model said.
+
+    It is validated and judged as any call.
+    """
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid): they are an object of JSON, whose values are looked at where they are written."""
+        """Raises AgentError(invalid): they are an object of JSON, whose values are looked at where
+        they are written.
+        """
         given = cast("object", self.arguments)
         if given is None:
             return
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in cast("Mapping[object, object]", given)):
-            raise AgentError("invalid", f"Approve({given!r:.200}): give all arguments by their names, like Approve({{'path': 'a.txt'}}), or nothing")
+        if not isinstance(given, Mapping) or not all(
+            isinstance(name, str) for name in cast("Mapping[object, object]", given)
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"Approve({given!r:.200}): give all arguments by their names, like "
+                    "Approve({'path': 'a.txt'}), or nothing"
+                ),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +89,37 @@ class Deny:
     def __post_init__(self) -> None:
         """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
         if not isinstance(cast("object", self.reason), str):
-            raise AgentError("invalid", f"Deny({self.reason!r}): give the reason as a text, or nothing")
+            raise AgentError(
+                "invalid", f"Deny({self.reason!r}): give the reason as a text, or nothing"
+            )
 
 
 class Unanswered(Exception):
-    """Raised by an approver: nobody is there now. The call waits, and its run is let go once nothing else is to be done."""
+    """Raised by an approver: nobody is there now.
+
+    The call waits, and its run is let go once nothing else is to be done.
+    """
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]
-"""Asked about one call after the other. What it raises leaves the call open, and the run waits (`approval_needed`)."""
+"""Asked about one call after the other.
+
+What it raises leaves the call open, and the run waits (`approval_needed`).
+"""
 
 
 def check_texts(name: str, given: object) -> None:
-    """What is said of calls, by their ids. Raises AgentError(invalid) for what no journal could keep."""
-    if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[object, object]", given).values()):
-        raise AgentError("invalid", f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is no text as JSON")
+    """What is said of calls, by their ids.
+
+    Raises AgentError(invalid) for what no journal could keep.
+    """
+    if not isinstance(given, Mapping) or not all(
+        isinstance(text, str) for text in cast("Mapping[object, object]", given).values()
+    ):
+        raise AgentError(
+            "invalid",
+            (
+                f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is "
+                "no text as JSON"
+            ),
+        )

@@ -1,6 +1,8 @@
-"""What confines the commands of a run: where they may write, what they see and how much they may use, held by the operating system.
+"""What confines the commands of a run: where they may write, what they see and how much they may
+use, held by the operating system.
 
-Which commands need it is the policy's to say, how it is done a leaf's (sandboxes/). Entry: `Sandbox`, `Confinement`.
+Which commands need it is the policy's to say, how it is done a leaf's (sandboxes/). Entry:
+`Sandbox`, `Confinement`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ class SandboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ruled(NamedTuple):
-    """Files and folders that rules of the user keep from commands: absolute, without links, and all below each of them."""
+    """Files and folders that rules of the user keep from commands: absolute, without links, and all
+    below each of them.
+    """
 
     hidden: Sequence[str] = ()
     """Not to be read."""
@@ -33,7 +37,10 @@ class Ruled(NamedTuple):
     denied: Sequence[str] = ()
     """Those of `fixed` that no person can approve: a new one is moved away after the command."""
     too_many: str = ""
-    """Why no command can be kept from all of them; empty if one can. `denied` is complete all the same."""
+    """Why no command can be kept from all of them; empty if one can.
+
+    `denied` is complete all the same.
+    """
 
 
 def _nothing_is(path: str) -> bool:
@@ -59,14 +66,20 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(Protocol):
-    """The hosts that confined commands reach, and the loopback that they share. Safe from many tasks of one event loop."""
+    """The hosts that confined commands reach, and the loopback that they share.
+
+    Safe from many tasks of one event loop.
+    """
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
-        """Open it, unless it is open; `listen` may block. Raises OSError where it cannot be opened."""
+        """Open it, unless it is open; `listen` may block. Raises OSError where it cannot be opened."""  # noqa: E501
         ...
 
     def hold(self, is_over: Callable[[], bool]) -> None:
-        """Keep it open for a command from before its start until `is_over`. What nothing holds may be closed, and opened again by the next command."""
+        """Keep it open for a command from before its start until `is_over`.
+
+        What nothing holds may be closed, and opened again by the next command.
+        """
         ...
 
     def take_refused(self) -> Sequence[str]:
@@ -75,29 +88,47 @@ class Network(Protocol):
 
 
 class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands of one run are given. Everything else they may read at most, and secrets not even that."""
+    """What the commands of one run are given.
+
+    Everything else they may read at most, and secrets not even that.
+    """
 
     workspace: Path
-    """Absolute and real. They may write there, but for what configures agents, editors, shells and git."""
+    """Absolute and real.
+
+    They may write there, but for what configures agents, editors, shells and git.
+    """
     scratch: Callable[[], Path]
     """A private directory that is their /tmp, for the whole session."""
     shown: Sequence[Path] = ()
     """Read-only, wherever it lies: files with output that was too long."""
     quarantine: Callable[[], Path]
-    """Makes a new directory, outside the workspace, for what they may not leave behind. It stays."""
+    """Makes a new directory, outside the workspace, for what they may not leave behind. It stays.
+    """
     is_open: bool = False
-    """Somebody allowed everything (mode full, or a person said yes to this command): what runs elsewhere later may be written. Never
-    together with `is_read_only`."""
+    """Somebody allowed everything (mode full, or a person said yes to this command): what runs
+    elsewhere later may be written. Never together with `is_read_only`."""
     is_read_only: bool = False
-    """Nothing but `scratch` can be written. The command leaves nothing in the workspace, so nothing is looked for after it."""
+    """Nothing but `scratch` can be written.
+
+    The command leaves nothing in the workspace, so nothing is looked for after it.
+    """
     shows_secrets: bool = False
     """Files of the workspace that likely hold a secret are in view."""
     is_granted: Callable[[str], bool] = _nothing_is
-    """True for a secret of the workspace, by its absolute path, that a rule of the user allows to be read."""
+    """True for a secret of the workspace, by its absolute path, that a rule of the user allows to
+    be read.
+    """
     ruled: Callable[[], Ruled] | None = None
-    """Looks up the files that the user's rules are about, as they are now. Blocks. Raises AgentError(tool) where that cannot be told."""
+    """Looks up the files that the user's rules are about, as they are now. Blocks.
+
+    Raises AgentError(tool) where that cannot be told.
+    """
     network: Literal["none", "open"] | Network | NetworkGate = "none"
-    """`open`: the network of the machine, with its loopback. A `Network` is open once it is a `NetworkGate`."""
+    """`open`: the network of the machine, with its loopback.
+
+    A `Network` is open once it is a `NetworkGate`.
+    """
 
 
 class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +143,9 @@ class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
     notes: Sequence[str] = ()
     """For the model."""
     refused: Sequence[str] = ()
-    """One sentence for each host that a command asked for and that is not reached; for the model and for a person."""
+    """One sentence for each host that a command asked for and that is not reached; for the model
+    and for a person.
+    """
 
 
 class Cage(Protocol):
@@ -128,11 +161,17 @@ class Cage(Protocol):
     def pass_fds(self) -> Sequence[int]: ...
 
     async def entered(self, pid: int) -> int | None:
-        """Lets it begin, `pid` having been started. Gives the leader of its processes as seen from here; None: it is `pid`'s own group."""
+        """Lets it begin, `pid` having been started.
+
+        Gives the leader of its processes as seen from here; None: it is `pid`'s own group.
+        """
         ...
 
     async def leave(self) -> CommandNotes:
-        """Once nothing of it runs any more. Looks at what it left, and frees what it held. Idempotent."""
+        """Once nothing of it runs any more. Looks at what it left, and frees what it held.
+
+        Idempotent.
+        """
         ...
 
 
@@ -150,7 +189,9 @@ class Sandbox(Protocol):
         """Whether it works: tried, not assumed. Known at once after the first time."""
         ...
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> Cage:
+    async def cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> Cage:
         """Raises AgentError(tool) for a workspace that cannot be confined."""
         ...
 

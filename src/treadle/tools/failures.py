@@ -1,4 +1,7 @@
-"""Exceptions by which a tool tells its caller that a call failed, or that its result comes later. Entry: `ToolFailed`, `ToolDeferred`."""
+"""Exceptions by which a tool tells its caller that a call failed, or that its result comes later.
+
+Entry: `ToolFailed`, `ToolDeferred`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,22 @@ from msgspec import UNSET, UnsetType
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the call. Becomes an error result.
+    """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the
+    call. Becomes an error result.
 
-    `happened` is the tool's statement about the effect of a `once` call. False: it did not take place. True: it did, and only its result
-    is lost. None: the outcome is not known, and the result is `unknown`. Without a statement, a failure raised by itself counts as False.
-    One raised while another exception is handled, as in `except TimeoutError as e: raise ToolFailed("…") from e`, means what that
-    exception means: None, or for another ToolFailed what that one states.
+    `happened` is the tool's statement about the effect of a `once` call. False: it did not take
+    place. True: it did, and only its result is lost. None: the outcome is not known, and the result
+    is `unknown`. Without a statement, a failure raised by itself counts as False. One raised while
+    another exception is handled, as in `except TimeoutError as e: raise ToolFailed("…") from e`,
+    means what that exception means: None, or for another ToolFailed what that one states.
 
-    `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the model again is no use.
+    `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the
+    model again is no use.
     """
 
-    def __init__(self, message: str, *, happened: bool | UnsetType | None = UNSET, ends_run: bool = False) -> None:
+    def __init__(
+        self, message: str, *, happened: bool | UnsetType | None = UNSET, ends_run: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.stated = happened
@@ -30,7 +38,8 @@ class ToolFailed(Exception):
     def has_happened(self, *, outside: BaseException | None = None) -> bool | None:
         """Resolve the statement of a raised failure.
 
-        `outside`: the exception that was being handled when the tool was called. Python chains it to whatever the tool raises.
+        `outside`: the exception that was being handled when the tool was called. Python chains it
+        to whatever the tool raises.
         """
         if self.stated is not UNSET:
             return self.stated
@@ -41,10 +50,11 @@ class ToolFailed(Exception):
 
 
 class ToolDeferred(Exception):
-    """Raised by a tool whose result comes later, from outside: the run waits, also across restarts, until `resume(results=…)` brings it.
+    """Raised by a tool whose result comes later, from outside: the run waits, also across restarts,
+    until `resume(results=…)` brings it.
 
-    `reason` says what it waits for, for people. A once-tool is not called again meanwhile; another one is, when the run is taken up
-    without a result, and may then give it, or raise this again.
+    `reason` says what it waits for, for people. A once-tool is not called again meanwhile; another
+    one is, when the run is taken up without a result, and may then give it, or raise this again.
     """
 
     def __init__(self, reason: str = "its result comes from outside") -> None:

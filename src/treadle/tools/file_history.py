@@ -1,7 +1,9 @@
-"""What files were before tools changed them, kept by hash in private files, so that a person can have it back.
+"""What files were before tools changed them, kept by hash in private files, so that a person can
+have it back.
 
-In Treadle's own folder and not in the journal: it must come back byte for byte, so no secret is taken out of it, and a journal is exported,
-shown and searched. It is kept before the change, so that no crash is between the two. Putting it back is tools/builtin/restore.py. Entry: `Undo`.
+In Treadle's own folder and not in the journal: it must come back byte for byte, so no secret is
+taken out of it, and a journal is exported, shown and searched. It is kept before the change, so
+that no crash is between the two. Putting it back is tools/builtin/restore.py. Entry: `Undo`.
 """
 
 from __future__ import annotations
@@ -39,11 +41,13 @@ class Before(Value, frozen=True, kw_only=True):
     made: tuple[str, ...] = ()
     """Directories that are made for it, the outermost first."""
     temporary: str = ""
-    """The name beside it under which the new content is written first: a process that is killed may leave it there."""
+    """The name beside it under which the new content is written first: a process that is killed may
+    leave it there.
+    """
 
 
 class FileChange(Value, frozen=True, kw_only=True):
-    """One change of a file by a call, as it was announced: whether it came to be, the file tells."""
+    """One change of a file by a call, as it was announced: whether it came to be, the file tells."""  # noqa: E501
 
     call_id: str
     path: str
@@ -62,7 +66,10 @@ def content_hash(data: bytes) -> str:
 
 
 class Undo:
-    """A folder with one folder for each run. Safe from any thread, and from several processes, since each file is put there whole."""
+    """A folder with one folder for each run.
+
+    Safe from any thread, and from several processes, since each file is put there whole.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Made when something is first kept."""
@@ -73,16 +80,30 @@ class Undo:
         """Of the runs that were kept from here."""
 
     def keep(self, run_id: str, call_id: str, before: Before) -> None:
-        """Durable when it returns. What cannot be kept is said in the log, and the change can then not be undone."""
+        """Durable when it returns.
+
+        What cannot be kept is said in the log, and the change can then not be undone.
+        """
         try:
             self._keep(run_id, call_id, before)
         except OSError as e:
-            logger.warning("what %r was before call %s of run %s could not be kept, so that it cannot be undone: %s", before.path, call_id, run_id, e)
+            logger.warning(
+                (
+                    "what %r was before call %s of run %s could not be kept, so that it cannot be "
+                    "undone: %s"
+                ),
+                before.path,
+                call_id,
+                run_id,
+                e,
+            )
 
     def _keep(self, run_id: str, call_id: str, before: Before) -> None:
         content, folder = before.content, self._of(run_id)
         if not self._has_room(run_id, len(content or b"")):
-            raise OSError(f"more than {MAX_RUN_BYTES // 1024 // 1024} MiB of this run are kept already")
+            raise OSError(
+                f"more than {MAX_RUN_BYTES // 1024 // 1024} MiB of this run are kept already"
+            )
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         kept = None if content is None else content_hash(content)
@@ -92,7 +113,20 @@ class Undo:
         made, temporaries = before.made, (before.temporary,)
         if (cut := _read(place)) is not None:  # a call that is repeated: its process was killed
             made, temporaries = (*cut.made, *made), (*cut.temporaries, *temporaries)
-        _put(place, encode_json(FileChange(call_id=call_id, path=before.path, before=kept, after=before.after, made=made, temporaries=temporaries, at=now())))
+        _put(
+            place,
+            encode_json(
+                FileChange(
+                    call_id=call_id,
+                    path=before.path,
+                    before=kept,
+                    after=before.after,
+                    made=made,
+                    temporaries=temporaries,
+                    at=now(),
+                )
+            ),
+        )
 
     def changes(self, run_id: str) -> dict[str, list[FileChange]]:
         """By call, those of one call in the order in which they were made. Raises OSError."""

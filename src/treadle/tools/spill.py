@@ -1,4 +1,6 @@
-"""Where text goes that is too long for the model: private files that it can read on, gone when the runtime closes. Entry: `Spill`."""
+"""Where text goes that is too long for the model: private files that it can read on, gone when the
+runtime closes. Entry: `Spill`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from treadle._internal.temporary import TemporaryFolder
 
 
 class Spill:
-    """A directory made on first use: 0700, its files 0600 with names nobody can guess. Safe from any thread (the lock guards its making)."""
+    """A directory made on first use: 0700, its files 0600 with names nobody can guess.
+
+    Safe from any thread (the lock guards its making).
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,8 @@
-"""An agent as a tool of another one: its only parameter is a prompt, its result what the child run came to. Entry: `Subagent`.
+"""An agent as a tool of another one: its only parameter is a prompt, its result what the child run
+came to. Entry: `Subagent`.
 
-The child has a history and limits of its own, spends from the parent's, and may do no more than the parent: `ToolContext.spawn` sees to all of it.
+The child has a history and limits of its own, spends from the parent's, and may do no more than the
+parent: `ToolContext.spawn` sees to all of it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,27 @@ from treadle._internal.json_text import JsonText, decode_json
 from treadle.errors import AgentError
 from treadle.messages.result import RunResult
 from treadle.models.model import ToolDefinition
-from treadle.tools.tool import MAX_OUTPUT_CHARS, InvalidArguments, ProbeAnswer, SpawnedAgent, ToolContext, ToolDeferred, ToolFailed, Touched
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    InvalidArguments,
+    ProbeAnswer,
+    SpawnedAgent,
+    ToolContext,
+    ToolDeferred,
+    ToolFailed,
+    Touched,
+)
 from treadle.types import Effect, Outcome
 
-PROMPT = "What the agent should do, with all that it has to know: it sees nothing of this conversation."
+PROMPT = (
+    "What the agent should do, with all that it has to know: it sees nothing of this conversation."
+)
 
 
 class Subagent:
-    """Idempotent: a repeated call goes on with the child that the first one started, through that child's own journal."""
+    """Idempotent: a repeated call goes on with the child that the first one started, through that
+    child's own journal.
+    """
 
     effect: Effect = "idempotent"
     parallel = True
@@ -45,14 +60,25 @@ class Subagent:
 
     def _described(self) -> ToolDefinition:
         prompt = {"type": "string", "description": PROMPT}
-        parameters: dict[str, object] = {"type": "object", "properties": {"prompt": prompt}, "required": ["prompt"], "additionalProperties": False}
-        return ToolDefinition(name=self.name, description=self.agent.description or f"The agent {self.name}.", parameters=parameters)
+        parameters: dict[str, object] = {
+            "type": "object",
+            "properties": {"prompt": prompt},
+            "required": ["prompt"],
+            "additionalProperties": False,
+        }
+        return ToolDefinition(
+            name=self.name,
+            description=self.agent.description or f"The agent {self.name}.",
+            parameters=parameters,
+        )
 
     def parse(self, arguments_json: JsonText) -> str:
         return prompt_in(arguments_json, self.name)
 
     def touches(self, arguments: str, cwd: Path) -> Touched | None:
-        """Nothing itself: what the child does is judged call by call, under the mode and the rules of this run."""
+        """Nothing itself: what the child does is judged call by call, under the mode and the rules
+        of this run.
+        """
         return Touched(own=True)
 
     async def execute(self, ctx: ToolContext[Any], arguments: str) -> str:
@@ -65,17 +91,26 @@ class Subagent:
 def prompt_in(arguments_json: JsonText, name: str) -> str:
     """Raises InvalidArguments."""
     try:
-        arguments = decode_json((arguments_json or "{}").encode(errors="replace"), dict[str, object])
+        arguments = decode_json(
+            (arguments_json or "{}").encode(errors="replace"), dict[str, object]
+        )
     except (ValueError, RecursionError) as e:
         raise InvalidArguments(f"The arguments of {name} are no JSON object: {e}") from e
     prompt = arguments.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip() or len(arguments) > 1:
-        raise InvalidArguments(f'{name} takes one argument, a text that is not empty: {{"prompt": "…"}}')
+        raise InvalidArguments(
+            f'{name} takes one argument, a text that is not empty: {{"prompt": "…"}}'
+        )
     return prompt
 
 
-async def answer_of(name: str, agent: SpawnedAgent[Any, Any], ctx: ToolContext[Any], prompt: str) -> str:
-    """What the parent's model is told. Raises ToolFailed where the child came to no answer, ToolDeferred where it waits."""
+async def answer_of(
+    name: str, agent: SpawnedAgent[Any, Any], ctx: ToolContext[Any], prompt: str
+) -> str:
+    """What the parent's model is told.
+
+    Raises ToolFailed where the child came to no answer, ToolDeferred where it waits.
+    """
     try:
         result = await ctx.spawn(agent, prompt, deps=ctx.deps)
     except AgentError as e:
@@ -84,11 +119,17 @@ async def answer_of(name: str, agent: SpawnedAgent[Any, Any], ctx: ToolContext[A
 
 
 def told(name: str, result: RunResult[Any]) -> str:
-    """What the parent's model is told. Raises ToolFailed where the child came to no answer, ToolDeferred where it waits."""
+    """What the parent's model is told.
+
+    Raises ToolFailed where the child came to no answer, ToolDeferred where it waits.
+    """
     if result.outcome is Outcome.COMPLETED:
         return result.output_text
     if result.outcome is Outcome.APPROVAL_NEEDED and result.waiting:
         raise ToolDeferred(f"the agent {name} waits for a person, in run {result.run_id}")
     why = f": {result.error.message}" if result.error is not None else ""
     said = f" Its words so far: {result.text}" if result.text else ""
-    raise ToolFailed(f"The agent {name} ended {result.outcome.value} after {result.turn_count} turn(s){why}.{said}")
+    raise ToolFailed(
+        f"The agent {name} ended {result.outcome.value} after {result.turn_count} "
+        f"turn(s){why}.{said}"
+    )

@@ -1,6 +1,8 @@
-"""What a tool is: a name, a description, a JSON Schema and an async execute, and what it may tell its caller.
+"""What a tool is: a name, a description, a JSON Schema and an async execute, and what it may tell
+its caller.
 
-Making one from a function is tools/function; running one inside a turn is toolbox.py. Entry: `Tool`, `ToolContext`.
+Making one from a function is tools/function; running one inside a turn is toolbox.py. Entry:
+`Tool`, `ToolContext`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ _NAME_CHARS = 128
 _NAMES_SHOWN = 50
 
 ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
-"""What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function)."""
+"""What an execution gives: text, or text and media.
+
+Anything else was made JSON text before (tools/function).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,10 @@ class DidNotHappen:
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call touches and nothing else, as its tool says. Paths as the call names them: absolute, or from the working directory."""
+    """What one call touches and nothing else, as its tool says.
+
+    Paths as the call names them: absolute, or from the working directory.
+    """
 
     reads: tuple[str, ...] = ()
     """Files whose contents the model is told, and folders."""
@@ -71,7 +79,10 @@ class Touched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.reads or self.lists or self.writes or self.hosts or self.own) and self.command is None
+        return (
+            not (self.reads or self.lists or self.writes or self.hosts or self.own)
+            and self.command is None
+        )
 
 
 NOTHING_TOUCHED = Touched()
@@ -98,25 +109,43 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     idempotency_key: str
     """The same for every attempt of this call, different for every other call."""
     spill: Callable[[str], Path]
-    """Writes text that is too long for the model to a file that it can read on, and gives the path."""
+    """Writes text that is too long for the model to a file that it can read on, and gives the path.
+    """
     seen_files: dict[str, str] = {}
-    """Path -> hash of what the model was last shown of it, for the whole session: a file is read before it is changed."""
+    """Path -> hash of what the model was last shown of it, for the whole session: a file is read
+    before it is changed.
+    """
     places: Mapping[str, str] = {}
-    """Path as the call names it -> where it led when the call was judged: that place is opened, and no link on the way to it is followed."""
+    """Path as the call names it -> where it led when the call was judged: that place is opened, and
+    no link on the way to it is followed.
+    """
     withheld: Callable[[str], bool] | None = None
-    """Whether a rule of the user's keeps a file (absolute, without links) from being read: a search over a folder leaves it out. None: none does."""
+    """Whether a rule of the user's keeps a file (absolute, without links) from being read: a search
+    over a folder leaves it out. None: none does.
+    """
     is_secret: Callable[[str], bool] = lambda _path: False
-    """True for an absolute path that likely holds a credential: a search over a folder names such files and does not show them."""
+    """True for an absolute path that likely holds a credential: a search over a folder names such
+    files and does not show them.
+    """
     before_change: Callable[[Before], None] | None = None
-    """Keeps what a file was, before it is changed, so that a person can have it back (`treadle runs undo`). None: nobody keeps it. Blocks."""
+    """Keeps what a file was, before it is changed, so that a person can have it back (`treadle runs
+    undo`). None: nobody keeps it. Blocks.
+    """
     environment: Mapping[str, str] = {}
     """The environment for child processes: the provider's keys are not in it."""
     sandbox: Confinement | None = None
-    """Where commands of this call are run. None: they are not confined, because nothing here can, nobody wants it, or a person said yes to this call."""
+    """Where commands of this call are run.
+
+    None: they are not confined, because nothing here can, nobody wants it, or a person said yes to
+    this call.
+    """
     kept: dict[Callable[[], Any], Any] = {}
     """What `keep` gave, for the whole session."""
     masking: Callable[[], Masking] | None = None
-    """Makes a filter that takes known secrets out of a text that comes in pieces. None: there are none. What a tool returns is masked anyway."""
+    """Makes a filter that takes known secrets out of a text that comes in pieces.
+
+    None: there are none. What a tool returns is masked anyway.
+    """
     report: Callable[[str, float | None, float | None], None] | None = None
     tell: Callable[[str], None] | None = None
     """What `warn` calls."""
@@ -124,13 +153,18 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Receives the exit code that `exited` was given."""
     is_cancelled: Callable[[], bool] | None = None
     late: Callable[[str], None] | None = None
-    """Told, once, what a call gave after its result was `unknown`. Callable from any thread; never blocks."""
+    """Told, once, what a call gave after its result was `unknown`.
+
+    Callable from any thread; never blocks.
+    """
     run_child: Callable[..., Awaitable[Any]] | None = None
     """What `spawn` calls, with its own arguments."""
 
     @property
     def cancelled(self) -> bool:
-        """True once the run is being stopped: a sync tool should look, since its thread cannot be interrupted."""
+        """True once the run is being stopped: a sync tool should look, since its thread cannot be
+        interrupted.
+        """
         return self.is_cancelled() if self.is_cancelled is not None else False
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
@@ -139,20 +173,27 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
             self.report(text, done, total)
 
     def warn(self, text: str) -> None:
-        """Tells people what they should know beside the result (`warning`). Callable from any thread; never blocks."""
+        """Tells people what they should know beside the result (`warning`).
+
+        Callable from any thread; never blocks.
+        """
         if self.tell is not None:
             self.tell(text)
 
     def exited(self, code: int) -> None:
-        """Record the exit code of the command that this call ran, which people see beside its result. A process ended by signal N gives -N."""
+        """Record the exit code of the command that this call ran, which people see beside its
+        result. A process ended by signal N gives -N.
+        """
         if self.on_exit is not None:
             self.on_exit(code if code >= 0 else 128 - code)
 
     def keep(self, kind: Callable[[], KeptT]) -> KeptT:
-        """The one of `kind` in this session (in this run, where there is no session), made where there is none yet.
+        """The one of `kind` in this session (in this run, where there is no session), made where
+        there is none yet.
 
-        Its `aclose`, where it has one, is awaited when the run without a session ends, or the runtime closes. Its `news`, where it has one, is called
-        before each request and returns texts that the model reads, each once.
+        Its `aclose`, where it has one, is awaited when the run without a session ends, or the
+        runtime closes. Its `news`, where it has one, is called before each request and returns
+        texts that the model reads, each once.
         """
         if kind not in self.kept:
             self.kept[kind] = kind()
@@ -167,15 +208,19 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
         inputs: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
     ) -> RunResult[ChildOut]:
-        """Runs another agent to its end, with a history and limits of its own, and the mode, cwd and user of this run.
+        """Runs another agent to its end, with a history and limits of its own, and the mode, cwd
+        and user of this run.
 
-        What it spends counts on this run's limits too, and on all above. Where this call is repeated after a crash, it goes on with the
-        child that it had started. Raises AgentError for what is wrong before it starts, (invalid) where no runtime runs this tool; every end
-        after that is a value.
-        Cancellation: cancelling this call cancels the child.
+        What it spends counts on this run's limits too, and on all above. Where this call is
+        repeated after a crash, it goes on with the child that it had started. Raises AgentError for
+        what is wrong before it starts, (invalid) where no runtime runs this tool; every end after
+        that is a value. Cancellation: cancelling this call cancels the child.
         """
         if self.run_child is None:
-            raise AgentError("invalid", f"call {self.call_id!r} cannot spawn an agent: this tool is not run by a runtime")
+            raise AgentError(
+                "invalid",
+                f"call {self.call_id!r} cannot spawn an agent: this tool is not run by a runtime",
+            )
         return await self.run_child(agent, text, deps=deps, inputs=inputs, limits=limits)
 
 
@@ -196,7 +241,9 @@ class Tool(Protocol[DepsIn]):
 
     @property
     def parallel(self) -> bool:
-        """False: runs alone, after the parallel calls before it in the turn and before those after it."""
+        """False: runs alone, after the parallel calls before it in the turn and before those after
+        it.
+        """
         ...
 
     @property
@@ -211,15 +258,22 @@ class Tool(Protocol[DepsIn]):
         ...
 
     def parse(self, arguments_json: JsonText) -> Any:
-        """Validated arguments, in the tool's own form. Raises InvalidArguments with what is wrong and what would be right."""
+        """Validated arguments, in the tool's own form.
+
+        Raises InvalidArguments with what is wrong and what would be right.
+        """
         ...
 
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
-        """For the policy, which judges all that is named here; None where that cannot be said. A pure tool that says None is let run."""
+        """For the policy, which judges all that is named here; None where that cannot be said.
+
+        A pure tool that says None is let run.
+        """
         ...
 
     async def execute(self, ctx: ToolContext[DepsIn], arguments: Any) -> ToolOutput:
-        """Run it with what `parse` gave. Raises ToolFailed for the model, which also reads any other exception.
+        """Run it with what `parse` gave. Raises ToolFailed for the model, which also reads any
+        other exception.
 
         After any other exception, the outcome of a `once` call is unknown.
 
@@ -228,9 +282,11 @@ class Tool(Protocol[DepsIn]):
         ...
 
     async def probe(self, ctx: ToolContext[DepsIn], arguments: Any) -> ProbeAnswer:
-        """Whether a once-call with what `parse` gave happened; None where it cannot tell. It changes nothing itself.
+        """Whether a once-call with what `parse` gave happened; None where it cannot tell. It
+        changes nothing itself.
 
-        Asked when the call had started and its result is not known, because the process died in it. What it raises counts as None.
+        Asked when the call had started and its result is not known, because the process died in it.
+        What it raises counts as None.
         """
         ...
 
@@ -273,7 +329,11 @@ class LateTools(Protocol):
 class ToolRegistry:
     """Tools by name: register, get in O(1), list, remove, execute. Names are unique."""
 
-    def __init__(self, tools: Sequence[Tool[Any]] = (), offers: Callable[[Tool[Any]], bool] = lambda tool: True) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool[Any]] = (),
+        offers: Callable[[Tool[Any]], bool] = lambda tool: True,
+    ) -> None:
         """`offers`: whether the model is told of a tool."""
         self._tools, self._offers = dict[str, Tool[Any]](), offers
         for tool in tools:
@@ -282,7 +342,9 @@ class ToolRegistry:
     def register(self, tool: Tool[Any]) -> None:
         """Raises AgentError(invalid) where the name is taken."""
         if tool.name in self._tools:
-            raise AgentError("invalid", f"two tools are named {tool.name!r}: tool names are unique, rename one")
+            raise AgentError(
+                "invalid", f"two tools are named {tool.name!r}: tool names are unique, rename one"
+            )
         self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool[Any] | None:
@@ -300,8 +362,12 @@ class ToolRegistry:
         """What a request needs, in the order of registration."""
         return tuple(t.definition for t in self._tools.values() if self._offers(t))
 
-    async def execute(self, name: str, ctx: ToolContext[Any], arguments_json: JsonText) -> ToolOutput:
-        """Raises InvalidArguments for an unknown tool or arguments that do not fit, else what the tool raises."""
+    async def execute(
+        self, name: str, ctx: ToolContext[Any], arguments_json: JsonText
+    ) -> ToolOutput:
+        """Raises InvalidArguments for an unknown tool or arguments that do not fit, else what the
+        tool raises.
+        """
         tool = self._tools.get(name)
         if tool is None:
             raise InvalidArguments(unknown_tool(name, list(self._tools)))
@@ -315,10 +381,12 @@ class ToolRegistry:
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> str:
-    """What the model reads when it asks for a tool that is not there. Bounded, whatever it wrote."""
+    """What the model reads when it asks for a tool that is not there. Bounded, whatever it wrote."""  # noqa: E501
     close = closest(name, known)
     hint = f"Did you mean {close!r}? " if close is not None else ""
-    shown = ", ".join(known[:_NAMES_SHOWN]) + (f" and {len(known) - _NAMES_SHOWN} more" if len(known) > _NAMES_SHOWN else "")
+    shown = ", ".join(known[:_NAMES_SHOWN]) + (
+        f" and {len(known) - _NAMES_SHOWN} more" if len(known) > _NAMES_SHOWN else ""
+    )
     return f"There is no tool named {name[:_NAME_CHARS]!r}. {hint}Available: {shown or 'none'}."
 
 

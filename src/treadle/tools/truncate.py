@@ -1,7 +1,8 @@
-"""How much of a tool's output the model is shown: all of it, or its head and tail, with the whole in a file to read on.
+"""How much of a tool's output the model is shown: all of it, or its head and tail, with the whole
+in a file to read on.
 
-Not here: who asks for it (every result is capped in toolbox.py; a tool whose output has no end feeds a `Capture` itself).
-Entry: `cap_output`, `Capture`.
+Not here: who asks for it (every result is capped in toolbox.py; a tool whose output has no end
+feeds a `Capture` itself). Entry: `cap_output`, `Capture`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ SpillText: TypeAlias = Callable[[str], Path]
 
 MAX_SPILL_BYTES = 64 * 1024 * 1024
 """A spill file ends here, and says so in its last line."""
-_SPILL_END = f"\n[this file stops here, at {MAX_SPILL_BYTES // 1024 // 1024} MiB: the rest was not kept]\n"
+_SPILL_END = (
+    f"\n[this file stops here, at {MAX_SPILL_BYTES // 1024 // 1024} MiB: the rest was not kept]\n"
+)
 
 
 def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText) -> str:
-    """`text` itself where it fits, else at most `max_chars` characters of it in at most 2,000 lines of at most 2,000 characters.
+    """`text` itself where it fits, else at most `max_chars` characters of it in at most 2,000 lines
+    of at most 2,000 characters.
 
-    What is too long keeps its first and its last half; one line between them says how much is missing and in which file the whole is.
-    `spill` is called only then; where it fails with an OSError, the line says that instead.
+    What is too long keeps its first and its last half; one line between them says how much is
+    missing and in which file the whole is. `spill` is called only then; where it fails with an
+    OSError, the line says that instead.
     """
     window = _Window(max_chars, MAX_OUTPUT_LINES)
     window.feed(text)
@@ -45,7 +50,9 @@ def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText
 
 
 class _Window:
-    """The first and the last `max_chars` of a text that comes in pieces; they are made into what is shown only at the end."""
+    """The first and the last `max_chars` of a text that comes in pieces; they are made into what is
+    shown only at the end.
+    """
 
     def __init__(self, max_chars: int, max_lines: int) -> None:
         self._max_chars, self._max_lines = max_chars, max_lines
@@ -64,12 +71,18 @@ class _Window:
     @property
     def intact(self) -> bool:
         """Nothing of the text so far has to go."""
-        return self._chars <= self._max_chars and self._lines <= self._max_lines and not self._has_long_line
+        return (
+            self._chars <= self._max_chars
+            and self._lines <= self._max_lines
+            and not self._has_long_line
+        )
 
     @property
     def last_line(self) -> str:
         """The newest line that is not blank."""
-        newest = "".join((*self._head, *self._tail) if self._chars <= 2 * self._max_chars else self._tail)[-MAX_LINE_CHARS:]
+        newest = "".join(
+            (*self._head, *self._tail) if self._chars <= 2 * self._max_chars else self._tail
+        )[-MAX_LINE_CHARS:]
         return next((line for line in reversed(newest.split("\n")) if line.strip()), "")
 
     def feed(self, text: str) -> None:
@@ -93,7 +106,9 @@ class _Window:
         self._chars += len(text)
         self._breaks += text.count("\n")
         last_break = text.rfind("\n")
-        self._open_chars = len(text) - last_break - 1 if last_break >= 0 else self._open_chars + len(text)
+        self._open_chars = (
+            len(text) - last_break - 1 if last_break >= 0 else self._open_chars + len(text)
+        )
 
     def text(self, where: str) -> str:
         """What is shown, at most `max_chars`; `where` says where the whole is."""
@@ -136,7 +151,10 @@ _HALF_LINE = MAX_LINE_CHARS // 2 - 40
 def _shown_line(line: str) -> str:
     if len(line) <= MAX_LINE_CHARS:
         return line
-    return f"{line[:_HALF_LINE]} [… {len(line) - 2 * _HALF_LINE:,} characters left out …] {line[-_HALF_LINE:]}"
+    return (
+        f"{line[:_HALF_LINE]} [… {len(line) - 2 * _HALF_LINE:,} characters left out …] "
+        f"{line[-_HALF_LINE:]}"
+    )
 
 
 def _start_of_line(line: str) -> str:
@@ -146,7 +164,9 @@ def _start_of_line(line: str) -> str:
 
 def _end_of_line(line: str) -> str:
     """Of a line whose start is not known."""
-    return line if len(line) <= MAX_LINE_CHARS else f"[a very long line …] {line[-2 * _HALF_LINE :]}"
+    return (
+        line if len(line) <= MAX_LINE_CHARS else f"[a very long line …] {line[-2 * _HALF_LINE :]}"
+    )
 
 
 def _break_after(text: str) -> str:
@@ -183,7 +203,10 @@ def _whole_lines_last(text: str, room: int) -> str:
 
 
 class _SpillFile:
-    """The whole text, up to MAX_SPILL_BYTES, in a file that is made when the first of it comes. A full disk is told, not raised."""
+    """The whole text, up to MAX_SPILL_BYTES, in a file that is made when the first of it comes.
+
+    A full disk is told, not raised.
+    """
 
     def __init__(self, spill: SpillText) -> None:
         self._spill = spill
@@ -209,7 +232,13 @@ class _SpillFile:
             self._path = self._spill(text)
             return
         if self._fd is None:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+            self._fd = os.open(
+                self._path,
+                os.O_WRONLY
+                | os.O_APPEND
+                | getattr(os, "O_NOFOLLOW", 0)
+                | getattr(os, "O_CLOEXEC", 0),
+            )
         data = memoryview(text.encode("utf-8", "replace"))
         while data:
             data = data[os.write(self._fd, data) :]
@@ -222,19 +251,33 @@ class _SpillFile:
     def where(self) -> str:
         if self._trouble is not None:
             return f"the whole could not be kept: {self._trouble.strerror or self._trouble}"
-        which = "the whole is" if self._left >= 0 else f"its first {MAX_SPILL_BYTES // 1024 // 1024} MiB are"
+        which = (
+            "the whole is"
+            if self._left >= 0
+            else f"its first {MAX_SPILL_BYTES // 1024 // 1024} MiB are"
+        )
         return f"{which} in {self._path}: go on with read (offset, limit) or grep"
 
 
 class Capture:
     """The output of a running program: bytes in as they come, capped text out.
 
-    Invalid UTF-8 becomes U+FFFD; terminal escapes and control characters are dropped; of a line that redraws itself with carriage
-    returns the last form stays. Memory is a few times `max_chars`. Use it as a context manager: leaving it closes the spill file.
+    Invalid UTF-8 becomes U+FFFD; terminal escapes and control characters are dropped; of a line
+    that redraws itself with carriage returns the last form stays. Memory is a few times
+    `max_chars`. Use it as a context manager: leaving it closes the spill file.
     """
 
-    def __init__(self, spill: SpillText, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES, masking: Masking | None = None) -> None:
-        """`masking`: a new one, for this text; what it takes out is in no file and is cut nowhere in two."""
+    def __init__(
+        self,
+        spill: SpillText,
+        *,
+        max_chars: int = MAX_OUTPUT_CHARS,
+        max_lines: int = MAX_OUTPUT_LINES,
+        masking: Masking | None = None,
+    ) -> None:
+        """`masking`: a new one, for this text; what it takes out is in no file and is cut nowhere
+        in two.
+        """
         self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._plain = _Plain()
@@ -277,9 +320,13 @@ class Capture:
 
 # ---------------------------------------------------------------- plain text
 
-# ECMA-48: a control sequence (CSI), a string (OSC, DCS, APC, PM, SOS) up to its terminator, or a short escape. All lengths are bounded,
-# so that an escape which never ends cannot swallow the output: then only the ESC itself is dropped.
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P_^X][^\x1b\x07\n]{0,2000}(?:\x07|\x1b\\)|[ -/]{0,4}[0-OQ-WYZ\\`-~])?")
+# ECMA-48: a control sequence (CSI), a string (OSC, DCS, APC, PM, SOS) up to its terminator, or a
+# short escape. All lengths are bounded, so that an escape which never ends cannot swallow the
+# output: then only the ESC itself is dropped.
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P_^X][^\x1b\x07\n]{0,2000}(?:\x07|\x1b\\)|[ "
+    r"-/]{0,4}[0-OQ-WYZ\\`-~])?"
+)
 _ESCAPE_MAX = 2_100
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
 _REDRAWN_MAX = 4_096
@@ -287,7 +334,9 @@ _REDRAWN_MAX = 4_096
 
 
 def plain_text(text: str) -> str:
-    """`text` without terminal escapes and control characters (tab and line break stay), redrawn lines in their last form."""
+    """`text` without terminal escapes and control characters (tab and line break stay), redrawn
+    lines in their last form.
+    """
     return _Plain().feed(text, final=True)
 
 
@@ -316,7 +365,9 @@ class _Plain:
         return self._lines(text, final=final)
 
     def _lines(self, text: str, *, final: bool) -> str:
-        *whole, last = (self.open_line + text).split("\n") if "\r" in text else self._split_off_last(text)
+        *whole, last = (
+            (self.open_line + text).split("\n") if "\r" in text else self._split_off_last(text)
+        )
         done = [line for w in whole for line in self._ended(w)]
         *redrawn, self.open_line = self._redrawn(last)
         done += redrawn

@@ -58,7 +58,9 @@ class Acting:
 
     def cycle_mode(self) -> None:
         mode = self._chat.conversation.setting.mode
-        self._chat.use_mode(MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0])
+        self._chat.use_mode(
+            MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
+        )
 
     def view(self) -> None:
         self._chat.soon(self._chat.view, "Everything so far", list(self._chat.blocks))
@@ -97,7 +99,9 @@ class Acting:
             self._note("")
 
     async def _leave_anyway(self) -> None:
-        if await confirm(self._chat.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"):
+        if await confirm(
+            self._chat.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"
+        ):
             self._chat.screen.close()
 
     async def _go_back(self) -> None:

@@ -1,7 +1,9 @@
-"""The question whether a call may run: once, for this session, always, or not, and why not. Entry: `Approval`.
+"""The question whether a call may run: once, for this session, always, or not, and why not. Entry:
+`Approval`.
 
-chat.py acts on the answer. Escape denies. Keys that arrive within half a second of its appearance, or of one another then, were meant
-for the input, and go there. While part of the call does not fit the screen, only `d`, which shows all of it, makes a yes possible.
+chat.py acts on the answer. Escape denies. Keys that arrive within half a second of its appearance,
+or of one another then, were meant for the input, and go there. While part of the call does not fit
+the screen, only `d`, which shows all of it, makes a yes possible.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from prompt_toolkit.filters import Condition, Filter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import BufferControl, ConditionalContainer, Container, Dimension, HSplit, Window
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Container,
+    Dimension,
+    HSplit,
+    Window,
+)
 from prompt_toolkit.layout.controls import FormattedTextControl
 
 from treadle._internal.terminal_text import cut, one_line, wrapped
@@ -72,8 +81,22 @@ class Around:
 class Approval:
     """A slot."""
 
-    def __init__(self, request: ApprovalRequest, preview: Preview, theme: Theme, around: Around, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._request, self._preview, self._theme, self._around, self._clock = request, preview, theme, around, clock
+    def __init__(
+        self,
+        request: ApprovalRequest,
+        preview: Preview,
+        theme: Theme,
+        around: Around,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._request, self._preview, self._theme, self._around, self._clock = (
+            request,
+            preview,
+            theme,
+            around,
+            clock,
+        )
         self._columns = around.columns
         self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
         """Width, and for it the lines of the path and of the rest."""
@@ -87,9 +110,19 @@ class Approval:
         self._deaf_until = 0.0
         self._says_why = False
         self._why = Buffer(multiline=False)
-        self._text = Window(FormattedTextControl(self._lines, focusable=True, show_cursor=False), height=self._height, always_hide_cursor=True)
-        self._reason = Window(BufferControl(self._why), height=1, get_line_prefix=lambda _, __: [(theme.toolkit("prompt"), "    why? ")])
-        self._container = HSplit([self._text, ConditionalContainer(self._reason, Condition(lambda: self._says_why))])
+        self._text = Window(
+            FormattedTextControl(self._lines, focusable=True, show_cursor=False),
+            height=self._height,
+            always_hide_cursor=True,
+        )
+        self._reason = Window(
+            BufferControl(self._why),
+            height=1,
+            get_line_prefix=lambda _, __: [(theme.toolkit("prompt"), "    why? ")],
+        )
+        self._container = HSplit(
+            [self._text, ConditionalContainer(self._reason, Condition(lambda: self._says_why))]
+        )
         self._keys = self._bindings()
 
     @property
@@ -125,13 +158,18 @@ class Approval:
     def _drawn(self) -> list[Line]:
         """The choices always fit; of what is asked about, as much as there is room for."""
         width, style = max(self._columns() - 1, 10), self._theme.toolkit
-        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {self._asks()}", width))]
+        head: Line = [
+            (style("warning"), cut(f"{self._theme.glyphs.question} {self._asks()}", width))
+        ]
         why = self._reasons(width)
         heads = [head] if self._rows > 2 else []
         choices = self._offered(width, self._rows - len(heads) - 1)
         room = self._rows - len(heads) - len(choices)
-        shown, self._hidden = self._shown(width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES))
-        if self._is_unseen and len(shown) == room:  # the line that says why a yes does nothing comes first
+        shown, self._hidden = self._shown(
+            width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES)
+        )
+        # the line that says why a yes does nothing comes first
+        if self._is_unseen and len(shown) == room:
             shown.pop()
         room -= len(shown)
         why = why[: max(room - self._is_unseen, 0)]
@@ -145,7 +183,10 @@ class Approval:
         reason = one_line(self._request.reason, 1_000)
         lines = wrapped(reason[:1].upper() + reason[1:], width - 2)
         left_out = [f"{self._theme.glyphs.ellipsis}"] if len(lines) > REASON_LINES else []
-        return [[(self._theme.toolkit("warning"), f"  {line}")] for line in (*lines[: REASON_LINES - len(left_out)], *left_out)]
+        return [
+            [(self._theme.toolkit("warning"), f"  {line}")]
+            for line in (*lines[: REASON_LINES - len(left_out)], *left_out)
+        ]
 
     @property
     def _is_unseen(self) -> bool:
@@ -153,14 +194,26 @@ class Approval:
 
     def _help(self, width: int) -> Line:
         if self._is_unseen:
-            return [(self._theme.toolkit("warning"), cut("    Not all of it is shown: d shows it, then you can approve · Esc deny", width))]
+            return [
+                (
+                    self._theme.toolkit("warning"),
+                    cut(
+                        "    Not all of it is shown: d shows it, then you can approve · Esc deny",
+                        width,
+                    ),
+                )
+            ]
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
         """The choices, or as many around the marked one as fit; one always does."""
         most = max(most, 1)
         first = max(min(self._at - most // 2, len(self._choices) - most), 0)
-        return [self._choice(n, choice, width) for n, choice in enumerate(self._choices) if first <= n < first + most]
+        return [
+            self._choice(n, choice, width)
+            for n, choice in enumerate(self._choices)
+            if first <= n < first + most
+        ]
 
     def _shown(self, width: int, most: int) -> tuple[list[Line], int]:
         """At most so many lines of the preview, and how many are left out."""
@@ -176,7 +229,10 @@ class Approval:
         if isinstance(self._preview, Patch):
             return [], [line for file in self._preview.files for line in self._file(file, width)]
         if isinstance(self._preview, TextPreview):
-            return [], self._words(wrapped(self._preview.text, width) or [""], "tool.target" if self._preview.is_command else "tool.body")
+            return [], self._words(
+                wrapped(self._preview.text, width) or [""],
+                "tool.target" if self._preview.is_command else "tool.body",
+            )
         path, *rest = self._file(self._preview, width)
         paths = len(wrapped(self._preview.path, width))
         return [path, *rest[: paths - 1]], rest[paths - 1 :]
@@ -184,14 +240,21 @@ class Approval:
     def _file(self, file: FileDifference, width: int) -> list[Line]:
         """Its path, and what changes in it."""
         drawing = Drawing(width, self._theme)
-        drawn = drawing.lines(differences.drawn(file.path, file.before, file.after, drawing, whole=True))
-        return [*self._words(wrapped(f"{file.path}{file.note}", width), "tool.target"), *([("", "  "), *line] for line in drawn)]
+        drawn = drawing.lines(
+            differences.drawn(file.path, file.before, file.after, drawing, whole=True)
+        )
+        return [
+            *self._words(wrapped(f"{file.path}{file.note}", width), "tool.target"),
+            *([("", "  "), *line] for line in drawn),
+        ]
 
     def _words(self, lines: Sequence[str], style: str) -> list[Line]:
         return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
 
     def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
-        """All lines, or the first and the last of them around a warning that names how many are missing."""
+        """All lines, or the first and the last of them around a warning that names how many are
+        missing.
+        """
         if len(lines) <= most:
             return [*lines], 0
         if most < 2:
@@ -214,19 +277,29 @@ class Approval:
     # ------------------------------------------------------------ in words
 
     def spoken(self) -> list[str]:
-        """The question, whole, for a terminal on which nothing can be drawn; in its last line what can be said."""
+        """The question, whole, for a terminal on which nothing can be drawn; in its last line what
+        can be said.
+        """
         width = max(self._columns() - 1, 10)
-        said = [f"{choice.key} {choice.words} {choice.pattern}".rstrip() for choice in self._choices]
+        said = [
+            f"{choice.key} {choice.words} {choice.pattern}".rstrip() for choice in self._choices
+        ]
         return [
             self._asks(),
-            *("".join(text for _, text, *_ in line) for line in self._shown(width, SPOKEN_LINES)[0]),
+            *(
+                "".join(text for _, text, *_ in line)
+                for line in self._shown(width, SPOKEN_LINES)[0]
+            ),
             f"  {one_line(self._request.reason, 1_000)}",
             *said,
             SPOKEN,
         ]
 
     def hears(self, line: str) -> bool:
-        """`line`: the letter of a choice, and behind one that says no, the reason. Whether it was that; then the answer is given."""
+        """`line`: the letter of a choice, and behind one that says no, the reason.
+
+        Whether it was that; then the answer is given.
+        """
         letter, _, rest = line.strip().partition(" ")
         for choice in self._choices:
             if choice.key == letter.lower() and (choice.scope == "no" or not rest):
@@ -251,7 +324,7 @@ class Approval:
         @keys.add(Keys.Any, filter=deaf, eager=True)
         @keys.add(Keys.Any, filter=choosing)
         def _(event: KeyPressEvent) -> None:
-            """What is no answer was meant for the input, and so may be what comes right behind it."""
+            """What is no answer was meant for the input, and so may be what comes right behind it."""  # noqa: E501
             self._deaf_until = self._clock() + DEAF_S
             if event.data.isprintable() or event.key_sequence[-1].key is Keys.BracketedPaste:
                 self._around.typed(event.data)
@@ -263,7 +336,11 @@ class Approval:
         bind("d", choosing, self._show_all)
         bind("s-tab", choosing, self._change_mode)
         bind("enter", choosing, lambda: self._take(self._choices[self._at]))
-        bind("enter", saying, lambda: self._answered.give(ApprovalReply("no", self._why.text.strip())))
+        bind(
+            "enter",
+            saying,
+            lambda: self._answered.give(ApprovalReply("no", self._why.text.strip())),
+        )
         for name in ("escape", "c-c"):
             bind(name, Condition(lambda: not self._says_why), partial(self._take, _NO), eager=True)
             bind(name, saying, self._back)
@@ -308,8 +385,16 @@ def _choices(request: ApprovalRequest) -> list[_Choice]:
         wider.append(_Choice("e", "Yes, and accept edits from now on (Shift-Tab)", "edits"))
     if request.pattern:
         words = ", ".join(one_line(rule, 200) for rule in request.pattern)
-        wider += [_Choice("s", "Yes, and for this session:", "session", words), _Choice("a", "Yes, and always:", "always", words)]
-    return [_Choice("y", "Yes, this once", "once"), *wider, _NO, _Choice("w", "No, and say why", "no", asks_why=True)]
+        wider += [
+            _Choice("s", "Yes, and for this session:", "session", words),
+            _Choice("a", "Yes, and always:", "always", words),
+        ]
+    return [
+        _Choice("y", "Yes, this once", "once"),
+        *wider,
+        _NO,
+        _Choice("w", "No, and say why", "no", asks_why=True),
+    ]
 
 
 def _asks(request: ApprovalRequest) -> str:

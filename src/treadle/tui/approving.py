@@ -1,4 +1,7 @@
-"""Asks the person about calls, and keeps what they said for more than one. How the question looks is approval.py's. Entry: `Approving`."""
+"""Asks the person about calls, and keeps what they said for more than one.
+
+How the question looks is approval.py's. Entry: `Approving`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ class Approving:
         self._granted: set[str] = set()
         """Rules that the person has said yes to in this conversation."""
         self._one = anyio.Semaphore(1)
-        """Of calls that ask at once, the second is asked about once the answer to the first is known: it may hold for both."""
+        """Of calls that ask at once, the second is asked about once the answer to the first is
+        known: it may hold for both.
+        """
 
     def forget(self) -> None:
         """Another conversation begins."""
@@ -42,15 +47,31 @@ class Approving:
         async with self._one:
             if request.pattern and self._granted.issuperset(request.pattern):
                 return Approve()
-            if request.is_edit and self._chat.conversation.setting.mode == "accept-edits":  # it was held before the mode changed
+            # it was held before the mode changed
+            if request.is_edit and self._chat.conversation.setting.mode == "accept-edits":
                 return Approve()
             return await self._asked(request)
 
     async def _asked(self, request: ApprovalRequest) -> Approve | Deny:
         chat = self._chat
-        preview = await to_thread.run_sync(partial(preview_of, request.name, request.arguments, chat.cwd, redact=chat.runtime.redact))
-        show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [ProposedCallBlock(preview)], at_end=False)
-        around = Around(view=show, typed=chat.line.paste, columns=lambda: chat.screen.columns, cycle_mode=chat.acting.cycle_mode)
+        preview = await to_thread.run_sync(
+            partial(
+                preview_of, request.name, request.arguments, chat.cwd, redact=chat.runtime.redact
+            )
+        )
+        show = partial(
+            chat.soon,
+            chat.view,
+            f"{request.name}: {request.reason}",
+            [ProposedCallBlock(preview)],
+            at_end=False,
+        )
+        around = Around(
+            view=show,
+            typed=chat.line.paste,
+            columns=lambda: chat.screen.columns,
+            cycle_mode=chat.acting.cycle_mode,
+        )
         slot = Approval(request, preview, chat.theme, around)
         chat.transcript.asks_about(request)
         said = await chat.screen.ask(slot)
@@ -69,6 +90,8 @@ class Approving:
                 chat.runtime.allow(chat.conversation.session_id, pattern)
             self._granted.update(pattern)
             if always:
-                await to_thread.run_sync(for_always, Path(chat.config.home or home(os.environ)) / CONFIG_NAME, pattern)
+                await to_thread.run_sync(
+                    for_always, Path(chat.config.home or home(os.environ)) / CONFIG_NAME, pattern
+                )
         except AgentError as e:
             chat.tell(f"Allowed this once only: {e.message}", "warning")

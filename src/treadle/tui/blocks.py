@@ -1,4 +1,5 @@
-"""What is finished, and is written once into the scrollback: each kind says how it is drawn, short and in full.
+"""What is finished, and is written once into the scrollback: each kind says how it is drawn, short
+and in full.
 
 Not here: colours (theme.py), Markdown, diffs. Entry: `Block` and its kinds.
 """
@@ -88,8 +89,15 @@ class Thought:
     spaced = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
-        head = Text(f"{drawing.theme.glyphs.thought} Thought for {lasting(self.seconds)}", drawing.style("reasoning"))
-        return Group(head, _body(_lines(self.text), drawing, "reasoning", full=True)) if full and self.text.strip() else head
+        head = Text(
+            f"{drawing.theme.glyphs.thought} Thought for {lasting(self.seconds)}",
+            drawing.style("reasoning"),
+        )
+        return (
+            Group(head, _body(_lines(self.text), drawing, "reasoning", full=True))
+            if full and self.text.strip()
+            else head
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +124,16 @@ class CallBlock:
         if self.exit_code:  # first, where no long command pushes it off the screen
             head.append(f"exit {self.exit_code} {glyphs.dot} ", drawing.style("error"))
         head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
-        head.append(one_line(self.name) if self.status == "denied" else self.call.done, drawing.style("tool.name"))
-        head.append(f" {self.call.target}" if self.call.target else "", drawing.style("tool.target"))
-        head.append("".join(f" {glyphs.dot} {note}" for note in self._notes()), drawing.style("dim"))
+        head.append(
+            one_line(self.name) if self.status == "denied" else self.call.done,
+            drawing.style("tool.name"),
+        )
+        head.append(
+            f" {self.call.target}" if self.call.target else "", drawing.style("tool.target")
+        )
+        head.append(
+            "".join(f" {glyphs.dot} {note}" for note in self._notes()), drawing.style("dim")
+        )
         body = self._body(drawing, full=full)
         return head if body is None else Group(head, body)
 
@@ -147,12 +162,20 @@ class CallBlock:
 
     def _body(self, drawing: Drawing, *, full: bool) -> RenderableType | None:
         most = None if full else BODY_LINES
-        if self.status == "ok" and self.name in ("edit", "write", "apply_patch") and (split := _difference_in(self.result)) is not None:
+        if (
+            self.status == "ok"
+            and self.name in ("edit", "write", "apply_patch")
+            and (split := _difference_in(self.result)) is not None
+        ):
             return Padding(differences.drawn_patch(split, drawing, most=most), (0, 0, 0, 2))
         if self.status == "ok" and self.name in ("read", "todo_write", "ls", "glob") and not full:
             return None
         lines = _lines(self.result)
-        return _body(lines, drawing, "tool.body", full=full, ends=self.name in _COMMANDS) if lines else None
+        return (
+            _body(lines, drawing, "tool.body", full=full, ends=self.name in _COMMANDS)
+            if lines
+            else None
+        )
 
 
 def _difference_in(result: str) -> str | None:
@@ -183,10 +206,17 @@ class ProposedCallBlock:
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         if isinstance(self.preview, FileDifference):
-            return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, whole=True)
+            return differences.drawn(
+                self.preview.path, self.preview.before, self.preview.after, drawing, whole=True
+            )
         if isinstance(self.preview, Patch):
-            return Group(*(part for file in self.preview.files for part in self._file(file, drawing)))
-        return Text(self.preview.text, drawing.style("tool.target" if self.preview.is_command else "tool.body"))
+            return Group(
+                *(part for file in self.preview.files for part in self._file(file, drawing))
+            )
+        return Text(
+            self.preview.text,
+            drawing.style("tool.target" if self.preview.is_command else "tool.body"),
+        )
 
     def _file(self, file: FileDifference, drawing: Drawing) -> Iterator[RenderableType]:
         yield Text(f"{file.path}{file.note}", drawing.style("tool.target"))
@@ -210,7 +240,11 @@ def _lines(text: str) -> list[str]:
 
 def _first(lines: list[str], most: int) -> list[str]:
     """The beginning, and the key that shows the rest."""
-    return lines if len(lines) <= most else [*lines[: most - 1], f"… {count(len(lines) - most + 1, 'more line')} (Ctrl-O)"]
+    return (
+        lines
+        if len(lines) <= most
+        else [*lines[: most - 1], f"… {count(len(lines) - most + 1, 'more line')} (Ctrl-O)"]
+    )
 
 
 def _ends(lines: list[str], most: int) -> list[str]:
@@ -219,12 +253,23 @@ def _ends(lines: list[str], most: int) -> list[str]:
         return lines
     first = most // 4
     last = most - 1 - first
-    return [*lines[:first], f"… {count(len(lines) - first - last, 'more line')} (Ctrl-O)", *lines[-last:]]
+    return [
+        *lines[:first],
+        f"… {count(len(lines) - first - last, 'more line')} (Ctrl-O)",
+        *lines[-last:],
+    ]
 
 
-def _body(lines: list[str], drawing: Drawing, style: str, *, full: bool, ends: bool = False) -> RenderableType:
+def _body(
+    lines: list[str], drawing: Drawing, style: str, *, full: bool, ends: bool = False
+) -> RenderableType:
     """`ends`: of what is too long, the end too."""
     shown: Iterable[str] = lines if full else (_ends if ends else _first)(lines, BODY_LINES)
     bar = drawing.theme.glyphs.bar
-    text = Text("\n".join(f"  {bar} {line}" for line in shown), drawing.style(style), no_wrap=not full, overflow="ellipsis")
+    text = Text(
+        "\n".join(f"  {bar} {line}" for line in shown),
+        drawing.style(style),
+        no_wrap=not full,
+        overflow="ellipsis",
+    )
     return text

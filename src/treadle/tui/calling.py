@@ -1,4 +1,7 @@
-"""How a tool call is named on the screen: a verb and what it is done to. Entry: `Calling`, `calling`."""
+"""How a tool call is named on the screen: a verb and what it is done to. Entry:
+
+`Calling`, `calling`.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +52,24 @@ def calling(name: str, arguments: object) -> Calling:
     if name == TOOL and (todos := written(arguments)) is not None:
         return Calling("Planning", "Planned", one_line(progress(todos), TARGET_CHARS))
     if name == PATCH and isinstance(arguments, dict):
-        return Calling("Patching", "Patched", one_line(", ".join(named_paths(cast("dict[str, object]", arguments))), TARGET_CHARS))
+        return Calling(
+            "Patching",
+            "Patched",
+            one_line(", ".join(named_paths(cast("dict[str, object]", arguments))), TARGET_CHARS),
+        )
     verb = _VERBS.get(name)
     if not isinstance(arguments, dict):
-        return Calling(*((verb.doing, verb.done) if verb else (name, name)), one_line(str(arguments), TARGET_CHARS))
+        return Calling(
+            *((verb.doing, verb.done) if verb else (name, name)),
+            one_line(str(arguments), TARGET_CHARS),
+        )
     given = cast("dict[str, object]", arguments)
     if verb is None or verb.about not in given:
         values = " ".join(str(value) for value in given.values())
         name = one_line(name)
-        return Calling(verb.doing if verb else name, verb.done if verb else name, one_line(values, TARGET_CHARS))
+        return Calling(
+            verb.doing if verb else name,
+            verb.done if verb else name,
+            one_line(values, TARGET_CHARS),
+        )
     return Calling(verb.doing, verb.done, one_line(str(given[verb.about]), TARGET_CHARS))

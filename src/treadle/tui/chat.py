@@ -1,6 +1,8 @@
-"""The open chat: what keys and commands set going, and what runs show. It holds the pieces together and draws nothing itself.
+"""The open chat: what keys and commands set going, and what runs show. It holds the pieces together
+and draws nothing itself.
 
-Runs are conversation.py's, events become blocks in transcript.py, the terminal is screen.py's. Entry: `Chat`.
+Runs are conversation.py's, events become blocks in transcript.py, the terminal is screen.py's.
+Entry: `Chat`.
 """
 
 from __future__ import annotations
@@ -61,11 +63,21 @@ class Open:
 class Chat:
     """Made when the first frame stands on the screen; `run` goes on until the person leaves."""
 
-    def __init__(self, opened: Open, runtime: Runtime, setting: RunSetting, session_id: str | None) -> None:
+    def __init__(
+        self, opened: Open, runtime: Runtime, setting: RunSetting, session_id: str | None
+    ) -> None:
         self._opened, self.runtime = opened, runtime
-        self.theme, self.screen, self.line, self.status, self.transcript = opened.theme, opened.screen, opened.line, opened.status, opened.transcript
+        self.theme, self.screen, self.line, self.status, self.transcript = (
+            opened.theme,
+            opened.screen,
+            opened.line,
+            opened.status,
+            opened.transcript,
+        )
         self._approving = Approving(self)
-        self.conversation = ChatConversation(runtime, setting, session_id=session_id, approver=self._approving, show=self._happened)
+        self.conversation = ChatConversation(
+            runtime, setting, session_id=session_id, approver=self._approving, show=self._happened
+        )
         self.acting = Acting(self)
         self.transcript.live.queued = self.conversation.queued
         self.commands = opened.commands
@@ -90,15 +102,25 @@ class Chat:
 
     # ------------------------------------------------------------ life
 
-    async def run(self, said_before: list[str], warnings: Sequence[str] = (), *, then: Callable[[], None] = lambda: None) -> None:
-        """`said_before`: what was typed and sent before this was there; `warnings`: for the person, once; `then`: called when keys may do their work."""
+    async def run(
+        self,
+        said_before: list[str],
+        warnings: Sequence[str] = (),
+        *,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`said_before`: what was typed and sent before this was there; `warnings`: for the person,
+        once; `then`: called when keys may do their work.
+        """
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
                 self._group.start_soon(self._open, said_before, warnings, then)
                 await self.screen.closed()
             self._group.cancel_scope.cancel()
 
-    async def _open(self, said_before: list[str], warnings: Sequence[str], then: Callable[[], None]) -> None:
+    async def _open(
+        self, said_before: list[str], warnings: Sequence[str], then: Callable[[], None]
+    ) -> None:
         self._refresh_status()
         for warning in warnings:
             self.tell(warning, "warning")
@@ -172,7 +194,14 @@ class Chat:
         return False
 
     def _mistaken(self, error: Exception) -> None:
-        self.tell(f"This is a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: you can go on.", "error")
+        self.tell(
+            (
+                f"This is a mistake in Treadle: {type(error).__name__}: "
+                f"{one_line(str(error), 400)}. "
+                "What was said is kept: you can go on."
+            ),
+            "error",
+        )
 
     async def _tick(self) -> None:
         """Spinners turn, where there are any. A chat that waits for the person draws nothing."""
@@ -223,7 +252,9 @@ class Chat:
         """What was typed: a command at once, anything else after the run that is under way."""
         if lost := self.line.lost(text):
             self.line.give_back(text)
-            self.tell(f"{lost} was pasted in another chat and is not here: paste it again.", "warning")
+            self.tell(
+                f"{lost} was pasted in another chat and is not here: paste it again.", "warning"
+            )
         elif is_command(text):
             self.soon(self._command, text)
         elif text.strip():
@@ -248,7 +279,14 @@ class Chat:
         command, rest = found
         if self.conversation.is_running and not command.while_running:
             self.line.give_back(said)
-            self.tell(f"/{command.name} has to wait for the end of the run: press Escape to interrupt it.", "warning")
+            self.tell(
+                (
+                    f"/{command.name} has to wait for the end of the run: press Escape to "
+                    "interrupt "
+                    "it."
+                ),
+                "warning",
+            )
             return
         await command.run(self, rest)
 
@@ -269,10 +307,14 @@ class Chat:
         self._more.set()
 
     def give_back(self) -> None:
-        """What no run has heard comes back to be edited: after an interruption it may not be meant any more."""
+        """What no run has heard comes back to be edited: after an interruption it may not be meant
+        any more.
+        """
         steered, queued = self.transcript.steered, self.conversation.queued
         if steered or queued:
-            self.line.give_back("\n".join((*steered.values(), *(self._shown.pop(text, text) for text in queued))))
+            self.line.give_back(
+                "\n".join((*steered.values(), *(self._shown.pop(text, text) for text in queued)))
+            )
             steered.clear()
             queued.clear()
 

@@ -1,4 +1,7 @@
-"""Asks the person yes or no, at the bottom of the screen. What a tool may do is asked elsewhere (approval.py). Entry: `confirm`."""
+"""Asks the person yes or no, at the bottom of the screen.
+
+What a tool may do is asked elsewhere (approval.py). Entry: `confirm`.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,28 @@ _BUTTON_ROWS: Final = 1
 
 
 async def confirm(
-    screen: Screen, question: str, *, yes: str = "Yes", no: str = "No", danger: bool = False, clock: Callable[[], float] = time.monotonic
+    screen: Screen,
+    question: str,
+    *,
+    yes: str = "Yes",
+    no: str = "No",
+    danger: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """What the person says; Escape is no. `danger`: it looks so, and Enter alone means no. Waits while another question stands there."""
-    return await screen.ask(Confirm(screen.theme, question, words=(yes, no), danger=danger, columns=lambda: screen.columns, clock=clock))
+    """What the person says; Escape is no. `danger`: it looks so, and Enter alone means no.
+
+    Waits while another question stands there.
+    """
+    return await screen.ask(
+        Confirm(
+            screen.theme,
+            question,
+            words=(yes, no),
+            danger=danger,
+            columns=lambda: screen.columns,
+            clock=clock,
+        )
+    )
 
 
 class Confirm:
@@ -44,14 +65,26 @@ class Confirm:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`words`: what stands for yes, and for no."""
-        self._theme, self._words, self._danger, self._columns, self._clock = theme, words, danger, columns, clock
+        self._theme, self._words, self._danger, self._columns, self._clock = (
+            theme,
+            words,
+            danger,
+            columns,
+            clock,
+        )
         self._question = plain(question)
         self._answered = SlotAnswer[bool]()
         self._chosen = not danger
         self._rows = 4
         self._hears_at = 0.0
         control = FormattedTextControl(self._drawn, focusable=True, show_cursor=False)
-        self._window = Window(control, height=lambda: len(self._lines()), wrap_lines=False, dont_extend_height=True, always_hide_cursor=True)
+        self._window = Window(
+            control,
+            height=lambda: len(self._lines()),
+            wrap_lines=False,
+            dont_extend_height=True,
+            always_hide_cursor=True,
+        )
         self._keys = self._bindings()
 
     @property
@@ -75,8 +108,13 @@ class Confirm:
     # ------------------------------------------------------------ in words
 
     def spoken(self) -> list[str]:
-        """The question, for a terminal on which nothing can be drawn; in its last line what can be said."""
-        return [*self._question.splitlines(), f"Say y ({self._words[0]}) or n ({self._words[1]}) and press Enter."]
+        """The question, for a terminal on which nothing can be drawn; in its last line what can be
+        said.
+        """
+        return [
+            *self._question.splitlines(),
+            f"Say y ({self._words[0]}) or n ({self._words[1]}) and press Enter.",
+        ]
 
     def hears(self, line: str) -> bool:
         """Whether it was an answer; then it is given."""
@@ -121,12 +159,22 @@ class Confirm:
 
     def _lines(self) -> list[Line]:
         """The question as far as there is room, and below it the answers."""
-        style, glyphs = self._theme.toolkit("warning" if self._danger else "title"), self._theme.glyphs
+        style, glyphs = (
+            self._theme.toolkit("warning" if self._danger else "title"),
+            self._theme.glyphs,
+        )
         lines = wrapped(self._question, max(self._columns() - 3, 10))
         most = max(self._rows - _BUTTON_ROWS, 1)
         if len(lines) > most:
-            lines = [*lines[: max(most - 2, 0)], f"{glyphs.ellipsis} {len(lines) - most + 1} more lines", lines[-1]][-most:]
-        shown: list[Line] = [[(style, f"{f'{glyphs.question} ' if number == 0 else '  '}{line}")] for number, line in enumerate(lines)]
+            lines = [
+                *lines[: max(most - 2, 0)],
+                f"{glyphs.ellipsis} {len(lines) - most + 1} more lines",
+                lines[-1],
+            ][-most:]
+        shown: list[Line] = [
+            [(style, f"{f'{glyphs.question} ' if number == 0 else '  '}{line}")]
+            for number, line in enumerate(lines)
+        ]
         return [*shown, self._buttons()]
 
     def _buttons(self) -> Line:
@@ -134,7 +182,9 @@ class Confirm:
         for word, letter, is_yes in ((self._words[0], "y", True), (self._words[1], "n", False)):
             chosen = self._chosen is is_yes
             mark = self._theme.glyphs.prompt if chosen else " "
-            line.append((self._theme.toolkit("selected" if chosen else "dim"), f"{mark} {word} ({letter})"))
+            line.append(
+                (self._theme.toolkit("selected" if chosen else "dim"), f"{mark} {word} ({letter})")
+            )
             line.append(("", "   "))
         line.append((self._theme.toolkit("dim"), "Esc: no"))
         return line

@@ -1,4 +1,5 @@
-"""What the person and the agent say to each other: one run at a time, what is queued behind it, and from where it goes on.
+"""What the person and the agent say to each other: one run at a time, what is queued behind it, and
+from where it goes on.
 
 It draws nothing: what happens is handed to whoever draws. Entry: `ChatConversation`.
 """
@@ -41,14 +42,27 @@ class RunSetting:
 class ChatConversation:
     """One session of a runtime, until another is opened in its place. For one event loop."""
 
-    def __init__(self, runtime: Runtime, setting: RunSetting, *, session_id: str | None, approver: Approver, show: Callable[[Event], None]) -> None:
-        """`approver`: asks the person; `show`: is told of each event, in order. `session_id`: None begins a new one with the first run."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        setting: RunSetting,
+        *,
+        session_id: str | None,
+        approver: Approver,
+        show: Callable[[Event], None],
+    ) -> None:
+        """`approver`: asks the person; `show`: is told of each event, in order. `session_id`:
+
+        None begins a new one with the first run.
+        """
         self.runtime, self.setting = runtime, setting
         self.session_id = session_id
         self.queued: list[str] = []
         """What is said after the run that is under way, oldest first."""
         self.goes_back_to: str | None = None
-        """The run in the place of which the next one begins: what came after its prompt is left behind, in the session that it was said in."""
+        """The run in the place of which the next one begins: what came after its prompt is left
+        behind, in the session that it was said in.
+        """
         self._approver, self._show = approver, show
         self._stream: RunStream[Any] | None = None
         self._is_beginning = self._stops = False
@@ -62,7 +76,9 @@ class ChatConversation:
 
     @contextmanager
     def beginning(self) -> Generator[None]:
-        """Within, a run begins, is under way, and ends: an interruption of what has not begun holds as soon as it has."""
+        """Within, a run begins, is under way, and ends: an interruption of what has not begun holds
+        as soon as it has.
+        """
         self._is_beginning, self._stops = True, False
         try:
             yield
@@ -88,18 +104,29 @@ class ChatConversation:
         }
         if (origin := self.goes_back_to) is not None:
             model = {} if setting.agent.model is None else {"model": setting.agent.model}
-            stream = self.runtime.fork_stream(origin, turn=0, text=text, agent=setting.agent, **model, **options)
+            stream = self.runtime.fork_stream(
+                origin, turn=0, text=text, agent=setting.agent, **model, **options
+            )
         else:
             self.session_id = self.session_id or new_id("session")
             stream = self.runtime.stream(setting.agent, text, session=self.session_id, **options)
         return await self._follow(stream)
 
     async def go_on(self, run_id: str) -> RunResult[Any]:
-        """With a run that was cut, or that waits for an answer. Raises AgentError where it cannot be taken up."""
+        """With a run that was cut, or that waits for an answer.
+
+        Raises AgentError where it cannot be taken up.
+        """
         setting = self.setting
         return await self._follow(
             self.runtime.resume_stream(
-                run_id, setting.agent, mode=setting.mode, cwd=setting.cwd, limits=setting.limits, on_approval=self._approver, on_unknown="wait"
+                run_id,
+                setting.agent,
+                mode=setting.mode,
+                cwd=setting.cwd,
+                limits=setting.limits,
+                on_approval=self._approver,
+                on_unknown="wait",
             )
         )
 
@@ -168,6 +195,8 @@ class ChatConversation:
         return [info for info in reversed(found) if info.parent_run_id is None]
 
     async def unfinished(self) -> RunInfo | None:
-        """The last run, where it has no end: it was cut, waits for an answer, or is driven elsewhere."""
+        """The last run, where it has no end: it was cut, waits for an answer, or is driven
+        elsewhere.
+        """
         runs = await self.runs()
         return runs[-1] if runs and runs[-1].status != "finished" else None

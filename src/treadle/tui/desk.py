@@ -1,4 +1,7 @@
-"""What commands, pickers and the wizard work on: the open chat as they may use it. chat.py is it. Entry: `Desk`."""
+"""What commands, pickers and the wizard work on: the open chat as they may use it. chat.py is it.
+
+Entry: `Desk`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Desk(Protocol):
     def cwd(self) -> Path: ...
 
     def tell(self, text: str, style: str = "dim") -> None:
-        """A line of our own into the scrollback; `style`: of the theme, like `warning` or `error`."""
+        """A line of our own into the scrollback; `style`: of the theme, like `warning` or `error`."""  # noqa: E501
         ...
 
     def show(self, renderable: RenderableType) -> None:
@@ -45,7 +48,9 @@ class Desk(Protocol):
         ...
 
     async def open(self, session_id: str | None) -> None:
-        """Another conversation in the place of this one, what was said in it drawn; None: a new one. Raises AgentError(busy) while a run is under way."""
+        """Another conversation in the place of this one, what was said in it drawn; None: a new
+        one. Raises AgentError(busy) while a run is under way.
+        """
         ...
 
     def use_model(self, model: str) -> None:

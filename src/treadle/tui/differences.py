@@ -1,4 +1,5 @@
-"""What changed in a file, for a person: line numbers, what was taken and what came, and which words; side by side where there is room.
+"""What changed in a file, for a person: line numbers, what was taken and what came, and which
+words; side by side where there is room.
 
 Not here: how texts are compared (tools/builtin/difference.py). Entry: `drawn`, `drawn_patch`.
 """
@@ -60,22 +61,46 @@ class Changed:
 Pair: TypeAlias = tuple[Changed | None, Changed | None]
 
 
-def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None, whole: bool = False) -> DifferenceView:
-    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long ones on several. `whole`: no line is cut."""
-    return DifferenceView(difference(before, after), drawing, language=language_of(path), most=most, whole=whole)
+def drawn(
+    path: str,
+    before: str,
+    after: str,
+    drawing: Drawing,
+    *,
+    most: int | None = None,
+    whole: bool = False,
+) -> DifferenceView:
+    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long
+    ones on several. `whole`: no line is cut.
+    """
+    return DifferenceView(
+        difference(before, after), drawing, language=language_of(path), most=most, whole=whole
+    )
 
 
-def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | None = None) -> DifferenceView:
+def drawn_patch(
+    patch: str, drawing: Drawing, *, path: str = "", most: int | None = None
+) -> DifferenceView:
     """As `drawn`, of a unified diff; lines before its first `@@` are not drawn."""
     lines = patch.split("\n")
     begin = next((n for n, line in enumerate(lines) if line.startswith("@@")), 0)
-    return DifferenceView(lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most)
+    return DifferenceView(
+        lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most
+    )
 
 
 class DifferenceView(LaidOut):
     """A renderable. Where there is nothing to tell it draws nothing."""
 
-    def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None, whole: bool = False) -> None:
+    def __init__(
+        self,
+        lines: Sequence[str],
+        drawing: Drawing,
+        *,
+        language: str,
+        most: int | None,
+        whole: bool = False,
+    ) -> None:
         self._drawing = drawing
         self._language = language
         self._most = most
@@ -86,17 +111,41 @@ class DifferenceView(LaidOut):
         pairs = _paired(self._changes)
         split = width >= SPLIT_COLUMNS
         rows: list[Pair] = pairs if split else [row for pair in _blocks(pairs) for row in pair]
-        most = len(rows) if self._most is None or len(rows) <= self._most else max(self._most - 1, 0)
+        most = (
+            len(rows) if self._most is None or len(rows) <= self._most else max(self._most - 1, 0)
+        )
         texts = self._texts(rows[:most])
-        digits = len(str(max((max(change.number, change.other) for change in self._changes), default=0)))
+        digits = len(
+            str(max((max(change.number, change.other) for change in self._changes), default=0))
+        )
         for row in rows[:most]:
-            yield from self._beside(row, texts, digits, width) if split else self._row(row[0] or row[1], texts, digits, width)
+            yield from (
+                self._beside(row, texts, digits, width)
+                if split
+                else self._row(row[0] or row[1], texts, digits, width)
+            )
         if missing := len(rows) - most:
-            yield [Segment(f"{self._drawing.theme.glyphs.ellipsis} {missing} more line{'' if missing == 1 else 's'}", self._drawing.style("dim"))]
+            yield [
+                Segment(
+                    (
+                        f"{self._drawing.theme.glyphs.ellipsis} {missing} more "
+                        f"line{'' if missing == 1 else 's'}"
+                    ),
+                    self._drawing.style("dim"),
+                )
+            ]
 
     # ------------------------------------------------------------ rows
 
-    def _row(self, change: Changed | None, texts: dict[Changed, Text], digits: int, width: int, *, before: bool = False) -> list[Line]:
+    def _row(
+        self,
+        change: Changed | None,
+        texts: dict[Changed, Text],
+        digits: int,
+        width: int,
+        *,
+        before: bool = False,
+    ) -> list[Line]:
         """`before`: its number is that in the file before."""
         if change is None:
             return [[]]
@@ -104,16 +153,24 @@ class DifferenceView(LaidOut):
         if change.kind == "note":
             return [segments(Text(change.text[:width], drawing.style("hunk")), drawing)]
         number = change.other if before and change.kind == "same" else change.number
-        sign = Segment(f"{_SIGNS[change.kind]} ", drawing.style(change.kind if change.kind != "same" else "dim"))
+        sign = Segment(
+            f"{_SIGNS[change.kind]} ",
+            drawing.style(change.kind if change.kind != "same" else "dim"),
+        )
         room = max(width - digits - 3, 1)
         begin: Line = [Segment(f"{number:>{digits}} ", drawing.style("line.number")), sign]
         text = texts[change]
         if self._most is not None:
             text.truncate(room, overflow="ellipsis")
         lines = chopped(text, room, drawing)
-        return [[*(begin if n == 0 else [Segment(" " * (digits + 3))]), *line] for n, line in enumerate(lines)]
+        return [
+            [*(begin if n == 0 else [Segment(" " * (digits + 3))]), *line]
+            for n, line in enumerate(lines)
+        ]
 
-    def _beside(self, row: Pair, texts: dict[Changed, Text], digits: int, width: int) -> Iterator[Line]:
+    def _beside(
+        self, row: Pair, texts: dict[Changed, Text], digits: int, width: int
+    ) -> Iterator[Line]:
         half = (width - 3) // 2
         left, right = row
         if left is not None and left.kind == "note":
@@ -121,22 +178,45 @@ class DifferenceView(LaidOut):
             return
         nothing: Line = []
         bar = Segment(f" {self._drawing.theme.glyphs.bar} ", self._drawing.style("dim"))
-        for before, after in zip_longest(self._row(left, texts, digits, half, before=True), self._row(right, texts, digits, half), fillvalue=nothing):
+        for before, after in zip_longest(
+            self._row(left, texts, digits, half, before=True),
+            self._row(right, texts, digits, half),
+            fillvalue=nothing,
+        ):
             yield [*filled(before, half), bar, *after] if columns(before) <= half else before
 
     # ------------------------------------------------------------ words
 
     def _texts(self, rows: Sequence[Pair]) -> dict[Changed, Text]:
-        shown = list(dict.fromkeys(change for row in rows for change in row if change is not None and change.kind != "note"))
-        coloured = self._coloured(shown) if len(shown) <= HIGHLIGHTED_LINES and self._language and self._drawing.theme.depth >= 8 else {}
+        shown = list(
+            dict.fromkeys(
+                change
+                for row in rows
+                for change in row
+                if change is not None and change.kind != "note"
+            )
+        )
+        coloured = (
+            self._coloured(shown)
+            if len(shown) <= HIGHLIGHTED_LINES and self._language and self._drawing.theme.depth >= 8
+            else {}
+        )
         return {change: self._text(change, coloured.get(change)) for change in shown}
 
     def _text(self, change: Changed, coloured: Text | None) -> Text:
-        text = Text(change.text, "" if change.kind == "same" else self._drawing.style(change.kind), end="", no_wrap=True)
+        text = Text(
+            change.text,
+            "" if change.kind == "same" else self._drawing.style(change.kind),
+            end="",
+            no_wrap=True,
+        )
         if coloured is not None and coloured.plain == change.text:
             text.spans = [*coloured.spans]
         if change.opposite is not None:
-            text.stylize(self._drawing.style(f"{change.kind}.word"), *_different(change.text, change.opposite.text))
+            text.stylize(
+                self._drawing.style(f"{change.kind}.word"),
+                *_different(change.text, change.opposite.text),
+            )
         return text
 
     def _coloured(self, shown: Sequence[Changed]) -> dict[Changed, Text]:
@@ -144,7 +224,9 @@ class DifferenceView(LaidOut):
         found: dict[Changed, Text] = {}
         for side in ("removed", "added"):
             changes = [change for change in shown if change.kind in (side, "same")]
-            whole = highlighted("\n".join(change.text for change in changes), self._language, self._drawing)
+            whole = highlighted(
+                "\n".join(change.text for change in changes), self._language, self._drawing
+            )
             found.update(zip(changes, whole.split("\n", allow_blank=True), strict=False))
         return found
 
@@ -159,7 +241,12 @@ def _changes(lines: Sequence[str], chars: int) -> Iterator[Changed]:
                 yield Changed("note", "⋮")
         elif line[:1] in _KINDS and (line or n + 1 < len(lines)):
             kind = _KINDS[line[:1]]
-            yield Changed(kind, cut_off(plain(line[1:]), chars).expandtabs(4), before if kind == "removed" else after, before)
+            yield Changed(
+                kind,
+                cut_off(plain(line[1:]), chars).expandtabs(4),
+                before if kind == "removed" else after,
+                before,
+            )
             before += kind != "added"
             after += kind != "removed"
         elif line:
@@ -213,7 +300,7 @@ def _blocks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 def _different(text: str, opposite: str) -> tuple[int, int]:
-    """From where to where it has words that the other has not; nothing where too little is alike."""
+    """From where to where it has words that the other has not; nothing where too little is alike."""  # noqa: E501
     ours, theirs = _words(text), _words(opposite)
     if max(len(ours), len(theirs)) > WORDS_MAX:
         return 0, 0
@@ -232,4 +319,7 @@ def _words(text: str) -> list[str]:
 
 def _path_in(lines: Sequence[str]) -> str:
     """As the head of a patch has it."""
-    return next((line[4:].split("\t")[0].removeprefix("b/") for line in lines if line.startswith("+++ ")), "")
+    return next(
+        (line[4:].split("\t")[0].removeprefix("b/") for line in lines if line.startswith("+++ ")),
+        "",
+    )

@@ -1,7 +1,8 @@
-"""What Rich lays out, as text for a terminal's scrollback and as pieces for prompt_toolkit: both from one layout, and never too wide.
+"""What Rich lays out, as text for a terminal's scrollback and as pieces for prompt_toolkit: both
+from one layout, and never too wide.
 
-Whatever is drawn passes here, so that no control character of a text reaches the terminal. Not here: what things look like (theme.py).
-Entry: `Drawing`.
+Whatever is drawn passes here, so that no control character of a text reaches the terminal. Not
+here: what things look like (theme.py). Entry: `Drawing`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ TAB_COLUMNS: Final = 4
 WIDENING: Final = "\ufe0f"
 """Makes what stands before it an emoji, which some terminals draw wider."""
 _SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
-_CODES: Final = (("bold", 1), ("dim", 2), ("italic", 3), ("underline", 4), ("reverse", 7), ("strike", 9))
+_CODES: Final = (
+    ("bold", 1),
+    ("dim", 2),
+    ("italic", 3),
+    ("underline", 4),
+    ("reverse", 7),
+    ("strike", 9),
+)
 _NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 
 Row: TypeAlias = list[tuple[str, Style | None]]
@@ -48,7 +56,10 @@ class LaidOut(ABC):
 
 
 class Drawing:
-    """For one width, at least one column, and one theme. Cheap to make: what costs is kept for all of a theme."""
+    """For one width, at least one column, and one theme.
+
+    Cheap to make: what costs is kept for all of a theme.
+    """
 
     __slots__ = ("_pens", "theme", "width")
 
@@ -71,7 +82,9 @@ class Drawing:
         return self._pens.options.update(width=self.width)
 
     def ansi(self, renderable: RenderableType) -> str:
-        """Whole lines, each with a line end and none with blanks before it that nobody sees; colours end with their line."""
+        """Whole lines, each with a line end and none with blanks before it that nobody sees;
+        colours end with their line.
+        """
         out: list[str] = []
         for row in self.rows(renderable):
             for text, style in row:
@@ -83,16 +96,27 @@ class Drawing:
     def lines(self, renderable: RenderableType) -> list[list[tuple[str, str]]]:
         """The same as fragments of prompt_toolkit, one list a line."""
         spelled = self._pens.spelled
-        return [[("" if style is None else spelled(style), text) for text, style in row] for row in self.rows(renderable)]
+        return [
+            [("" if style is None else spelled(style), text) for text, style in row]
+            for row in self.rows(renderable)
+        ]
 
     def rows(self, renderable: RenderableType) -> Iterator[Row]:
         """Laid out, cleaned, and cut to the width."""
         if isinstance(renderable, LaidOut):
-            lines: Iterable[Row] = ([(text, style) for text, style, _ in line] for line in renderable.laid_out(self.width))
+            lines: Iterable[Row] = (
+                [(text, style) for text, style, _ in line]
+                for line in renderable.laid_out(self.width)
+            )
         else:
             lines = _split(self._pens.console.render(renderable, self.options))
         for line in lines:
-            row = _trimmed([(text if text.isascii() and text.isprintable() else self._clean(text), style) for text, style in line])
+            row = _trimmed(
+                [
+                    (text if text.isascii() and text.isprintable() else self._clean(text), style)
+                    for text, style in line
+                ]
+            )
             yield from [row] if _columns(row) <= self.width else _folded(row, self.width)
 
     def _clean(self, text: str) -> str:
@@ -108,7 +132,7 @@ class _Pens:
         self.unicode = theme.unicode
         self.named = {name: Style.parse(theme.rich(name)) for name in STYLES}
         self.console = Console(
-            file=io.StringIO(), width=80, height=25, color_system=None, force_terminal=False, legacy_windows=False, markup=False, highlight=False, emoji=False,
+            file=io.StringIO(), width=80, height=25, color_system=None, force_terminal=False, legacy_windows=False, markup=False, highlight=False, emoji=False,  # noqa: E501
             theme=RichTheme(dict(self.named)), _environ={},
         )  # fmt: skip
         self.options = self.console.options.update(height=None)
@@ -118,9 +142,14 @@ class _Pens:
         self._spelled: dict[Style, str] = {}
 
     def code(self, style: Style) -> str:
-        """What stands between `ESC [` and `m`. Links are not drawn: where one leads is said in words."""
+        """What stands between `ESC [` and `m`.
+
+        Links are not drawn: where one leads is said in words.
+        """
         if (code := self._codes.get(style)) is None:
-            code = self._codes[style] = ";".join(self._parts(style)) if self._theme.attributes else ""
+            code = self._codes[style] = (
+                ";".join(self._parts(style)) if self._theme.attributes else ""
+            )
         return code
 
     def _parts(self, style: Style) -> Iterator[str]:
@@ -134,9 +163,17 @@ class _Pens:
 
     def spelled(self, style: Style) -> str:
         if (spelled := self._spelled.get(style)) is None:
-            words = [name for name, _ in _CODES if getattr(style, name)] if self._theme.attributes else []
+            words = (
+                [name for name, _ in _CODES if getattr(style, name)]
+                if self._theme.attributes
+                else []
+            )
             if self._theme.depth > 1:
-                words += [colour for colour in (_named(style.color), "on", _named(style.bgcolor)) if colour]
+                words += [
+                    colour
+                    for colour in (_named(style.color), "on", _named(style.bgcolor))
+                    if colour
+                ]
             spelled = self._spelled[style] = toolkit_style(" ".join(words))
         return spelled
 
@@ -150,7 +187,11 @@ def _named(colour: Color | None) -> str:
     """As theme.py spells colours."""
     if colour is None or colour.is_default:
         return ""
-    if colour.type in (ColorType.STANDARD, ColorType.EIGHT_BIT) and colour.number is not None and colour.number < 16:
+    if (
+        colour.type in (ColorType.STANDARD, ColorType.EIGHT_BIT)
+        and colour.number is not None
+        and colour.number < 16
+    ):
         return ("bright_" if colour.number > 7 else "") + _NAMES[colour.number % 8]
     return colour.get_truecolor().hex
 
@@ -172,7 +213,9 @@ def _split(segments: Iterable[Segment]) -> Iterator[Row]:
 
 
 def _trimmed(row: Row) -> Row:
-    """Without blanks at its end: a terminal that wraps lines anew when it is resized would wrap them too."""
+    """Without blanks at its end: a terminal that wraps lines anew when it is resized would wrap
+    them too.
+    """
     while row:
         text, style = row[-1]
         if style is not None and (style.bgcolor or style.reverse or style.underline):
@@ -185,8 +228,13 @@ def _trimmed(row: Row) -> Row:
 
 
 def _columns(row: Row) -> int:
-    """As the terminal counts that counts most: some draw joined emoji as one sign, others one after the other."""
-    return sum(len(text) if text.isascii() else max(cell_len(text), sum(map(_size, text))) for text, _ in row)
+    """As the terminal counts that counts most: some draw joined emoji as one sign, others one after
+    the other.
+    """
+    return sum(
+        len(text) if text.isascii() else max(cell_len(text), sum(map(_size, text)))
+        for text, _ in row
+    )
 
 
 def _size(character: str) -> int:

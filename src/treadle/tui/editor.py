@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 async def edited(screen: Screen, text: str) -> str:
-    """Lends the terminal to $VISUAL, $EDITOR or vi, and gives what was saved. Raises AgentError(invalid) where that cannot be started, or fails."""
+    """Lends the terminal to $VISUAL, $EDITOR or vi, and gives what was saved.
+
+    Raises AgentError(invalid) where that cannot be started, or fails.
+    """
     said = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         command = shlex.split(said)
@@ -28,9 +31,19 @@ async def edited(screen: Screen, text: str) -> str:
         file.write_text(text, "utf-8", "replace")
         async with screen.lent():
             try:
-                done = await anyio.run_process([*command, str(file)], stdin=None, stdout=None, stderr=None, check=False)
+                done = await anyio.run_process(
+                    [*command, str(file)], stdin=None, stdout=None, stderr=None, check=False
+                )
             except OSError as e:
-                raise AgentError("invalid", f"{command[0]!r} cannot be started: {e.strerror or e}. Set EDITOR to your editor") from e
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"{command[0]!r} cannot be started: {e.strerror or e}. Set EDITOR to your "
+                        "editor"
+                    ),
+                ) from e
         if done.returncode:
-            raise AgentError("invalid", f"{command[0]!r} ended with {done.returncode}: nothing was taken from it")
+            raise AgentError(
+                "invalid", f"{command[0]!r} ended with {done.returncode}: nothing was taken from it"
+            )
         return file.read_text("utf-8", "replace").rstrip("\n")

@@ -1,4 +1,5 @@
-"""The files below a directory by name, for completions: listed beside what the person types, and found by a few of their letters.
+"""The files below a directory by name, for completions: listed beside what the person types, and
+found by a few of their letters.
 
 Not here: what a completion looks like (suggestions.py). Entry: `FileNames`.
 """
@@ -23,9 +24,18 @@ FILES_MAX: Final = 200_000
 GIT_S: Final = 20.0
 FOUND_MAX: Final = 50
 
-_GIT: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
+_GIT: Final = (
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.untrackedCache=false",
+)
 """Nothing that a repository configures is started."""
-_UNSHOWABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNSHOWABLE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 class _Joined(NamedTuple):
@@ -37,7 +47,7 @@ class _Joined(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """Lists side by side, the shortest paths first: what is found first is then likely to be meant."""
+    """Lists side by side, the shortest paths first: what is found first is then likely to be meant."""  # noqa: E501
 
     paths: Sequence[str]
     """With `/`, also at the end of a directory."""
@@ -56,19 +66,30 @@ class _Names(NamedTuple):
 class FileNames:
     """Safe from any thread; `find` blocks where there is no list yet."""
 
-    def __init__(self, cwd: Path, *, secrets: Collection[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        secrets: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`secrets`: are in no environment of a program that is asked."""
         self._cwd, self._secrets, self._clock = Path(os.path.realpath(cwd)), secrets, clock
         self._names = _sorted(())
         self._narrowed: tuple[_Names, str, Sequence[int]] = (self._names, "", ())
-        """What was typed last, and which paths have its letters in order, or may: what is typed on can only be among these."""
+        """What was typed last, and which paths have its letters in order, or may: what is typed on
+        can only be among these.
+        """
         self._made_at: float | None = None
         self._making = threading.Lock()
         """One list is made at a time, and the first is waited for."""
         self._thread: threading.Thread | None = None
 
     def find(self, typed: str) -> list[str]:
-        """At most 50 paths from the directory, the likeliest first. `typed`: some of their letters in order; nothing: what lies in the directory itself."""
+        """At most 50 paths from the directory, the likeliest first.
+
+        `typed`: some of their letters in order; nothing: what lies in the directory itself.
+        """
         names = self._current()
         if _UNSHOWABLE.search(typed):
             return []
@@ -81,9 +102,16 @@ class FileNames:
             self._make()
 
     def _ranked(self, names: _Names, typed: str) -> Iterator[str]:
-        """The name begins with it; the path does; the name holds it; the path does; the name has its letters in order; the path has them. Each once."""
+        """The name begins with it; the path does; the name holds it; the path does; the name has
+        its letters in order; the path has them. Each once.
+        """
         given: set[int] = set()
-        for joined, text in ((names.last, f"\n{typed}"), (names.whole, f"\n{typed}"), (names.last, typed), (names.whole, typed)):
+        for joined, text in (
+            (names.last, f"\n{typed}"),
+            (names.whole, f"\n{typed}"),
+            (names.last, typed),
+            (names.whole, typed),
+        ):
             for at in _holding(joined, text):
                 if at not in given:
                     given.add(at)
@@ -113,8 +141,12 @@ class FileNames:
             with self._making:
                 if self._made_at is None:  # another thread may have made it while this one waited
                     self._make()
-        elif self._clock() - self._made_at > FRESH_S and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self.refresh, name="treadle-file-names", daemon=True)
+        elif self._clock() - self._made_at > FRESH_S and (
+            self._thread is None or not self._thread.is_alive()
+        ):
+            self._thread = threading.Thread(
+                target=self.refresh, name="treadle-file-names", daemon=True
+            )
             self._thread.start()
         return self._names
 
@@ -136,13 +168,35 @@ def _from_git(cwd: Path, secrets: Collection[str]) -> list[str] | None:
         return None
     from treadle._internal.environment import child_environment, path_outside  # noqa: PLC0415  the first frame needs neither
 
-    environment = {name: value for name, value in child_environment(secrets).items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")}
+    environment = {
+        name: value
+        for name, value in child_environment(secrets).items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG_")
+    }
     program = shutil.which("git", path=path_outside(environment.get("PATH"), cwd))
     if program is None:
         return None
-    command = [program, "--no-optional-locks", *_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    command = [
+        program,
+        "--no-optional-locks",
+        *_GIT,
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--deduplicate",
+    ]
     try:
-        done = subprocess.run(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_S, check=False)
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else os.fsdecode(done.stdout).split("\0")
@@ -176,7 +230,9 @@ def _sorted(listed: Iterable[str]) -> _Names:
 
 
 def _joined(texts: Sequence[str]) -> _Joined:
-    return _Joined("\n".join(("", *texts)), [*accumulate((len(text) + 1 for text in texts), initial=0)])
+    return _Joined(
+        "\n".join(("", *texts)), [*accumulate((len(text) + 1 for text in texts), initial=0)]
+    )
 
 
 _BITS: Final[dict[str, int]] = {chr(code): 1 << (code & 63) for code in range(128)}
@@ -193,7 +249,9 @@ def _bits(text: str) -> int:
 
 
 def _shallow(names: _Names) -> Iterator[str]:
-    return iter(sorted((path for path in names.paths if path.find("/", 0, -1) < 0), key=str.casefold))
+    return iter(
+        sorted((path for path in names.paths if path.find("/", 0, -1) < 0), key=str.casefold)
+    )
 
 
 def _holding(joined: _Joined, text: str) -> Iterator[int]:
@@ -207,4 +265,6 @@ def _holding(joined: _Joined, text: str) -> Iterator[int]:
 
 def _letters_in_order(typed: str) -> re.Pattern[str]:
     """Each before the next one, which never looks at a letter twice."""
-    return re.compile("".join(f"[^{re.escape(letter)}]*+{re.escape(letter)}" for letter in typed), re.DOTALL)
+    return re.compile(
+        "".join(f"[^{re.escape(letter)}]*+{re.escape(letter)}" for letter in typed), re.DOTALL
+    )

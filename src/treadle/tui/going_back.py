@@ -1,7 +1,9 @@
-"""Back to before an earlier prompt: which there are, how files are put back, and where the next words go.
+"""Back to before an earlier prompt: which there are, how files are put back, and where the next
+words go.
 
-What was said stays in its own conversation, and the next words begin a new one. Putting files back is undo.py's; which prompt is meant is said by
-`/undo` and pickers/points.py. Entry: `prompts`, `put_files_back`, `go_back_before`.
+What was said stays in its own conversation, and the next words begin a new one. Putting files back
+is undo.py's; which prompt is meant is said by `/undo` and pickers/points.py. Entry: `prompts`,
+`put_files_back`, `go_back_before`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ PATHS_SHOWN: Final = 20
 
 
 async def prompts(desk: Desk) -> list[RunInfo]:
-    """The runs that are in view, oldest first: those of this conversation, and before them those from which it was forked."""
+    """The runs that are in view, oldest first: those of this conversation, and before them those
+    from which it was forked.
+    """
     runs = await desk.conversation.runs()
     journal, seen = desk.conversation.runtime.journal, set[str]()
     while runs and (origin := runs[0].forked_from) is not None and origin not in seen:
@@ -39,17 +43,26 @@ async def prompts(desk: Desk) -> list[RunInfo]:
 
 
 async def _before(journal: Journal, run_id: str, origin: str) -> list[RunInfo]:
-    """Of the conversation from which that run was forked: what was said before, and the origin itself where the fork keeps some of its turns."""
+    """Of the conversation from which that run was forked: what was said before, and the origin
+    itself where the fork keeps some of its turns.
+    """
     started, forked = (await journal.load(run_id)).started, await journal.info(origin)
     if forked.session_id is None:
         return []
-    told = [run for run in reversed(await journal.runs(session_id=forked.session_id)) if run.parent_run_id is None]
+    told = [
+        run
+        for run in reversed(await journal.runs(session_id=forked.session_id))
+        if run.parent_run_id is None
+    ]
     keeps = started is not None and started.fork is not None and started.fork.turn > 0
     return told[: [run.run_id for run in told].index(origin) + keeps]
 
 
 async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
-    """What they changed, after it was shown and the person said yes. False: they said no, and nothing was done."""
+    """What they changed, after it was shown and the person said yes.
+
+    False: they said no, and nothing was done.
+    """
     journal = desk.conversation.runtime.journal
     would = await undone_since(journal, runs, apply=False)
     moves = [file for file in would.files if file.action in ("restored", "removed")]
@@ -57,7 +70,12 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
     if not moves:
         desk.tell("There is no file to put back.")
         return True
-    if not await confirm(desk.screen, f"Put back {count(len(moves), 'file')}, as listed above?", yes="Put back", no="Leave all as it is"):
+    if not await confirm(
+        desk.screen,
+        f"Put back {count(len(moves), 'file')}, as listed above?",
+        yes="Put back",
+        no="Leave all as it is",
+    ):
         desk.tell("Nothing was taken back.")
         return False
     done = await undone_since(journal, runs, apply=True)
@@ -72,11 +90,24 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
 def _tell(desk: Desk, would: Rewound) -> None:
     """What will be put back, and what cannot be."""
     verbs = {"restored": "as it was before", "removed": "removed: it was not there"}
-    back = [f"  {shown(desk, file.path)}: {verbs[file.action]}" for file in would.files if file.action in verbs]
-    stays = [f"  {shown(desk, file.path)}: {file.why}" for file in would.files if file.action == "refused"]
+    back = [
+        f"  {shown(desk, file.path)}: {verbs[file.action]}"
+        for file in would.files
+        if file.action in verbs
+    ]
+    stays = [
+        f"  {shown(desk, file.path)}: {file.why}"
+        for file in would.files
+        if file.action == "refused"
+    ]
     stays += [f"  {_done(desk, call)}: {call.why}" for call in would.not_undoable]
-    stays += [f"  {shown(desk, path)}: changed while commands ran" for path in would.changed_meanwhile]
-    for head, lines, style in (("Would be put back:", back, "dim"), ("Cannot be put back, and stays:", stays, "warning")):
+    stays += [
+        f"  {shown(desk, path)}: changed while commands ran" for path in would.changed_meanwhile
+    ]
+    for head, lines, style in (
+        ("Would be put back:", back, "dim"),
+        ("Cannot be put back, and stays:", stays, "warning"),
+    ):
         if lines:
             more = [f"  … and {len(lines) - PATHS_SHOWN} more"] if len(lines) > PATHS_SHOWN else []
             desk.tell("\n".join([head, *lines[:PATHS_SHOWN], *more]), style)
@@ -91,7 +122,10 @@ async def go_back_before(desk: Desk, point: RunInfo) -> None:
     """The next words take the place of that prompt, which stands in the input to be changed."""
     desk.conversation.goes_back_to = point.run_id
     desk.line.give_back(await _prompt(desk, point))
-    desk.tell("Your next message takes the place of this prompt, in a new conversation; the one before stays among /sessions.")
+    desk.tell(
+        "Your next message takes the place of this prompt, in a new conversation; the one before "
+        "stays among /sessions."
+    )
     desk.screen.refresh()
 
 
@@ -99,7 +133,9 @@ async def _prompt(desk: Desk, point: RunInfo) -> str:
     """Without the files that were attached: what the person wrote is the last text."""
     started = (await desk.conversation.runtime.journal.load(point.run_id)).started
     assert started is not None, "a run begins with run.started"
-    return next((part.text for part in reversed(started.input.parts) if isinstance(part, TextPart)), "")
+    return next(
+        (part.text for part in reversed(started.input.parts) if isinstance(part, TextPart)), ""
+    )
 
 
 def shown(desk: Desk, path: str) -> str:

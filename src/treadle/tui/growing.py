@@ -1,8 +1,10 @@
-"""Markdown that is still being written, given away block by block, so that only the last one has to be drawn anew.
+"""Markdown that is still being written, given away block by block, so that only the last one has to
+be drawn anew.
 
-What is finished depends on the text alone, never on how it was cut into deltas, and is given away exactly once. What would grow without a bound
-is given away in pieces: lines of code, items of a list, rows of a table, sentences of a long paragraph. Whatever is looked at again is at
-most a tail of `TAIL_LINES`. Not here: how it looks (markdown.py). Entry: `Growing`, `SourcePiece`.
+What is finished depends on the text alone, never on how it was cut into deltas, and is given away
+exactly once. What would grow without a bound is given away in pieces: lines of code, items of a
+list, rows of a table, sentences of a long paragraph. Whatever is looked at again is at most a tail
+of `TAIL_LINES`. Not here: how it looks (markdown.py). Entry: `Growing`, `SourcePiece`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class Within:
 
 
 class SourcePiece(str):
-    """The source of a finished block, or of a part of one. As a text it is just that: all pieces joined are the whole."""
+    """The source of a finished block, or of a part of one.
+
+    As a text it is just that: all pieces joined are the whole.
+    """
 
     within: Within
 
@@ -67,7 +72,10 @@ class SourcePiece(str):
 
 
 class Growing:
-    """Fed with deltas; gives finished pieces. The cost of a delta does not depend on what was given away."""
+    """Fed with deltas; gives finished pieces.
+
+    The cost of a delta does not depend on what was given away.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -88,7 +96,9 @@ class Growing:
         """What is not given away yet."""
         source = "".join([*self._lines, self._part])
         gap = self._has_gap(source)
-        return SourcePiece(source, self._within if gap == self._within.gap else replace(self._within, gap=gap))
+        return SourcePiece(
+            source, self._within if gap == self._within.gap else replace(self._within, gap=gap)
+        )
 
     def feed(self, text: str) -> list[SourcePiece]:
         """What is finished now, in order."""
@@ -121,7 +131,11 @@ class Growing:
 
     def _line(self, line: str) -> Iterator[SourcePiece]:
         open_now = self._within.containers
-        inside, deep = (line, len(open_now)) if self._within.midline and not self._lines else stripped(line, open_now)
+        inside, deep = (
+            (line, len(open_now))
+            if self._within.midline and not self._lines
+            else stripped(line, open_now)
+        )
         if deep < len(open_now):
             yield from self._give(len(self._lines))
             self._within = Within(containers=open_now[:deep], number=self._numbers[deep])
@@ -148,7 +162,9 @@ class Growing:
         lines = insides(self._lines, self._within)
         before = len(lines) - len(self._lines)
         tokens = _parser().parse("".join(lines))
-        begins = [max(token.map[0] - before, 0) for token in tokens if token.level == 0 and token.map]
+        begins = [
+            max(token.map[0] - before, 0) for token in tokens if token.level == 0 and token.map
+        ]
         if not begins:
             return
         last = next(token for token in reversed(tokens) if token.level == 0 and token.map)
@@ -161,15 +177,23 @@ class Growing:
         elif last.type == "fence":
             self._fence = lines[_first(last)]
         elif last.type.endswith("list_open"):
-            yield from self._items(last, tokens, before + (begins[-1] if len(begins) > 1 else 0), number)
+            yield from self._items(
+                last, tokens, before + (begins[-1] if len(begins) > 1 else 0), number
+            )
         if len(self._lines) >= CODE_LINES and not self._fence and _Opened(tokens, lines).fence:
             yield from self._force()
 
-    def _items(self, listing: Token, tokens: Sequence[Token], given: int, number: int | None) -> Iterator[SourcePiece]:
+    def _items(
+        self, listing: Token, tokens: Sequence[Token], given: int, number: int | None
+    ) -> Iterator[SourcePiece]:
         """All but the last."""
         if listing.type == "ordered_list_open" and number is None:
             number = int(listing.attrs.get("start", 1))
-        items = [_first(token) for token in tokens[tokens.index(listing) :] if token.type == "list_item_open" and token.level == 1]
+        items = [
+            _first(token)
+            for token in tokens[tokens.index(listing) :]
+            if token.type == "list_item_open" and token.level == 1
+        ]
         for n, begin in enumerate(items[1:], 1):
             yield from self._give(begin - given)
             given = begin
@@ -188,7 +212,11 @@ class Growing:
         yield from self._give(len(self._lines))
         self._fence = opened.fence
         self._numbers = (*self._numbers, *opened.numbers)[:DEPTH_MAX]
-        self._within = Within(containers=(*self._within.containers, *opened.containers)[:DEPTH_MAX], fence=opened.fence, table=opened.table)
+        self._within = Within(
+            containers=(*self._within.containers, *opened.containers)[:DEPTH_MAX],
+            fence=opened.fence,
+            table=opened.table,
+        )
 
     # ------------------------------------------------------------ giving
 
@@ -206,13 +234,20 @@ class Growing:
 
     def _has_gap(self, source: str) -> bool:
         within = self._within
-        return self._shown and not within.fence and not within.midline and (self._after_blank or is_blank(source.partition("\n")[0]))
+        return (
+            self._shown
+            and not within.fence
+            and not within.midline
+            and (self._after_blank or is_blank(source.partition("\n")[0]))
+        )
 
 
 class _Opened:
     """What the end of some lines leaves open."""
 
-    def __init__(self, tokens: Sequence[Token], lines: Sequence[str], number: int | None = None) -> None:
+    def __init__(
+        self, tokens: Sequence[Token], lines: Sequence[str], number: int | None = None
+    ) -> None:
         self.containers: tuple[int, ...] = ()
         self.numbers: tuple[int | None, ...] = ()
         self.table = self.fence = ""
@@ -221,8 +256,12 @@ class _Opened:
             begin, end = token.map or (0, 0)
             first = _peeled(lines[begin], self.containers)
             if token.type == "ordered_list_open":
-                start = number if n == 0 and number is not None else int(token.attrs.get("start", 1))
-                following = start + sum(t.type == "list_item_open" and t.level == token.level + 1 for t in tokens[n:])
+                start = (
+                    number if n == 0 and number is not None else int(token.attrs.get("start", 1))
+                )
+                following = start + sum(
+                    t.type == "list_item_open" and t.level == token.level + 1 for t in tokens[n:]
+                )
             elif token.type == "list_item_open":
                 found = _ITEM.match(first)
                 self._enter(found.end() if found else 2, following)
@@ -232,8 +271,12 @@ class _Opened:
             elif token.type == "blockquote_open":
                 self._enter(0, None)
             elif token.type == "table_open":
-                self.table = "".join(_peeled(line, self.containers) for line in lines[begin : begin + 2])
-            elif token.type == "fence" and not _is_closed(token, [_peeled(line, self.containers) for line in lines]):
+                self.table = "".join(
+                    _peeled(line, self.containers) for line in lines[begin : begin + 2]
+                )
+            elif token.type == "fence" and not _is_closed(
+                token, [_peeled(line, self.containers) for line in lines]
+            ):
                 self.fence = first
 
     def _enter(self, columns: int, number: int | None) -> None:
@@ -247,10 +290,18 @@ def is_blank(line: str) -> bool:
 
 
 def insides(lines: Sequence[str], within: Within) -> list[str]:
-    """Lines as they are inside of all that is open, and before them those that open the code or the table they go on with."""
+    """Lines as they are inside of all that is open, and before them those that open the code or the
+    table they go on with.
+    """
     head = within.fence or within.table
-    inner = [line if n == 0 and within.midline else stripped(line, within.containers)[0] for n, line in enumerate(lines)]
-    return [*head.splitlines(keepends=True), *(line.replace("\r", "").replace("\0", "\ufffd") for line in inner)]
+    inner = [
+        line if n == 0 and within.midline else stripped(line, within.containers)[0]
+        for n, line in enumerate(lines)
+    ]
+    return [
+        *head.splitlines(keepends=True),
+        *(line.replace("\r", "").replace("\0", "\ufffd") for line in inner),
+    ]
 
 
 def stripped(line: str, containers: Sequence[int]) -> tuple[str, int]:
@@ -297,7 +348,9 @@ def _is_complete(block: Token, lines: Sequence[str]) -> bool:
         return True
     if block.type == "fence":
         return _is_closed(block, lines)
-    return block.type in ("paragraph_open", "table_open", "blockquote_open") and not lines[-1].strip()
+    return (
+        block.type in ("paragraph_open", "table_open", "blockquote_open") and not lines[-1].strip()
+    )
 
 
 def _is_closed(fence: Token, lines: Sequence[str]) -> bool:
@@ -317,10 +370,16 @@ def _first(token: Token) -> int:
 
 
 def _sentence(text: str, *, code: bool) -> int:
-    """Where to cut it: behind a sentence of its second half at which no code and nothing bold is open; else behind a word."""
+    """Where to cut it: behind a sentence of its second half at which no code and nothing bold is
+    open; else behind a word.
+    """
     half = len(text) // 2
     ends = [] if code else [found.end() for found in _SENTENCE.finditer(text, half)]
-    closed = [end for end in ends if text.count("`", 0, end) % 2 == 0 and text.count("**", 0, end) % 2 == 0]
+    closed = [
+        end
+        for end in ends
+        if text.count("`", 0, end) % 2 == 0 and text.count("**", 0, end) % 2 == 0
+    ]
     return (closed or ends or [0])[-1] or text.rfind(" ", half) + 1 or len(text)
 
 

@@ -1,6 +1,8 @@
-"""Source code in colours, by the name of its language or of its file. Pygments comes with the first code that is drawn.
+"""Source code in colours, by the name of its language or of its file. Pygments comes with the first
+code that is drawn.
 
-What it does not know, and what is too large to be worth it, is drawn plain. Entry: `highlighted`, `language_of`.
+What it does not know, and what is too large to be worth it, is drawn plain. Entry: `highlighted`,
+`language_of`.
 """
 
 from __future__ import annotations
@@ -43,14 +45,22 @@ _STYLES: Final = (
 )
 """The first that holds: kinds of tokens, and what is in them."""
 _ENDINGS: Final[Mapping[str, str]] = {
-    "pyi": "python", "h": "c", "hpp": "cpp", "cc": "cpp", "htm": "html", "jsonl": "json", "mjs": "js", "cjs": "js", "zsh": "bash", "markdown": "md",
+    "pyi": "python", "h": "c", "hpp": "cpp", "cc": "cpp", "htm": "html", "jsonl": "json", "mjs": "js", "cjs": "js", "zsh": "bash", "markdown": "md",  # noqa: E501
 }  # fmt: skip
 
 
 def highlighted(code: str, language: str, drawing: Drawing) -> Text:
-    """`language`: any of its names, in any case; empty where nobody knows. The text stays what it is, to the character."""
+    """`language`: any of its names, in any case; empty where nobody knows.
+
+    The text stays what it is, to the character.
+    """
     whole = Text(code, drawing.style("code"), end="", no_wrap=True)
-    if not language or drawing.theme.depth == 1 or len(code) > CHARS_MAX or max(map(len, code.split("\n"))) > LINE_CHARS_MAX:
+    if (
+        not language
+        or drawing.theme.depth == 1
+        or len(code) > CHARS_MAX
+        or max(map(len, code.split("\n"))) > LINE_CHARS_MAX
+    ):
         return whole
     if (lexer := _lexer(language.lower())) is not None:
         at = 0
@@ -76,7 +86,9 @@ def _style(kind: str) -> str:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
-    """Only of those that Pygments has itself: it would look through everything installed for others."""
+    """Only of those that Pygments has itself: it would look through everything installed for
+    others.
+    """
     from pygments.lexers import get_lexer_by_name  # noqa: PLC0415  as the module says # pyright: ignore[reportUnknownVariableType]  its options are not typed
 
     if language not in _languages() or language in ("text", "output"):
@@ -88,4 +100,6 @@ def _lexer(language: str) -> Lexer | None:
 def _languages() -> frozenset[str]:
     from pygments.lexers import get_all_lexers  # noqa: PLC0415  as above
 
-    return frozenset(alias for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
+    return frozenset(
+        alias for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases
+    )

@@ -1,7 +1,9 @@
-"""A renderer for an inline screen: text goes above the live region once, in the same frame in which the region is drawn anew.
+"""A renderer for an inline screen: text goes above the live region once, in the same frame in which
+the region is drawn anew.
 
-prompt_toolkit's own asks the terminal where the cursor is, never makes a region smaller, and erases the wrong rows where a terminal has wrapped
-them on resize. Reaches into what its class keeps for itself (3.0.53; the pin allows 3.0.x only). Entry: `InlineRenderer`.
+prompt_toolkit's own asks the terminal where the cursor is, never makes a region smaller, and erases
+the wrong rows where a terminal has wrapped them on resize. Reaches into what its class keeps for
+itself (3.0.53; the pin allows 3.0.x only). Entry: `InlineRenderer`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
 BEGIN_FRAME: Final = "\x1b[?2026h"
 END_FRAME: Final = "\x1b[?2026l"
-"""Synchronized output: what stands between them is shown at once. A terminal that does not know it passes over it."""
+"""Synchronized output: what stands between them is shown at once.
+
+A terminal that does not know it passes over it.
+"""
 
 
 class InlineRenderer(Renderer):
@@ -34,7 +39,9 @@ class InlineRenderer(Renderer):
         self._reflows = reflows
         self._above: list[str] = []
         self.holds = False
-        """While the terminal is being resized nothing is drawn: tmux has changed its grid up to a quarter of a second before it says so."""
+        """While the terminal is being resized nothing is drawn: tmux has changed its grid up to a
+        quarter of a second before it says so.
+        """
         self.settled: Size | None = None
         """The size that a resizing has come to."""
         self.noticed: Callable[[], None] = lambda: None
@@ -56,7 +63,11 @@ class InlineRenderer(Renderer):
         if self.holds and not is_done:
             return
         output.write_raw(BEGIN_FRAME)
-        if last is not None and (size != self._last_size or self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height):
+        if last is not None and (
+            size != self._last_size
+            or self._above
+            or layout.container.preferred_height(size.columns, size.rows).preferred < last.height
+        ):
             self._go_to_top()
         self._write_above()
         super().render(app, layout, is_done)
@@ -65,7 +76,9 @@ class InlineRenderer(Renderer):
 
     @override
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Called before another program may write to the terminal, and at the end: what was to come with the next frame is written too."""
+        """Called before another program may write to the terminal, and at the end: what was to come
+        with the next frame is written too.
+        """
         self._go_to_top()
         self._write_above()
         self.output.flush()
@@ -91,8 +104,15 @@ class InlineRenderer(Renderer):
         self._cursor_pos, self._last_screen = Point(x=0, y=0), None
 
     def _rows(self) -> tuple[int, int]:
-        """How many the region takes on the terminal now, and how many of them stand above the cursor: what was wider than it has become takes several."""
-        cells, drawn, columns, at = self._last_screen, self._last_size, self.output.get_size().columns, self._cursor_pos
+        """How many the region takes on the terminal now, and how many of them stand above the
+        cursor: what was wider than it has become takes several.
+        """
+        cells, drawn, columns, at = (
+            self._last_screen,
+            self._last_size,
+            self.output.get_size().columns,
+            self._cursor_pos,
+        )
         if cells is None or drawn is None:
             return at.y + 1, at.y
         if not self._reflows or columns >= drawn.columns or columns < 1:
@@ -104,7 +124,10 @@ class InlineRenderer(Renderer):
 def _width_of(cells: Cells, y: int) -> int:
     """Of what was written in that row."""
     row = cells.data_buffer[y]
-    return 1 + max((x for x, cell in row.items() if cell.char not in (" ", "\u200b") or cell.style.strip()), default=-1)
+    return 1 + max(
+        (x for x, cell in row.items() if cell.char not in (" ", "\u200b") or cell.style.strip()),
+        default=-1,
+    )
 
 
 def reflows(environ: Mapping[str, str]) -> bool:

@@ -1,4 +1,5 @@
-"""Where the person types: several lines, with history, completions, and pastes that show as a marker. Entry: `InputLine`.
+"""Where the person types: several lines, with history, completions, and pastes that show as a
+marker. Entry: `InputLine`.
 
 Which keys do what beside typing is keys.py's, what can be completed suggestions.py's.
 """
@@ -35,8 +36,12 @@ _MARKER: Final = re.compile(r"\[pasted text #\d+, [\d,]+ (?:lines|characters)\]"
 class InputLine:
     """A buffer, and the window in which it stands."""
 
-    def __init__(self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str) -> None:
-        """`history`: a file that is made for the user alone; None: what is typed is forgotten with the process."""
+    def __init__(
+        self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str
+    ) -> None:
+        """`history`: a file that is made for the user alone; None: what is typed is forgotten with
+        the process.
+        """
         self._pastes: dict[str, str] = {}
         """What markers stand for."""
         self._theme = theme
@@ -48,7 +53,13 @@ class InputLine:
             enable_history_search=False,
         )
         empty = Condition(lambda: not self.buffer.text)
-        hint = ConditionalProcessor(AfterInput(lambda: cut(placeholder, get_app().output.get_size().columns - 3), style=theme.toolkit("dim")), empty)
+        hint = ConditionalProcessor(
+            AfterInput(
+                lambda: cut(placeholder, get_app().output.get_size().columns - 3),
+                style=theme.toolkit("dim"),
+            ),
+            empty,
+        )
         self.window = Window(
             BufferControl(self.buffer, input_processors=[hint], focusable=True),
             height=self._height,
@@ -64,7 +75,12 @@ class InputLine:
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         mark = self._theme.glyphs.prompt
-        return [(self._theme.toolkit("prompt"), f"{mark} " if line == wrapped == 0 else " " * (len(mark) + 1))]
+        return [
+            (
+                self._theme.toolkit("prompt"),
+                f"{mark} " if line == wrapped == 0 else " " * (len(mark) + 1),
+            )
+        ]
 
     @property
     def is_empty(self) -> bool:
@@ -91,8 +107,12 @@ class InputLine:
         return _MARKER.sub(lambda found: self._pastes.get(found[0], found[0]), text)
 
     def lost(self, text: str) -> str:
-        """The first marker in it of which nobody knows any more what it stood for, as it comes out of the history; empty: there is none."""
-        return next((found[0] for found in _MARKER.finditer(text) if found[0] not in self._pastes), "")
+        """The first marker in it of which nobody knows any more what it stood for, as it comes out
+        of the history; empty: there is none.
+        """
+        return next(
+            (found[0] for found in _MARKER.finditer(text) if found[0] not in self._pastes), ""
+        )
 
     def take(self) -> str:
         """What was typed; the input is empty then, and the history has it."""

@@ -1,4 +1,4 @@
-"""Which key does what while the person types; what it does is chat.py's. Entry: `bindings`, `KEYS`."""
+"""Which key does what while the person types; what it does is chat.py's. Entry: `bindings`, `KEYS`."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -112,10 +112,17 @@ def _typing(keys: KeyBindings, actions: Actions, line: InputLine) -> None:
 
 
 def _completing(keys: KeyBindings, line: InputLine) -> None:
-    """What is offered can be walked through, taken and dismissed; nothing is sent meanwhile that was only chosen."""
+    """What is offered can be walked through, taken and dismissed; nothing is sent meanwhile that
+    was only chosen.
+    """
     buffer = line.buffer
     completing = Condition(lambda: line.is_completing)
-    chosen = Condition(lambda: buffer.complete_state is not None and buffer.complete_state.current_completion is not None)
+    chosen = Condition(
+        lambda: (
+            buffer.complete_state is not None
+            and buffer.complete_state.current_completion is not None
+        )
+    )
 
     @keys.add("enter", filter=chosen)
     def _(_: KeyPressEvent) -> None:

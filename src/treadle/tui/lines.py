@@ -1,6 +1,8 @@
-"""The chat on a terminal that can only print, and for a screen reader: whole lines out, whole lines in, questions in words. Nothing is ever drawn over.
+"""The chat on a terminal that can only print, and for a screen reader: whole lines out, whole lines
+in, questions in words. Nothing is ever drawn over.
 
-Not here: what a run is and how its events become blocks (chat.py, transcript.py). Entry: `converse`.
+Not here: what a run is and how its events become blocks (chat.py, transcript.py). Entry:
+`converse`.
 """
 
 from __future__ import annotations
@@ -44,8 +46,13 @@ T = TypeVar("T")
 DEAF_S: Final = 0.5
 """After a question has been printed: a line that comes sooner is no answer to it."""
 ENDS: Final = 2
-HELLO: Final = "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
-NEEDS_DRAWING: Final = "that needs a terminal that can be drawn on, and TERM says that this one cannot: name what you mean behind the command, or set TERM"
+HELLO: Final = (
+    "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
+)
+NEEDS_DRAWING: Final = (
+    "that needs a terminal that can be drawn on, and TERM says that this one cannot: name what "
+    "you mean behind the command, or set TERM"
+)
 
 
 @runtime_checkable
@@ -71,7 +78,15 @@ async def converse(wanted: StartRequest, theme: Theme) -> None:
     screen = PlainScreen(theme, line, Region(theme, lambda: transcript.live, status))
     line.tell = screen.say
     async with wanted.runtime(wanted.config) as runtime:
-        opened = Open(config=wanted.config, theme=theme, screen=screen, line=line, status=status, transcript=transcript, commands=SlashCommands(own))
+        opened = Open(
+            config=wanted.config,
+            theme=theme,
+            screen=screen,
+            line=line,
+            status=status,
+            transcript=transcript,
+            commands=SlashCommands(own),
+        )
         chat = Chat(opened, runtime, setting, wanted.session(runtime))
         screen.is_free = lambda: not chat.conversation.is_running and not chat.conversation.queued
         screen.say(HELLO)
@@ -99,14 +114,17 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
             return False
         return True
 
-    threading.Thread(target=_read, args=(heard,), daemon=True).start()  # it still waits for a line when the chat is over
+    # it still waits for a line when the chat is over
+    threading.Thread(target=_read, args=(heard,), daemon=True).start()
     with send, said:
         async for line in said:
             _take(chat, screen, line)
 
 
 def _read(heard: Callable[[str | None], bool]) -> None:
-    """In a thread of its own, until nobody hears any more, or the input has ended twice: the first end may be answered by a question. None: an end."""
+    """In a thread of its own, until nobody hears any more, or the input has ended twice: the first
+    end may be answered by a question. None: an end.
+    """
     ends = 0
     while ends < ENDS:
         try:
@@ -153,7 +171,9 @@ class PlainScreen(Screen):
     """A screen that prints what it is given, and asks in words."""
 
     def __init__(self, theme: Theme, line: InputLine, region: Region) -> None:
-        super().__init__(theme, region, line, KeyBindings(), keyboard=DummyInput(), output=DummyOutput())
+        super().__init__(
+            theme, region, line, KeyBindings(), keyboard=DummyInput(), output=DummyOutput()
+        )
         self.is_free: Callable[[], bool] = lambda: False
         """Nothing runs, and nothing waits to."""
         self.echoes = ""
@@ -177,7 +197,11 @@ class PlainScreen(Screen):
 
     @override
     def print(self, *blocks: Block) -> None:
-        shown = [block for block in blocks if not (isinstance(block, PromptBlock) and block.text == self.echoes)]
+        shown = [
+            block
+            for block in blocks
+            if not (isinstance(block, PromptBlock) and block.text == self.echoes)
+        ]
         if len(shown) < len(blocks):
             self.echoes = ""
         super().print(*shown)
@@ -208,7 +232,11 @@ class PlainScreen(Screen):
 
     def _prompt(self) -> None:
         self._prompt_due = False
-        if not self._at_prompt and (self._question is not None or self.is_free()) and not self._closed.is_set():
+        if (
+            not self._at_prompt
+            and (self._question is not None or self.is_free())
+            and not self._closed.is_set()
+        ):
             self._at_prompt = True
             self._write("> ")
 
@@ -227,7 +255,9 @@ class PlainScreen(Screen):
 
     @override
     def copy(self, text: str) -> None:
-        raise AgentError("invalid", "this terminal has no clipboard: /export writes the conversation into a file")
+        raise AgentError(
+            "invalid", "this terminal has no clipboard: /export writes the conversation into a file"
+        )
 
     @override
     @asynccontextmanager

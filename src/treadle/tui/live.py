@@ -1,4 +1,6 @@
-"""What is not finished yet, and so is drawn anew with each frame: a value that the transcript changes and the region draws. Entry: `Live`."""
+"""What is not finished yet, and so is drawn anew with each frame: a value that the transcript
+changes and the region draws. Entry: `Live`.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ class Live:
     @property
     def moves(self) -> bool:
         """Whether something is drawn that counts the time."""
-        return self.thinking_since is not None or self.asking_since is not None or any(not activity.waits for activity in self.activities.values())
+        return (
+            self.thinking_since is not None
+            or self.asking_since is not None
+            or any(not activity.waits for activity in self.activities.values())
+        )
 
     def calm(self) -> None:
         """Nothing runs any more."""

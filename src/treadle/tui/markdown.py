@@ -1,7 +1,9 @@
-"""How Markdown looks: what is restrained enough to be read all day. Its parser comes with the first block that is drawn.
+"""How Markdown looks: what is restrained enough to be read all day. Its parser comes with the first
+block that is drawn.
 
-Nothing of a text is lost: HTML, images and whatever is nested too deeply are drawn as the words that they are. Not here: what is finished while
-it is being written (growing.py), words (wording.py), tables (tables.py). Entry: `drawn`.
+Nothing of a text is lost: HTML, images and whatever is nested too deeply are drawn as the words
+that they are. Not here: what is finished while it is being written (growing.py), words
+(wording.py), tables (tables.py). Entry: `drawn`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from typing_extensions import override
 
 from treadle._internal.terminal_text import plain
 from treadle.tui.drawing import LaidOut, Line
-from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, SourcePiece, Within, insides, is_blank
+from treadle.tui.growing import (
+    DEPTH_MAX,
+    RULES_OFF,
+    Growing,
+    SourcePiece,
+    Within,
+    insides,
+    is_blank,
+)
 from treadle.tui.highlighting import highlighted
 from treadle.tui.tables import tabled
 from treadle.tui.wording import chopped, worded, wrapped
@@ -40,7 +50,10 @@ _TASK = re.compile(r"\[([ xX])\] ")
 
 
 def drawn(source: str, drawing: Drawing) -> Markdown:
-    """A renderable. A `SourcePiece` goes on where the one before it ended; any other text begins by itself."""
+    """A renderable.
+
+    A `SourcePiece` goes on where the one before it ended; any other text begins by itself.
+    """
     return Markdown(source, drawing)
 
 
@@ -69,15 +82,21 @@ class Markdown(LaidOut):
         if len(text) <= SOURCE_CHARS:
             tokens = _parser().parse(text)
             if all(token.level < DEPTH_MAX - 1 for token in tokens):
-                return _Page(source, tokens, within, drawing).blocks(0, len(tokens), width, sum(map(bool, within.containers)))
+                return _Page(source, tokens, within, drawing).blocks(
+                    0, len(tokens), width, sum(map(bool, within.containers))
+                )
         shown = source[1:] if within.fence else source[2:] if within.table else source
-        return wrapped(Text("\n".join(shown).strip("\n"), drawing.style("assistant")), width, drawing)
+        return wrapped(
+            Text("\n".join(shown).strip("\n"), drawing.style("assistant")), width, drawing
+        )
 
 
 class _Page:
     """The blocks of one text."""
 
-    def __init__(self, source: Sequence[str], tokens: Sequence[Token], within: Within, drawing: Drawing) -> None:
+    def __init__(
+        self, source: Sequence[str], tokens: Sequence[Token], within: Within, drawing: Drawing
+    ) -> None:
         self._source = source
         self._tokens = tokens
         self._within = within
@@ -99,7 +118,11 @@ class _Page:
         while at < end:
             level, last = self._tokens[at].level, at
             if self._tokens[at].nesting > 0:
-                last = next(n for n in range(at + 1, end) if self._tokens[n].level == level and self._tokens[n].nesting < 0)
+                last = next(
+                    n
+                    for n in range(at + 1, end)
+                    if self._tokens[n].level == level and self._tokens[n].nesting < 0
+                )
             yield at, last + 1
             at = last + 1
 
@@ -122,11 +145,25 @@ class _Page:
                 prefix, room = _prefix((0,), width, drawing)
                 return [[*prefix, *line] for line in self.blocks(first + 1, last - 1, room, depth)]
             case "table_open":
-                return tabled(self._tokens[first:last], width, drawing, headed=not (self._within.table and first == 0))
+                return tabled(
+                    self._tokens[first:last],
+                    width,
+                    drawing,
+                    headed=not (self._within.table and first == 0),
+                )
             case "hr":
-                return [[Segment(drawing.theme.glyphs.rule * min(width, RULE_COLUMNS), drawing.style("mark"))]]
+                return [
+                    [
+                        Segment(
+                            drawing.theme.glyphs.rule * min(width, RULE_COLUMNS),
+                            drawing.style("mark"),
+                        )
+                    ]
+                ]
             case _:
-                return wrapped(Text(token.content.strip("\n"), drawing.style("assistant")), width, drawing)
+                return wrapped(
+                    Text(token.content.strip("\n"), drawing.style("assistant")), width, drawing
+                )
 
     def _words(self, first: int, style: str = "assistant") -> Text:
         return worded(self._tokens[first + 1].children or (), self._drawing, style)
@@ -147,7 +184,10 @@ class _Page:
             return []
         language = (token.info.split(maxsplit=1) or [""])[0].strip("{}.,").partition("{")[0]
         whole = highlighted(code, language, self._drawing)
-        lines = chain.from_iterable(chopped(line, width - indent, self._drawing) for line in whole.split("\n", allow_blank=True))
+        lines = chain.from_iterable(
+            chopped(line, width - indent, self._drawing)
+            for line in whole.split("\n", allow_blank=True)
+        )
         return [[Segment(" " * indent), *line] for line in lines]
 
     # ------------------------------------------------------------ lists
@@ -182,11 +222,18 @@ class _Page:
         if len(mark) > indent:
             lines.insert(0, [])
         blank = Segment(" " * indent)
-        return [[Segment(mark, self._drawing.style("mark")), *lines[0]], *([blank, *line] if line else [] for line in lines[1:])]
+        return [
+            [Segment(mark, self._drawing.style("mark")), *lines[0]],
+            *([blank, *line] if line else [] for line in lines[1:]),
+        ]
 
     def _task(self, begin: int, end: int) -> str:
         """The box that an item begins with, which is taken from its words."""
-        words = self._tokens[begin + 1].children if end - begin > 1 and self._tokens[begin].type == "paragraph_open" else None
+        words = (
+            self._tokens[begin + 1].children
+            if end - begin > 1 and self._tokens[begin].type == "paragraph_open"
+            else None
+        )
         if not words or words[0].type != "text" or not (box := _TASK.match(words[0].content)):
             return ""
         words[0].content = words[0].content[box.end() :]
@@ -202,7 +249,11 @@ def _prefix(containers: Sequence[int], width: int, drawing: Drawing) -> tuple[Li
         if width - wide < WIDTH_LEAST:
             break
         width -= wide
-        prefix.append(Segment(" " * wide) if columns else Segment(f"{drawing.theme.glyphs.bar} ", drawing.style("mark")))
+        prefix.append(
+            Segment(" " * wide)
+            if columns
+            else Segment(f"{drawing.theme.glyphs.bar} ", drawing.style("mark"))
+        )
     return prefix, width
 
 
@@ -210,4 +261,8 @@ def _prefix(containers: Sequence[int], width: int, drawing: Drawing) -> tuple[Li
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415  as the module says
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable([*RULES_OFF])
+    return (
+        MarkdownIt("commonmark", {"html": False})
+        .enable(["table", "strikethrough"])
+        .disable([*RULES_OFF])
+    )

@@ -1,6 +1,8 @@
-"""Files that a person names in what they say, like `@src/app.py:10-20`: they go along with it. Entry: `parts_of`.
+"""Files that a person names in what they say, like `@src/app.py:10-20`: they go along with it.
+Entry: `parts_of`.
 
-Which names are offered while one types is suggestions.py's; a file as a part of a prompt is attachments.py's.
+Which names are offered while one types is suggestions.py's; a file as a part of a prompt is
+attachments.py's.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class _Mention(NamedTuple):
 
 
 def parts_of(text: str, cwd: Path) -> tuple[list[Part], list[str]]:
-    """The prompt with what it names before it, each once, and what is to be told of that. Reads files: call it in a thread. Raises nothing.
+    """The prompt with what it names before it, each once, and what is to be told of that. Reads
+    files: call it in a thread. Raises nothing.
 
     What does not exist, an address and a decorator stay what they are: text.
     """
@@ -89,13 +92,27 @@ def _attached(mention: _Mention, cwd: Path) -> Part:
         return _listing(path, named)
     if media_type(path) is not None:
         return attachment(path, named=named)
-    if mention.lines is None and path.is_file() and (there_are := path.stat().st_size) > TEXT_BYTES_MAX:
-        raise AgentError("invalid", f"{named} has {size(there_are)}: it is only named, not attached. Name some lines of it, like {named}:1-200")
+    if (
+        mention.lines is None
+        and path.is_file()
+        and (there_are := path.stat().st_size) > TEXT_BYTES_MAX
+    ):
+        raise AgentError(
+            "invalid",
+            (
+                f"{named} has {size(there_are)}: it is only named, not attached. Name some lines "
+                "of "
+                f"it, like {named}:1-200"
+            ),
+        )
     data = content(path, named)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise AgentError("invalid", f"{named} is neither an image, a PDF nor UTF-8 text: it is only named, not attached") from None
+        raise AgentError(
+            "invalid",
+            f"{named} is neither an image, a PDF nor UTF-8 text: it is only named, not attached",
+        ) from None
     return as_text(mention.said, text) if mention.lines is None else _some(mention, text)
 
 
@@ -104,9 +121,22 @@ def _some(mention: _Mention, text: str) -> Part:
     lines, (first, last) = text.splitlines(), mention.lines
     chosen = "\n".join(lines[max(first - 1, 0) : last])
     if not chosen:
-        raise AgentError("invalid", f"@{mention.said} has {count(len(lines), 'line')}, so none from {first} to {last}: it is only named, not attached")
+        raise AgentError(
+            "invalid",
+            (
+                f"@{mention.said} has {count(len(lines), 'line')}, so none from {first} to {last}: "
+                "it is only named, not attached"
+            ),
+        )
     if len(chosen.encode()) > TEXT_BYTES_MAX:
-        raise AgentError("invalid", f"lines {first} to {last} of @{mention.said} have more than {size(TEXT_BYTES_MAX)}: they are not attached. Name fewer")
+        raise AgentError(
+            "invalid",
+            (
+                f"lines {first} to {last} of @{mention.said} have more than "
+                f"{size(TEXT_BYTES_MAX)}: "
+                "they are not attached. Name fewer"
+            ),
+        )
     return as_text(mention.said, chosen, lines=f"{first}-{min(last, len(lines))}")
 
 
@@ -117,5 +147,7 @@ def _listing(path: Path, named: str) -> Part:
     except OSError as e:
         raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
     more = [f"… and {len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
-    shown = "\n".join(name.encode("utf-8", "replace").decode() for name in (*names[:NAMES_MAX], *more))
+    shown = "\n".join(
+        name.encode("utf-8", "replace").decode() for name in (*names[:NAMES_MAX], *more)
+    )
     return TextPart(text=f"<directory path={named[1:]!r}>\n{shown}\n</directory>")

@@ -1,4 +1,6 @@
-"""What the library logs while the screen is held goes into the scrollback: on stderr it would be drawn over. Entry: `told`."""
+"""What the library logs while the screen is held goes into the scrollback: on stderr it would be
+drawn over. Entry: `told`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def told(tell: Callable[[str], None]) -> Generator[None]:
-    """Within, warnings of any library are told, one line each, without their tracebacks; from whatever thread."""
+    """Within, warnings of any library are told, one line each, without their tracebacks; from
+    whatever thread.
+    """
     handler, root = _Teller(tell), logging.getLogger()
     root.addHandler(handler)
     try:

@@ -1,4 +1,5 @@
-"""Blocks as rows of a full-screen view: each is laid out when it is first seen, and a long one piece by piece. Entry: `Pages`.
+"""Blocks as rows of a full-screen view: each is laid out when it is first seen, and a long one
+piece by piece. Entry: `Pages`.
 
 Keys and the terminal are viewer.py's.
 """
@@ -44,7 +45,11 @@ class Pages:
     def __init__(self, theme: Theme, blocks: Sequence[Block], width: int) -> None:
         self._theme, self._blocks = theme, blocks
         self._drawing = Drawing(width, theme)
-        self._pieces = [piece for at, block in enumerate(blocks) for piece in _pieces(block, spaced=block.spaced and at > 0)]
+        self._pieces = [
+            piece
+            for at, block in enumerate(blocks)
+            for piece in _pieces(block, spaced=block.spaced and at > 0)
+        ]
 
     def resized(self, width: int) -> None:
         self._drawing = Drawing(width, self._theme)
@@ -69,7 +74,10 @@ class Pages:
         for piece in range(top.piece, len(self._pieces)):
             rows = self.rows_of(piece)
             first = top.row if piece == top.piece else 0
-            found += [(RowPlace(piece, row), rows[row]) for row in range(first, min(len(rows), first + height - len(found)))]
+            found += [
+                (RowPlace(piece, row), rows[row])
+                for row in range(first, min(len(rows), first + height - len(found)))
+            ]
             if len(found) >= height:
                 break
         return found
@@ -103,7 +111,9 @@ class Pages:
     # ------------------------------------------------------------ searching
 
     def find(self, words: str, start: RowPlace, step: int) -> RowPlace | None:
-        """The next row that holds them, in either direction and around the end; upper and lower case are the same where `words` are lower."""
+        """The next row that holds them, in either direction and around the end; upper and lower
+        case are the same where `words` are lower.
+        """
         folded = str.casefold if words == words.casefold() else str
         wanted, number = folded(words), len(self._pieces)
         for distance in range(number + 1 if number else 0):
@@ -111,7 +121,9 @@ class Pages:
             text = self._pieces[at].text()
             if text and wanted not in folded(" ".join(text.split())) and wanted not in folded(text):
                 continue
-            rows = _holding(wanted, [folded("".join(piece[1] for piece in line)) for line in self.rows_of(at)])
+            rows = _holding(
+                wanted, [folded("".join(piece[1] for piece in line)) for line in self.rows_of(at)]
+            )
             if distance == 0:
                 rows = [row for row in rows if (row - start.row) * step > 0]
             if rows:
@@ -122,13 +134,19 @@ class Pages:
 def _holding(wanted: str, rows: list[str]) -> list[int]:
     """Rows in which it begins; where a line was broken it may go on in the next one."""
     after = [*(row.strip() for row in rows[1:]), ""]
-    return [at for at, row in enumerate(rows) if wanted in row or (wanted not in after[at] and wanted in f"{row.rstrip()} {after[at]}")]
+    return [
+        at
+        for at, row in enumerate(rows)
+        if wanted in row or (wanted not in after[at] and wanted in f"{row.rstrip()} {after[at]}")
+    ]
 
 
 def _pieces(block: Block, *, spaced: bool) -> Iterator[_Piece]:
     source = _source(block)
     if source.count("\n") <= LONG_LINES:
-        yield _Piece(lambda drawing: _drawn(block, drawing, spaced=spaced), lambda: _searched(block, source))
+        yield _Piece(
+            lambda drawing: _drawn(block, drawing, spaced=spaced), lambda: _searched(block, source)
+        )
         return
     head = _head(block)
     if head is not None:

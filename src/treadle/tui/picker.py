@@ -1,4 +1,5 @@
-"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under the cursor. Entry: `Picker`, `PickerRow`.
+"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under
+the cursor. Entry: `Picker`, `PickerRow`.
 
 Only the rows that are seen are drawn. What there is to choose from is pickers/'s and the wizard's.
 """
@@ -60,11 +61,17 @@ class Picker(Generic[T]):
         search: Callable[[str], Awaitable[Sequence[PickerRow[T]]]] | None = None,
         empty: str = "Nothing there.",
     ) -> None:
-        """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what was typed, behind those that hold it.
+        """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what
+        was typed, behind those that hold it.
 
         `empty`: what stands there where no row does.
         """
-        self._screen, self._theme, self._title, self._empty = screen, screen.theme, one_line(title), one_line(empty)
+        self._screen, self._theme, self._title, self._empty = (
+            screen,
+            screen.theme,
+            one_line(title),
+            one_line(empty),
+        )
         self._preview, self._search = preview, search
         self._rows: list[PickerRow[T]] = []
         self._matching = Matching()
@@ -79,9 +86,17 @@ class Picker(Generic[T]):
         self._given_rows = 1
         self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
         self._list = _List(self._body)
-        self._field = Window(BufferControl(self._buffer), height=1, get_line_prefix=self._prompt, wrap_lines=False)
-        head = Window(FormattedTextControl(self._head), height=lambda: int(self._rows_now() > 2), always_hide_cursor=True)
-        self._container = HSplit([head, self._field, Window(self._list, height=self._body_rows, always_hide_cursor=True)])
+        self._field = Window(
+            BufferControl(self._buffer), height=1, get_line_prefix=self._prompt, wrap_lines=False
+        )
+        head = Window(
+            FormattedTextControl(self._head),
+            height=lambda: int(self._rows_now() > 2),
+            always_hide_cursor=True,
+        )
+        self._container = HSplit(
+            [head, self._field, Window(self._list, height=self._body_rows, always_hide_cursor=True)]
+        )
         self._keys = self._bindings()
         self.add(rows)
 
@@ -118,7 +133,9 @@ class Picker(Generic[T]):
         return await self._answered.wait()
 
     async def _look_up(self) -> None:
-        """What belongs to the row under the cursor, and to what was typed: one after the other, always for what holds now."""
+        """What belongs to the row under the cursor, and to what was typed: one after the other,
+        always for what holds now.
+        """
         while True:
             changed = self._changed = anyio.Event()
             words = self._buffer.text.strip()
@@ -126,7 +143,12 @@ class Picker(Generic[T]):
             if self._search is not None and self._more[0] != words:
                 self._more = (words, [*await self._search(words)] if words else [])
                 self._match()
-            elif self._preview is not None and row is not None and not row.preview and id(row) not in self._looks:
+            elif (
+                self._preview is not None
+                and row is not None
+                and not row.preview
+                and id(row) not in self._looks
+            ):
                 self._looks[id(row)] = (row, await self._preview(row.value))
             else:
                 await changed.wait()
@@ -139,7 +161,9 @@ class Picker(Generic[T]):
         self._match()
 
     def _match(self) -> None:
-        found, near = ([self._rows[at] for at in places] for places in self._matching.find(self._buffer.text))
+        found, near = (
+            [self._rows[at] for at in places] for places in self._matching.find(self._buffer.text)
+        )
         if self._more[0] and self._more[0] == self._buffer.text.strip():
             there = [row.value for row in found]
             found += [row for row in self._more[1] if row.value not in there]
@@ -199,7 +223,11 @@ class Picker(Generic[T]):
     def _body_rows(self) -> int:
         """Of list and preview: no more than there is to show."""
         room = self._rows_now() - (1 if self._rows_now() <= 2 else 2)
-        asked = len(self._shown) if self._preview is None and not any(row.preview for row in self._shown[:1]) else ROWS_MAX
+        asked = (
+            len(self._shown)
+            if self._preview is None and not any(row.preview for row in self._shown[:1])
+            else ROWS_MAX
+        )
         return min(room, max(asked, 1))
 
     def _head(self) -> Line:
@@ -207,7 +235,13 @@ class Picker(Generic[T]):
         count = f"  {self._at + 1} of {len(self._shown):,}" if len(self._shown) > 1 else ""
         title = cut(self._title, max(width - columns(count) - 1, 4))
         left = width - columns(title) - columns(count) - 4
-        return [(self._style("title"), title), (self._style("dim"), count + (f"   {cut('Enter takes it, Esc leaves', left)}" if left > 12 else ""))]
+        return [
+            (self._style("title"), title),
+            (
+                self._style("dim"),
+                count + (f"   {cut('Enter takes it, Esc leaves', left)}" if left > 12 else ""),
+            ),
+        ]
 
     def _prompt(self, line: int, wrapped_: int) -> Line:
         return [(self._style("prompt"), f"{self._theme.glyphs.prompt} ")]
@@ -218,7 +252,9 @@ class Picker(Generic[T]):
         wide = width >= WIDE and (self._preview is not None or bool(look))
         if wide:
             left = width * 2 // 5
-            return self._beside(self._listed(left, height), self._look(look, width - left - 3, height), left)
+            return self._beside(
+                self._listed(left, height), self._look(look, width - left - 3, height), left
+            )
         if not look or height < UNDER_ROWS:
             return self._listed(width, height)
         listed = self._listed(width, max(height - height // 2, min(len(self._shown), height - 4)))
@@ -227,21 +263,47 @@ class Picker(Generic[T]):
 
     def _listed(self, width: int, height: int) -> list[Line]:
         if not self._shown:
-            return [[(self._style("dim"), cut(f"  {self._empty if not self._buffer.text else 'Nothing holds these words.'}", width))]]
+            return [
+                [
+                    (
+                        self._style("dim"),
+                        cut(
+                            (
+                                "  "
+                                f"{self._empty if not self._buffer.text else 'Nothing holds these words.'}"  # noqa: E501
+                            ),
+                            width,
+                        ),
+                    )
+                ]
+            ]
         self._top = max(min(self._top, self._at), self._at - height + 1, 0)
-        return [self._row(self._shown[at], width, at == self._at) for at in range(self._top, min(self._top + height, len(self._shown)))]
+        return [
+            self._row(self._shown[at], width, at == self._at)
+            for at in range(self._top, min(self._top + height, len(self._shown)))
+        ]
 
     def _row(self, row: PickerRow[T], width: int, is_current: bool) -> Line:
         mark = f"{self._theme.glyphs.prompt} " if is_current else "  "
         detail = one_line(row.detail, TEXT_CHARS)
         room = max(width - 1 - columns(mark), 1)
-        label = cut(one_line(row.label, TEXT_CHARS), max(room - min(columns(detail) + 2, room // 2) if detail else room, 1))
+        label = cut(
+            one_line(row.label, TEXT_CHARS),
+            max(room - min(columns(detail) + 2, room // 2) if detail else room, 1),
+        )
         left = room - columns(label) - 2
         style = self._style("selected") if is_current else ""
-        return [(style, mark + label), (self._style("dim"), f"  {cut(detail, left)}" if detail and left > 3 else "")]
+        return [
+            (style, mark + label),
+            (self._style("dim"), f"  {cut(detail, left)}" if detail and left > 3 else ""),
+        ]
 
     def _look(self, text: str, width: int, height: int) -> list[Line]:
-        lines = [line for each in plain(text).splitlines()[:PREVIEW_LINES] for line in wrapped(each[:TEXT_CHARS], max(width - 1, 1)) or [""]]
+        lines = [
+            line
+            for each in plain(text).splitlines()[:PREVIEW_LINES]
+            for line in wrapped(each[:TEXT_CHARS], max(width - 1, 1)) or [""]
+        ]
         return [[(self._style("dim"), line)] for line in lines[: max(height, 0)]]
 
     def _beside(self, listed: list[Line], look: list[Line], width: int) -> list[Line]:
@@ -250,7 +312,14 @@ class Picker(Generic[T]):
         for at in range(max(len(listed), len(look))):
             line = listed[at] if at < len(listed) else []
             used = sum(columns(piece[1]) for piece in line)
-            lines.append([*line, ("", " " * max(width - used, 0)), bar, *(look[at] if at < len(look) else [])])
+            lines.append(
+                [
+                    *line,
+                    ("", " " * max(width - used, 0)),
+                    bar,
+                    *(look[at] if at < len(look) else []),
+                ]
+            )
         return lines
 
     def _style(self, name: str) -> str:

@@ -1,4 +1,5 @@
-"""What a call would do, for whoever is asked about it: the difference that it makes, the command, or its arguments. Reads, never writes.
+"""What a call would do, for whoever is asked about it: the difference that it makes, the command,
+or its arguments. Reads, never writes.
 
 Entry: `preview_of`.
 """
@@ -48,23 +49,44 @@ class TextPreview(NamedTuple):
 Preview: TypeAlias = FileDifference | Patch | TextPreview
 
 
-def preview_of(name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str) -> Preview:
-    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown. `redact`: takes secrets out, of files too."""
+def preview_of(
+    name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str
+) -> Preview:
+    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown.
+
+    `redact`: takes secrets out, of files too.
+    """
     found = _preview_of(name, arguments, cwd)
-    shown = (found,) if isinstance(found, FileDifference) else found.files if isinstance(found, Patch) else ()
-    if any(is_too_much(file.before, file.after) for file in shown):  # a person sees all that they approve
+    shown = (
+        (found,)
+        if isinstance(found, FileDifference)
+        else found.files
+        if isinstance(found, Patch)
+        else ()
+    )
+    # a person sees all that they approve
+    if any(is_too_much(file.before, file.after) for file in shown):
         found = TextPreview(_all_of(arguments))
     if isinstance(found, Patch):
         return Patch(tuple(_revealed(file, redact) for file in found.files))
     if isinstance(found, FileDifference):
         return _revealed(found, redact)
     text = revealed(redact(found.text))
-    more = f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here" if len(text) > TEXT_CHARS else ""
+    more = (
+        f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here"
+        if len(text) > TEXT_CHARS
+        else ""
+    )
     return TextPreview(text[:TEXT_CHARS] + more, found.is_command)
 
 
 def _revealed(file: FileDifference, redact: Callable[[str], str]) -> FileDifference:
-    return FileDifference(revealed(redact(file.path)), revealed(redact(file.before)), revealed(redact(file.after)), revealed(redact(file.note)))
+    return FileDifference(
+        revealed(redact(file.path)),
+        revealed(redact(file.before)),
+        revealed(redact(file.after)),
+        revealed(redact(file.note)),
+    )
 
 
 def _all_of(arguments: object) -> str:
@@ -112,33 +134,54 @@ def _patched_file(change: FileChange, cwd: Path) -> FileDifference:
     before = _text_of(cwd / change.path)
     match change.kind:
         case "add":
-            return FileDifference(change.path, before or "", change.content, " (new file)" if before is None else "")
+            return FileDifference(
+                change.path, before or "", change.content, " (new file)" if before is None else ""
+            )
         case "delete":
-            return FileDifference(change.path, before or "", "", " (deleted)" if before is not None else " (deleted; its content cannot be shown)")
+            return FileDifference(
+                change.path,
+                before or "",
+                "",
+                " (deleted)" if before is not None else " (deleted; its content cannot be shown)",
+            )
         case "update":
             if before is None:
                 raise _Unreadable
             document = TextDocument(before)
             patch(document, change)
-            return FileDifference(change.path, before, document.text, f" (moved to {change.move_to})" if change.move_to is not None else "")
+            return FileDifference(
+                change.path,
+                before,
+                document.text,
+                f" (moved to {change.move_to})" if change.move_to is not None else "",
+            )
         case _:
             assert_never(change.kind)
 
 
 def _written(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | None:
     content = given.get("content")
-    return FileDifference(path, _text_of(cwd / path) or "", content) if isinstance(content, str) else None
+    return (
+        FileDifference(path, _text_of(cwd / path) or "", content)
+        if isinstance(content, str)
+        else None
+    )
 
 
 def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | None:
     edits, before = given.get("edits"), _text_of(cwd / path)
     if not isinstance(edits, list):
         return None
-    pairs = [(str(edit.get("old", "")), str(edit.get("new", "")), bool(edit.get("all"))) for edit in cast("list[dict[str, Any]]", edits)]
+    pairs = [
+        (str(edit.get("old", "")), str(edit.get("new", "")), bool(edit.get("all")))
+        for edit in cast("list[dict[str, Any]]", edits)
+    ]
     after = before
     for old, new, every in pairs:
         if after is None or not old or old not in after:
-            return FileDifference(path, "\n".join(old for old, _, _ in pairs), "\n".join(new for _, new, _ in pairs))
+            return FileDifference(
+                path, "\n".join(old for old, _, _ in pairs), "\n".join(new for _, new, _ in pairs)
+            )
         after = after.replace(old, new) if every else after.replace(old, new, 1)
     assert before is not None, "there is an edit, or nothing has changed"
     return FileDifference(path, before, after or "")

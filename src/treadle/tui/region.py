@@ -1,6 +1,8 @@
-"""The live region around the input: what is being written, what runs, the to-do line and what is queued above it, completions and the status below.
+"""The live region around the input: what is being written, what runs, the to-do line and what is
+queued above it, completions and the status below.
 
-It is at most two rows lower than the terminal, whatever there is to show; what matters least goes first. Entry: `Region`.
+It is at most two rows lower than the terminal, whatever there is to show; what matters least goes
+first. Entry: `Region`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,14 @@ SPINS_PER_S: Final = 10
 class Region:
     """Composed before each frame, and then drawn line by line."""
 
-    def __init__(self, theme: Theme, live: Callable[[], Live], status: Status, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        theme: Theme,
+        live: Callable[[], Live],
+        status: Status,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._theme, self._live, self._status, self._clock = theme, live, status, clock
         self.size: Callable[[], Size] = lambda: Size(rows=24, columns=80)
         self.suggestions: Callable[[int], list[Line]] = lambda rows: []
@@ -49,7 +58,11 @@ class Region:
         """`asked_rows`: that the input takes."""
         size = self.size()
         room = max(size.rows - SPARE_ROWS, 2) - asked_rows
-        rule: list[Line] = [[(self._style("rule"), self._theme.glyphs.rule * max(size.columns - 1, 1))]] if size.rows >= ROOMY_ROWS else []
+        rule: list[Line] = (
+            [[(self._style("rule"), self._theme.glyphs.rule * max(size.columns - 1, 1))]]
+            if size.rows >= ROOMY_ROWS
+            else []
+        )
         room -= len(rule)
         self.below = [self._status.line(size.columns)][: max(room, 0)]
         room -= len(self.below)
@@ -57,7 +70,11 @@ class Region:
         self.below = [*suggestions, *self.below]
         room -= len(suggestions)
         live = self._live()
-        parts = [self._activities(live, size.columns), self._todo(live, size.columns), self._queued(live, size.columns)]
+        parts = [
+            self._activities(live, size.columns),
+            self._todo(live, size.columns),
+            self._queued(live, size.columns),
+        ]
         kept: list[list[Line]] = []
         for part in parts:
             kept.append(part[: max(room, 0)])
@@ -71,14 +88,21 @@ class Region:
     # ------------------------------------------------------------ above the input
 
     def _answer(self, live: Live, width: int) -> list[Line]:
-        """The end of what is being written, as Markdown. It is drawn anew only where it has changed."""
+        """The end of what is being written, as Markdown.
+
+        It is drawn anew only where it has changed.
+        """
         if not live.tail.strip():
             return []
         if (live.tail, width) != self._drawn[:2]:
             from treadle.tui import markdown  # noqa: PLC0415  it brings Rich, and the first paint needs none
 
             drawing = self._drawing(width)
-            self._drawn = (live.tail, width, [[*line] for line in drawing.lines(markdown.drawn(live.tail, drawing))])
+            self._drawn = (
+                live.tail,
+                width,
+                [[*line] for line in drawing.lines(markdown.drawn(live.tail, drawing))],
+            )
         return self._drawn[2]
 
     def _drawing(self, width: int) -> Drawing:
@@ -89,15 +113,21 @@ class Region:
     def _activities(self, live: Live, width: int) -> list[Line]:
         lines: list[Line] = []
         if live.thinking_since is not None:
-            lines.append(self._busy("Thinking", live.thought, live.thinking_since, width, "reasoning"))
+            lines.append(
+                self._busy("Thinking", live.thought, live.thinking_since, width, "reasoning")
+            )
         elif live.asking_since is not None and not live.activities and not live.tail:
-            lines.append(self._busy("Waiting for the model", live.retry, live.asking_since, width, "dim"))
+            lines.append(
+                self._busy("Waiting for the model", live.retry, live.asking_since, width, "dim")
+            )
         running = list(live.activities.values())
         most = ACTIVITIES_MAX - len(lines)
         shown = running if len(running) <= most else running[: most - 1]
         lines += [self._activity(activity, width) for activity in shown]
         if len(running) > len(shown):
-            lines.append([(self._style("dim"), cut(f"  … and {len(running) - len(shown)} more", width))])
+            lines.append(
+                [(self._style("dim"), cut(f"  … and {len(running) - len(shown)} more", width))]
+            )
         return lines
 
     def _activity(self, activity: Activity, width: int) -> Line:
@@ -105,7 +135,10 @@ class Region:
         if activity.waits:
             mark = f"{self._theme.glyphs.question} "
             about = activity.call.target or activity.call.doing
-            rest = cut(f"{activity.agent}: {about}" if activity.agent else about, max(width - columns(mark) - 29, 8))
+            rest = cut(
+                f"{activity.agent}: {about}" if activity.agent else about,
+                max(width - columns(mark) - 29, 8),
+            )
             return [(self._style("warning"), f"{mark}{rest} — waiting for your approval")]
         said = f" {self._theme.glyphs.dot} {activity.progress}" if activity.progress else ""
         return self._busy(what, activity.call.target + said, activity.since, width, "tool.name")
@@ -132,17 +165,34 @@ class Region:
         done = sum(todo.status == "completed" for todo in todos)
         if not todos or done == len(todos):
             return []
-        now = next((todo.now for todo in todos if todo.status == "in_progress"), "") or next(todo.content for todo in todos if todo.status != "completed")
+        now = next((todo.now for todo in todos if todo.status == "in_progress"), "") or next(
+            todo.content for todo in todos if todo.status != "completed"
+        )
         count = f"{self._theme.glyphs.todo} {done + 1} of {len(todos)}  "
-        return [[(self._style("todo"), count), ("", cut(one_line(now, 400), max(width - columns(count) - 1, 4)))]]
+        return [
+            [
+                (self._style("todo"), count),
+                ("", cut(one_line(now, 400), max(width - columns(count) - 1, 4))),
+            ]
+        ]
 
     def _queued(self, live: Live, width: int) -> list[Line]:
         texts = live.queued
         shown = texts if len(texts) <= QUEUED_MAX else texts[: QUEUED_MAX - 1]
         mark = f"{self._theme.glyphs.queued} "
-        lines: list[Line] = [[(self._style("queued"), mark + cut(one_line(text, 400), max(width - columns(mark) - 1, 4)))] for text in shown]
+        lines: list[Line] = [
+            [
+                (
+                    self._style("queued"),
+                    mark + cut(one_line(text, 400), max(width - columns(mark) - 1, 4)),
+                )
+            ]
+            for text in shown
+        ]
         if len(texts) > len(shown):
-            lines.append([(self._style("dim"), f"  … and {len(texts) - len(shown)} more for later")])
+            lines.append(
+                [(self._style("dim"), f"  … and {len(texts) - len(shown)} more for later")]
+            )
         return lines
 
     def _style(self, name: str) -> str:

@@ -1,6 +1,8 @@
-"""What stands on the screen when a conversation is opened: what was said in it, and what became of its last run. Entry: `Reopening`.
+"""What stands on the screen when a conversation is opened: what was said in it, and what became of
+its last run. Entry: `Reopening`.
 
-A run that was cut can go on; one that another process drives can only be looked at, until it is over.
+A run that was cut can go on; one that another process drives can only be looked at, until it is
+over.
 """
 
 from __future__ import annotations
@@ -54,7 +56,14 @@ class Reopening:
         except AgentError as e:
             chat.tell(e.message, "error")
             return
-        self._draw(messages, f"{one_line(chat.runtime.redact(info.title))}, changed {ago(info.updated_at, now())} ago")
+        self._draw(
+            messages,
+            (
+                f"{one_line(chat.runtime.redact(info.title))}, changed "
+                f"{ago(info.updated_at, now())} "
+                "ago"
+            ),
+        )
         if left is not None:
             await self._left(left)
 
@@ -67,7 +76,12 @@ class Reopening:
         chat = self._chat
         shown = messages[-SHOWN_MESSAGES:]
         if len(messages) > len(shown):
-            chat.print(NoticeBlock(f"{count(len(messages) - len(shown), 'earlier message')}: `treadle sessions show {chat.conversation.session_id}`"))
+            chat.print(
+                NoticeBlock(
+                    f"{count(len(messages) - len(shown), 'earlier message')}: `treadle sessions "
+                    f"show {chat.conversation.session_id}`"
+                )
+            )
         for message in shown:
             chat.print(*chat.transcript.replay(message))
         chat.transcript.live.todos = standing(messages)
@@ -81,7 +95,13 @@ class Reopening:
         elif run.status == "queued":
             await self._offer(run, "The last run waits for a worker. Go on with it here?")
         else:
-            await self._offer(run, "The last run was cut off before its end. Go on with it? Nothing that may not happen twice is repeated unasked.")
+            await self._offer(
+                run,
+                (
+                    "The last run was cut off before its end. Go on with it? Nothing that may not "
+                    "happen twice is repeated unasked."
+                ),
+            )
 
     async def _offer(self, run: RunInfo, question: str) -> None:
         chat = self._chat
@@ -92,7 +112,9 @@ class Reopening:
         chat.tell("It stays open. /resume asks again; your next message ends it first.")
 
     async def end_what_is_open(self) -> None:
-        """Before something else is said: a run that the person did not go on with ends as cancelled. Raises AgentError where it cannot."""
+        """Before something else is said: a run that the person did not go on with ends as
+        cancelled. Raises AgentError where it cannot.
+        """
         run_id, self._open = self._open, ""
         if run_id:
             await self._chat.runtime.kill(run_id)
@@ -100,9 +122,16 @@ class Reopening:
     async def _look_on(self, run: RunInfo) -> None:
         chat = self._chat
         holder = await chat.runtime.journal.holder(run.session_id or "")
-        who = "another process" if holder is None or holder.pid is None else f"process {holder.pid}{f' on {holder.host}' if holder.host else ''}"
+        who = (
+            "another process"
+            if holder is None or holder.pid is None
+            else f"process {holder.pid}{f' on {holder.host}' if holder.host else ''}"
+        )
         since = "" if holder is None else f" since {local(holder.since)}"
-        chat.read_only = f"This conversation is being worked on by {who}{since}: you can look on here, or begin a /new one."
+        chat.read_only = (
+            f"This conversation is being worked on by {who}{since}: you can look on here, or "
+            "begin a /new one."
+        )
         chat.tell(chat.read_only, "warning")
         chat.soon(self._until_over, run)
 
@@ -113,14 +142,24 @@ class Reopening:
             try:
                 ended = await self._watched(run)
             except AgentError as e:
-                chat.tell(f"What happens there cannot be read any more: {e.message}. /resume tries again.", "error")
+                chat.tell(
+                    (
+                        f"What happens there cannot be read any more: {e.message}. /resume tries "
+                        "again."
+                    ),
+                    "error",
+                )
             else:
-                chat.tell("It is over there: you can go on here." if ended else "It stopped there: /resume goes on with it.")
+                chat.tell(
+                    "It is over there: you can go on here."
+                    if ended
+                    else "It stopped there: /resume goes on with it."
+                )
             chat.read_only = ""
             chat.wake()
 
     async def _watched(self, run: RunInfo) -> bool:
-        """Whether it came to an end of its own. Raises AgentError where it cannot be read any more."""
+        """Whether it came to an end of its own. Raises AgentError where it cannot be read any more."""  # noqa: E501
         chat = self._chat
         seen = {message.id for message in await self._of(run)}
         while True:

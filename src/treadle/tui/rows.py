@@ -1,5 +1,5 @@
-"""Lines as a part of prompt_toolkit's layout, drawn as they are: what its windows can do beside, scroll and wrap and search, costs more than the rest of
-a frame. Entry: `Rows`.
+"""Lines as a part of prompt_toolkit's layout, drawn as they are: what its windows can do beside,
+scroll and wrap and search, costs more than the rest of a frame. Entry: `Rows`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,32 @@ class Rows(Container):
 
     @override
     def write_to_screen(
-        self, screen: Screen, mouse_handlers: MouseHandlers, write_position: WritePosition, parent_style: str, erase_bg: bool, z_index: int | None
+        self,
+        screen: Screen,
+        mouse_handlers: MouseHandlers,
+        write_position: WritePosition,
+        parent_style: str,
+        erase_bg: bool,
+        z_index: int | None,
     ) -> None:
-        top, left, width, height = write_position.ypos, write_position.xpos, write_position.width, write_position.height
+        top, left, width, height = (
+            write_position.ypos,
+            write_position.xpos,
+            write_position.width,
+            write_position.height,
+        )
         for y, line in enumerate(self._lines()[:height], top):
             _write(line, screen, y, left, left + width)
-        screen.width, screen.height = max(screen.width, left + width), max(screen.height, top + height)
+        screen.width, screen.height = (
+            max(screen.width, left + width),
+            max(screen.height, top + height),
+        )
 
 
 def _write(line: StyleAndTextTuples, screen: Screen, y: int, x: int, end: int) -> None:
-    """One cell for each fragment, as if it were a single wide sign: the renderer compares and writes cells, and most fragments stay as they are."""
+    """One cell for each fragment, as if it were a single wide sign: the renderer compares and
+    writes cells, and most fragments stay as they are.
+    """
     cells = screen.data_buffer[y]
     for fragment in line:
         style, text = fragment[0], fragment[1]

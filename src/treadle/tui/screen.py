@@ -1,4 +1,5 @@
-"""The one writer of the terminal: blocks above, once; the live region below, at most 20 times a second; keys to whom they belong.
+"""The one writer of the terminal: blocks above, once; the live region below, at most 20 times a
+second; keys to whom they belong.
 
 What the region shows is region.py's, what a block looks like blocks.py's. Entry: `Screen`.
 """
@@ -16,7 +17,12 @@ from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import ConditionalKeyBindings, DynamicKeyBindings, KeyBindingsBase, merge_key_bindings
+from prompt_toolkit.key_binding import (
+    ConditionalKeyBindings,
+    DynamicKeyBindings,
+    KeyBindingsBase,
+    merge_key_bindings,
+)
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -47,7 +53,12 @@ ESCAPE_S: Final = 0.05
 """How long after an Escape the rest of a key's sequence may come: slow lines need some."""
 CHORD_S: Final = 0.15
 """How long after an Escape a key still is the second half of an Alt chord."""
-_DEPTHS: Final = {1: ColorDepth.DEPTH_1_BIT, 4: ColorDepth.DEPTH_4_BIT, 8: ColorDepth.DEPTH_8_BIT, 24: ColorDepth.DEPTH_24_BIT}
+_DEPTHS: Final = {
+    1: ColorDepth.DEPTH_1_BIT,
+    4: ColorDepth.DEPTH_4_BIT,
+    8: ColorDepth.DEPTH_8_BIT,
+    24: ColorDepth.DEPTH_24_BIT,
+}
 
 
 class _Spelling(Vt100_Output):
@@ -71,10 +82,20 @@ def _terminal(theme: Theme) -> Vt100_Output:
 
 
 class Screen:
-    """Made once; `run` holds the terminal until `close`. Everything else is called in its event loop."""
+    """Made once; `run` holds the terminal until `close`.
+
+    Everything else is called in its event loop.
+    """
 
     def __init__(
-        self, theme: Theme, region: Region, line: InputLine, keys: KeyBindingsBase, *, keyboard: Keyboard | None = None, output: Output | None = None
+        self,
+        theme: Theme,
+        region: Region,
+        line: InputLine,
+        keys: KeyBindingsBase,
+        *,
+        keyboard: Keyboard | None = None,
+        output: Output | None = None,
     ) -> None:
         self.theme, self.region, self.line = theme, region, line
         self._slot: Slot[Any] | None = None
@@ -86,12 +107,28 @@ class Screen:
         self._app = self._application(keys, keyboard, output)
         region.size = self._app.output.get_size
 
-    def _application(self, keys: KeyBindingsBase, keyboard: Keyboard | None, output: Output | None) -> Application[None]:
+    def _application(
+        self, keys: KeyBindingsBase, keyboard: Keyboard | None, output: Output | None
+    ) -> Application[None]:
         asking = Condition(lambda: self._slot is not None)
         above, below = Rows(lambda: self.region.above), Rows(lambda: self.region.below)
-        slot = DynamicContainer(lambda: self._slot.container if self._slot is not None else Window(height=0))
-        root = HSplit([above, ConditionalContainer(self.line.container, ~asking), ConditionalContainer(slot, asking), below])
-        bindings = merge_key_bindings([ConditionalKeyBindings(keys, ~asking), DynamicKeyBindings(lambda: self._slot.keys if self._slot else None)])
+        slot = DynamicContainer(
+            lambda: self._slot.container if self._slot is not None else Window(height=0)
+        )
+        root = HSplit(
+            [
+                above,
+                ConditionalContainer(self.line.container, ~asking),
+                ConditionalContainer(slot, asking),
+                below,
+            ]
+        )
+        bindings = merge_key_bindings(
+            [
+                ConditionalKeyBindings(keys, ~asking),
+                DynamicKeyBindings(lambda: self._slot.keys if self._slot else None),
+            ]
+        )
         app: Application[None] = Application(
             layout=Layout(root, focused_element=self.line.window),
             style=Style.from_dict(self.theme.toolkit_styles()),
@@ -103,7 +140,9 @@ class Screen:
             mouse_support=False,
             erase_when_done=True,
         )
-        app.renderer = self._renderer = InlineRenderer(app.renderer.style, app.output, reflows=reflows(os.environ))
+        app.renderer = self._renderer = InlineRenderer(
+            app.renderer.style, app.output, reflows=reflows(os.environ)
+        )
         self._renderer.noticed = self._resized
         app._on_resize = self._resized  # pyright: ignore[reportPrivateUsage]  else it erases as many rows as there were before
         app.ttimeoutlen, app.timeoutlen = ESCAPE_S, CHORD_S
@@ -111,7 +150,7 @@ class Screen:
         return app
 
     def _compose(self, app: Application[None]) -> None:
-        """What stands around the input, or the question in its place, in the rows that it leaves."""
+        """What stands around the input, or the question in its place, in the rows that it leaves."""  # noqa: E501
         size = app.output.get_size()
         asked = self.line.container if self._slot is None else self._slot.container
         self.region.compose(asked.preferred_height(size.columns, size.rows).preferred)
@@ -138,7 +177,9 @@ class Screen:
     async def run(self) -> None:
         """Holds the terminal until `end`. Raises EOFError where the terminal has gone."""
         try:
-            await self._app.run_async(pre_run=self._started.set, set_exception_handler=False, handle_sigint=False)
+            await self._app.run_async(
+                pre_run=self._started.set, set_exception_handler=False, handle_sigint=False
+            )
         finally:
             self._closed.set()
             self._ended.set()
@@ -147,14 +188,20 @@ class Screen:
         await self._started.wait()
 
     def close(self) -> None:
-        """The person leaves: whoever waits for `closed` comes to an end. The region stays until `end`. Idempotent."""
+        """The person leaves: whoever waits for `closed` comes to an end.
+
+        The region stays until `end`. Idempotent.
+        """
         self._closed.set()
 
     async def closed(self) -> None:
         await self._closed.wait()
 
     async def end(self) -> None:
-        """Gives the terminal back: the region goes, what stands above it stays. Raises nothing. Idempotent."""
+        """Gives the terminal back: the region goes, what stands above it stays. Raises nothing.
+
+        Idempotent.
+        """
         if self._app.is_running:
             if self._is_titled:
                 self.title("")
@@ -206,13 +253,17 @@ class Screen:
 
     def title(self, text: str) -> None:
         """Of the terminal's window; empty: as it was."""
-        if self.theme.depth > 1 or os.environ.get("TERM", "").startswith(("xterm", "screen", "tmux")):
+        if self.theme.depth > 1 or os.environ.get("TERM", "").startswith(
+            ("xterm", "screen", "tmux")
+        ):
             self._is_titled = bool(text)
             self._app.output.set_title(one_line(text)) if text else self._app.output.clear_title()
             self._app.output.flush()
 
     def copy(self, text: str) -> None:
-        """To the clipboard of the terminal (OSC 52), over ssh too; tmux passes it on where it is allowed to."""
+        """To the clipboard of the terminal (OSC 52), over ssh too; tmux passes it on where it is
+        allowed to.
+        """
         from base64 import b64encode  # noqa: PLC0415  only where somebody copies
 
         self._app.output.write_raw(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07")
@@ -221,7 +272,9 @@ class Screen:
     # ------------------------------------------------------------ questions
 
     async def ask(self, slot: Slot[T]) -> T:
-        """Shows a question in the place of the input and waits for its answer; a second one waits until the first is gone."""
+        """Shows a question in the place of the input and waits for its answer; a second one waits
+        until the first is gone.
+        """
         async with self._one_slot:
             self._slot = slot
             self._open_slot()
@@ -244,7 +297,10 @@ class Screen:
 
     @asynccontextmanager
     async def lent(self) -> AsyncGenerator[None]:
-        """The whole terminal for somebody else: an editor, a full-screen view. Blocks wait meanwhile."""
+        """The whole terminal for somebody else: an editor, a full-screen view.
+
+        Blocks wait meanwhile.
+        """
         with set_app(self._app):  # which is how prompt_toolkit knows whose terminal it is
             async with in_terminal():
                 self.is_lent = True

@@ -1,4 +1,5 @@
-"""The one place at the bottom of the screen in which the person types, or is asked something: what can stand there. Entry: `Slot`.
+"""The one place at the bottom of the screen in which the person types, or is asked something: what
+can stand there. Entry: `Slot`.
 
 Each kind of question is a file of its own; screen.py shows one at a time and queues the others.
 """
@@ -38,7 +39,9 @@ class Slot(Protocol[Answer_co]):
         ...
 
     def opened(self, rows: int) -> None:
-        """It stands on the screen from now on, and may take so many rows; again where that has changed, or something else stood before it."""
+        """It stands on the screen from now on, and may take so many rows; again where that has
+        changed, or something else stood before it.
+        """
         ...
 
     async def answer(self) -> Answer_co:

@@ -1,4 +1,5 @@
-"""From the command to the first frame, and from there to the open chat: what the first frame does not need is loaded behind it.
+"""From the command to the first frame, and from there to the open chat: what the first frame does
+not need is loaded behind it.
 
 Entry: `StartRequest`, `chat`.
 """
@@ -36,9 +37,14 @@ if TYPE_CHECKING:
     from treadle.tui.conversation import RunSetting
 
 PLACEHOLDER: Final = "Ask, or say what to do · / commands · @ files"
-ENDING: Final = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+ENDING: Final = [
+    signal.SIGTERM,
+    signal.SIGINT,
+    *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+]
 LOAD_AFTER_S: Final = 0.4
-"""After the first frame, unless a key comes before: loading takes the processor that drawing needs."""
+"""After the first frame, unless a key comes before: loading takes the processor that drawing needs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,8 @@ class StartRequest:
     reload: Callable[[], Config]
     """The configuration again, once the first start has written it."""
     setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
-    """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError."""
+    """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError.
+    """
     runtime: Callable[[Config], Runtime]
     """Raises AgentError."""
     session: Callable[[Runtime], str | None]
@@ -64,7 +71,9 @@ def chat(wanted: StartRequest) -> bool:
 
     Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was.
     """
-    theme = theme_of(wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding))
+    theme = theme_of(
+        wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding)
+    )
     beginning = _Beginning(wanted, theme) if theme.attributes else None
     try:
         anyio.run(partial(_in_lines, wanted, theme) if beginning is None else beginning.run)
@@ -75,7 +84,10 @@ def chat(wanted: StartRequest) -> bool:
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         if isinstance(error, AgentError):
             raise error from None
-        text = f"the chat ended with a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: `treadle chat --resume`"
+        text = (
+            f"the chat ended with a mistake in Treadle: {type(error).__name__}: "
+            f"{one_line(str(error), 400)}. What was said is kept: `treadle chat --resume`"
+        )
         raise AgentError("agent", text) from e
 
 
@@ -154,12 +166,21 @@ class _Beginning:
         config = wanted.config
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
-        self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)
+        self._status = Status(
+            theme=self._theme,
+            live=self._living,
+            model=config.models.large,
+            mode=config.defaults.mode,
+        )
         suggestions = Suggestions(wanted.cwd, config)
-        self._line = InputLine(self._theme, suggestions, history=wanted.history, placeholder=PLACEHOLDER)
+        self._line = InputLine(
+            self._theme, suggestions, history=wanted.history, placeholder=PLACEHOLDER
+        )
         region = Region(self._theme, self._living, self._status)
         self._screen = Screen(self._theme, region, self._line, bindings(self._hands, self._line))
-        region.suggestions = lambda rows: suggestions.drawn(self._line.buffer, rows, self._screen.columns, self._theme)
+        region.suggestions = lambda rows: suggestions.drawn(
+            self._line.buffer, rows, self._screen.columns, self._theme
+        )
         self._hands.line, self._hands.close = self._line, self._screen.close
         self._suggestions = suggestions
         self.wants_demo = False
@@ -255,7 +276,8 @@ class _Beginning:
         """The end of the terminal, or of the system, closes the run first."""
         with anyio.open_signal_receiver(*ENDING) as signals:
             async for number in signals:
-                if number != signal.SIGINT or not self._screen.is_lent:  # Ctrl-C in an editor is for the editor
+                # Ctrl-C in an editor is for the editor
+                if number != signal.SIGINT or not self._screen.is_lent:
                     self._screen.close()
                     return
 

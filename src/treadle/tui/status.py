@@ -1,4 +1,6 @@
-"""The last line of the screen: model, mode, how full the context is, what was paid, which conversation. Entry: `Status`."""
+"""The last line of the screen: model, mode, how full the context is, what was paid, which
+conversation. Entry: `Status`.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +58,25 @@ class Status:
         if self.note:
             yield "warning", self.note
         loud = self.mode in UNSAFE
-        words = f" {self.mode.upper()}{'' if self.confined else ' NO SANDBOX'} " if loud else self.mode
+        words = (
+            f" {self.mode.upper()}{'' if self.confined else ' NO SANDBOX'} " if loud else self.mode
+        )
         yield ("mode.unsafe" if loud else "mode.safe"), words
         yield "status", one_line(self.model, MODEL_CHARS) or "no model"
         if live.context_tokens and self.window_tokens:
             share = live.context_tokens / self.window_tokens
-            yield ("warning" if share > 0.8 else "status"), f"{tokens(live.context_tokens)}/{tokens(self.window_tokens)} ({share:.0%})"
+            yield (
+                ("warning" if share > 0.8 else "status"),
+                f"{tokens(live.context_tokens)}/{tokens(self.window_tokens)} ({share:.0%})",
+            )
         elif live.context_tokens:
             yield "status", f"{tokens(live.context_tokens)} tokens"
         if live.cost_usd is not None:
-            own = "" if live.child_usd is None else f" ({money(max(live.cost_usd - live.child_usd, 0))} without agents called)"
+            own = (
+                ""
+                if live.child_usd is None
+                else f" ({money(max(live.cost_usd - live.child_usd, 0))} without agents called)"
+            )
             yield "status", money(live.cost_usd, more=live.cost_is_partial) + own
         if self.session:
             yield "dim", one_line(self.session, 60)

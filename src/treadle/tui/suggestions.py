@@ -1,6 +1,8 @@
-"""What could be typed: commands behind `/` at the beginning, what stands behind them, and files behind `@` at the beginning of a word.
+"""What could be typed: commands behind `/` at the beginning, what stands behind them, and files
+behind `@` at the beginning of a word.
 
-Which files there are is file_names.py's, which commands commands/registry.py's. Everything here runs in a thread, but `drawn`. Entry: `Suggestions`.
+Which files there are is file_names.py's, which commands commands/registry.py's. Everything here
+runs in a thread, but `drawn`. Entry: `Suggestions`.
 """
 
 from __future__ import annotations
@@ -44,9 +46,14 @@ _MODES: Final[Mapping[str, str]] = {
 
 
 class Suggestions(Completer):
-    """One for each chat. What it does not know yet is not offered: nothing is asked over the network."""
+    """One for each chat.
 
-    def __init__(self, cwd: Path, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
+    What it does not know yet is not offered: nothing is asked over the network.
+    """
+
+    def __init__(
+        self, cwd: Path, config: Config, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.commands = SlashCommands()
         self.sessions: Sessions | None = None
         """Whose ids are offered behind `/resume`, once there is a runtime."""
@@ -55,7 +62,9 @@ class Suggestions(Completer):
         self._models: tuple[float, list[str]] | None = None
 
     @override
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterator[Completion]:
         """The likeliest first, at most 50."""
         before = document.text_before_cursor
         if (mention := _MENTION.search(document.current_line_before_cursor)) is not None:
@@ -71,11 +80,18 @@ class Suggestions(Completer):
         """Those that begin with it, then those that hold it."""
         typed, known = typed.lower(), [*self.commands]
         begun = [command for command in known if command.name.lower().startswith(typed)]
-        held = [command for command in known if typed in command.name.lower() and command not in begun]
+        held = [
+            command for command in known if typed in command.name.lower() and command not in begun
+        ]
         for command in [*begun, *held][:OFFERED_MAX]:
             text = f"/{command.name}{' ' if command.usage else ''}"
             shown = f"/{command.name} {command.usage}".rstrip()
-            yield Completion(text, start_position=-len(typed) - 1, display=one_line(shown, 60), display_meta=one_line(command.summary))
+            yield Completion(
+                text,
+                start_position=-len(typed) - 1,
+                display=one_line(shown, 60),
+                display_meta=one_line(command.summary),
+            )
 
     def _arguments(self, name: str, typed: str) -> Iterator[Completion]:
         found = self.commands.find(f"/{name}")
@@ -92,10 +108,19 @@ class Suggestions(Completer):
             case _:
                 return
         typed = typed.casefold()
-        fitting = [(text, about) for text, about in offered if typed in text.casefold() or typed in about.casefold()]
+        fitting = [
+            (text, about)
+            for text, about in offered
+            if typed in text.casefold() or typed in about.casefold()
+        ]
         fitting.sort(key=lambda pair: not pair[0].casefold().startswith(typed))
         for text, about in fitting[:OFFERED_MAX]:
-            yield Completion(text, start_position=-len(typed), display=one_line(text), display_meta=one_line(about, 60))
+            yield Completion(
+                text,
+                start_position=-len(typed),
+                display=one_line(text),
+                display_meta=one_line(about, 60),
+            )
 
     def _session_ids(self) -> Iterator[tuple[str, str]]:
         if self.sessions is not None:
@@ -112,7 +137,9 @@ class Suggestions(Completer):
     def _mentions(self, typed: str) -> Iterator[Completion]:
         for path in self.files.find(typed.removeprefix('"').removeprefix("./")):
             if '"' not in path:  # no way to write it is agreed on
-                yield Completion(_mentioned(path), start_position=-len(typed) - 1, display=one_line(path, 400))
+                yield Completion(
+                    _mentioned(path), start_position=-len(typed) - 1, display=one_line(path, 400)
+                )
 
     # ------------------------------------------------------------ drawing
 
@@ -126,7 +153,10 @@ class Suggestions(Completer):
         first = max(min((chosen or 0) - most // 2, len(offered) - most), 0)
         shown = offered[first : first + most]
         wide = max((columns(one.display_text) for one in shown), default=0)
-        return [_row(one, min(wide, width - 4), width, theme, is_chosen=first + n == chosen) for n, one in enumerate(shown)]
+        return [
+            _row(one, min(wide, width - 4), width, theme, is_chosen=first + n == chosen)
+            for n, one in enumerate(shown)
+        ]
 
 
 def _row(offered: Completion, wide: int, width: int, theme: Theme, *, is_chosen: bool) -> Line:
@@ -149,7 +179,10 @@ def _mentioned(path: str) -> str:
 
 
 def _models_offline(config: Config) -> list[str]:
-    """As providers told them before, or as their vendors are known to have them. What is wrong with a provider is said where it is asked."""
+    """As providers told them before, or as their vendors are known to have them.
+
+    What is wrong with a provider is said where it is asked.
+    """
     from treadle.errors import AgentError  # noqa: PLC0415  the first frame needs none of it
     from treadle.models.providers.known_models import known_ids  # noqa: PLC0415  likewise
     from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
@@ -162,5 +195,8 @@ def _models_offline(config: Config) -> list[str]:
             heard = [*told(config.home, endpoint)] if config.home is not None else []
         except AgentError:
             continue
-        found |= dict.fromkeys(f"{name}:{model_id}" for model_id in heard or known_ids(endpoint.type, endpoint.base_url))
+        found |= dict.fromkeys(
+            f"{name}:{model_id}"
+            for model_id in heard or known_ids(endpoint.type, endpoint.base_url)
+        )
     return [*found]

@@ -1,4 +1,5 @@
-"""A Markdown table that fits: columns as wide as they need to be, narrower where there is no room, one under the other where there is none at all.
+"""A Markdown table that fits: columns as wide as they need to be, narrower where there is no room,
+one under the other where there is none at all.
 
 Entry: `tabled`.
 """
@@ -29,11 +30,16 @@ COLUMNS_MAX: Final = 40
 Cells = list["Text"]
 
 
-def tabled(tokens: Sequence[Token], width: int, drawing: Drawing, *, headed: bool = True) -> list[Line]:
-    """`tokens`: from `table_open` to its end. Without `headed` its first row stands above already."""
+def tabled(
+    tokens: Sequence[Token], width: int, drawing: Drawing, *, headed: bool = True
+) -> list[Line]:
+    """`tokens`: from `table_open` to its end. Without `headed` its first row stands above already."""  # noqa: E501
     rows, aligns = _cells(tokens, drawing)
     head, body = rows[0], rows[1:]
-    natural = [max(max(map(cell_len, cell.plain.split("\n"))) for cell in column) or 1 for column in zip(*rows, strict=True)]
+    natural = [
+        max(max(map(cell_len, cell.plain.split("\n"))) for cell in column) or 1
+        for column in zip(*rows, strict=True)
+    ]
     widths = fitted(natural, width - GUTTER * (len(natural) - 1))
     if widths is None:
         return _listed(head, body, width, drawing)
@@ -41,7 +47,9 @@ def tabled(tokens: Sequence[Token], width: int, drawing: Drawing, *, headed: boo
     if headed:
         rule = drawing.theme.glyphs.rule
         lines += _row(head, widths, aligns, drawing)
-        lines.append([Segment((" " * GUTTER).join(rule * wide for wide in widths), drawing.style("mark"))])
+        lines.append(
+            [Segment((" " * GUTTER).join(rule * wide for wide in widths), drawing.style("mark"))]
+        )
     for cells in body:
         lines += _row(cells, widths, aligns, drawing)
     return lines
@@ -58,7 +66,9 @@ def _cells(tokens: Sequence[Token], drawing: Drawing) -> tuple[list[Cells], list
         elif token.type in ("th_open", "td_open"):
             style = "table.head" if token.type == "th_open" else "assistant"
             if len(rows) == 1:
-                aligns.append(str(token.attrs.get("style", "")).removeprefix("text-align:") or "left")
+                aligns.append(
+                    str(token.attrs.get("style", "")).removeprefix("text-align:") or "left"
+                )
         elif token.type == "inline" and len(rows[-1]) < COLUMNS_MAX:
             rows[-1].append(worded(token.children or (), drawing, style))
     return rows, aligns
@@ -80,7 +90,9 @@ def fitted(natural: Sequence[int], room: int) -> list[int] | None:
     return widths
 
 
-def _row(cells: Cells, widths: Sequence[int], aligns: Sequence[str], drawing: Drawing) -> list[Line]:
+def _row(
+    cells: Cells, widths: Sequence[int], aligns: Sequence[str], drawing: Drawing
+) -> list[Line]:
     columns = [wrapped(cell, wide, drawing) for cell, wide in zip(cells, widths, strict=True)]
     lines: list[Line] = []
     for parts in zip_longest(*columns, fillvalue=[]):

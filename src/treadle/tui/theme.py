@@ -1,6 +1,8 @@
-"""How things look: named styles in three themes, and the signs that are drawn, with Unicode or without.
+"""How things look: named styles in three themes, and the signs that are drawn, with Unicode or
+without.
 
-Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry: `theme_of`, `encoding_of`, `Theme`.
+Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry:
+`theme_of`, `encoding_of`, `Theme`.
 """
 
 from __future__ import annotations
@@ -260,11 +262,13 @@ class Theme:
         return spelled if self.attributes else ""
 
     def toolkit(self, name: str) -> str:
-        """A style as prompt_toolkit spells it. Raises KeyError for a name that is none of `STYLES`."""
+        """A style as prompt_toolkit spells it. Raises KeyError for a name that is none of `STYLES`."""  # noqa: E501
         return toolkit_style(self.rich(name))
 
     def toolkit_styles(self) -> dict[str, str]:
-        """For `Style.from_dict`: every style by its name, as a class; with what prompt_toolkit draws by itself in our colours."""
+        """For `Style.from_dict`: every style by its name, as a class; with what prompt_toolkit
+        draws by itself in our colours.
+        """
         selected = self.toolkit("selected")
         ours = {name: self.toolkit(name) for name in STYLES}
         return {
@@ -285,24 +289,36 @@ def toolkit_style(spelled: str) -> str:
         elif word in ("bold", "dim", "italic", "underline", "reverse", "strike"):
             words.append(word)
         else:
-            words.append(side + (word if word.startswith("#") else _TOOLKIT_COLOURS.get(word, f"ansi{word.replace('_', '')}")))
+            words.append(
+                side
+                + (
+                    word
+                    if word.startswith("#")
+                    else _TOOLKIT_COLOURS.get(word, f"ansi{word.replace('_', '')}")
+                )
+            )
     return " ".join(words)
 
 
 def theme_of(setting: Setting, environ: Mapping[str, str], encoding: str | None) -> Theme:
     """`setting`: `ui.theme`; `encoding`: of the terminal, None where nobody knows it.
 
-    NO_COLOR takes all colours away, whatever else is said; FORCE_COLOR gives them where the terminal does not say that it has any.
+    NO_COLOR takes all colours away, whatever else is said; FORCE_COLOR gives them where the
+    terminal does not say that it has any.
     """
     encoding = encoding or "ascii"
     depth, attributes = _depth(environ)
     if setting == "none" or depth == 1:
         return Theme("none", 1, attributes, encoding)
-    return Theme(_background(environ) if setting == "auto" else setting, depth, attributes, encoding)
+    return Theme(
+        _background(environ) if setting == "auto" else setting, depth, attributes, encoding
+    )
 
 
 def encoding_of(environ: Mapping[str, str], encoding: str | None) -> str | None:
-    """Of the terminal: what `sys.stdout` has, unless the person has asked for the C locale, for which Python takes UTF-8 whatever the terminal can."""
+    """Of the terminal: what `sys.stdout` has, unless the person has asked for the C locale, for
+    which Python takes UTF-8 whatever the terminal can.
+    """
     said = environ.get("LC_ALL") or environ.get("LANG")
     chosen = "" if environ.get("LC_ALL") else environ.get("LC_CTYPE", "")
     by_python = chosen in ("", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8")
@@ -317,7 +333,9 @@ def _depth(environ: Mapping[str, str]) -> tuple[Depth, bool]:
     dumb = term in ("", "dumb", "unknown") and (not forced or forced in ("0", "false"))
     if environ.get("NO_COLOR") or dumb or forced in ("0", "false"):
         return 1, not dumb
-    return max(_FORCED.get(forced, 4), _depth_of_terminal(term, environ.get("COLORTERM", "").lower())), True
+    return max(
+        _FORCED.get(forced, 4), _depth_of_terminal(term, environ.get("COLORTERM", "").lower())
+    ), True
 
 
 def _depth_of_terminal(term: str, colour: str) -> Depth:

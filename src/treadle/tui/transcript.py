@@ -1,4 +1,5 @@
-"""Folds a run's events into what is drawn: finished blocks, given away once and in order, and what is still live.
+"""Folds a run's events into what is drawn: finished blocks, given away once and in order, and what
+is still live.
 
 It knows no terminal and starts nothing. Entry: `Transcript`.
 """
@@ -41,7 +42,10 @@ class _Stream:
 
 
 class Transcript:
-    """Of one conversation, as long as it is open. `apply` is told of every event of its runs, and of their children's."""
+    """Of one conversation, as long as it is open.
+
+    `apply` is told of every event of its runs, and of their children's.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.live = Live()
@@ -52,7 +56,9 @@ class Transcript:
         self._thinks_last = ""
         """The end of it."""
         self.steered: dict[str, str] = {}
-        """What the person has said to the run that is under way and has not reached it yet -> as it was typed."""
+        """What the person has said to the run that is under way and has not reached it yet -> as it
+        was typed.
+        """
         self._calls: dict[str, tuple[str, object]] = {}
         """What was asked for and has no result yet: name and arguments."""
         self._agents: dict[str, str] = {}
@@ -106,7 +112,13 @@ class Transcript:
                 yield from self._has_thought()
             case events.ToolCallDelta():
                 live.asking_since, live.retry = None, ""
-                live.activities.setdefault(event.call_id, Activity(call=Calling(f"Preparing {one_line(event.name)}", "", ""), since=self._clock()))
+                live.activities.setdefault(
+                    event.call_id,
+                    Activity(
+                        call=Calling(f"Preparing {one_line(event.name)}", "", ""),
+                        since=self._clock(),
+                    ),
+                )
             case events.MessageAdded():
                 yield from self._whole(event.message)
             case events.Retry():
@@ -126,16 +138,22 @@ class Transcript:
                 live.activities.pop(event.call_id, None)
             case events.ApprovalRequested():
                 self._calls.setdefault(event.call_id, (event.name, event.arguments))
-                live.activities[event.call_id] = Activity(call=calling(event.name, event.arguments), since=self._clock(), waits=True)
+                live.activities[event.call_id] = Activity(
+                    call=calling(event.name, event.arguments), since=self._clock(), waits=True
+                )
             case events.ApprovalResolved():
                 live.activities.pop(event.call_id, None)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(event.call_id, (event.name, ""))
                 if name != TOOL:  # it is done at once, and told with the other calls of its turn
-                    live.activities[event.call_id] = Activity(call=calling(name, arguments), since=self._clock())
+                    live.activities[event.call_id] = Activity(
+                        call=calling(name, arguments), since=self._clock()
+                    )
             case events.ToolProgress():
                 if (activity := live.activities.get(event.call_id)) is not None:
-                    activity.progress = one_line(event.text.rstrip().rpartition("\n")[2], PROGRESS_CHARS)
+                    activity.progress = one_line(
+                        event.text.rstrip().rpartition("\n")[2], PROGRESS_CHARS
+                    )
             case events.ToolCallEnd():
                 yield from self._called(event)
             case _:
@@ -148,11 +166,16 @@ class Transcript:
             case events.Warned():
                 if isinstance(event.call_id, str) and event.call_id in self._calls:
                     self.live.activities.pop(event.call_id, None)
-                    yield self._not_run(event.call_id, event.text.partition("was not run: ")[2].removeprefix("Not run: "))
+                    yield self._not_run(
+                        event.call_id,
+                        event.text.partition("was not run: ")[2].removeprefix("Not run: "),
+                    )
                 else:
                     yield NoticeBlock(event.text, "warning")
             case events.LimitWarning():
-                yield NoticeBlock(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
+                yield NoticeBlock(
+                    f"The limit of {event.limit} is near: {event.left:g} left.", "warning"
+                )
             case events.InputAdded():
                 yield self._heard(event.text)
             case events.Compacted() if _is_of_room(event.receipt):
@@ -197,7 +220,9 @@ class Transcript:
             yield from self._answers(stream, stream.growing.finish())
         else:
             stream = _Stream(message.id)
-            yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+            yield from self._answers(
+                stream, [*stream.growing.feed(message.text), *stream.growing.finish()]
+            )
         for call in message.hosted_calls:
             yield NoticeBlock(f"The provider ran {call}")
 
@@ -207,22 +232,35 @@ class Transcript:
         self.live.tail = ""
         self._forget_prepared()
         self.live.thinking_since, self.live.asking_since = None, self._clock()
-        self.live.retry = f"{event.kind}: trying again" + (f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else "")
+        self.live.retry = f"{event.kind}: trying again" + (
+            f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else ""
+        )
         if stream is not None and stream.given:
             yield NoticeBlock("The answer above was cut off; it begins again.")
 
     def _forget_prepared(self) -> None:
         """Calls that were being written, and never were asked for."""
-        self.live.activities = {key: activity for key, activity in self.live.activities.items() if key in self._calls}
+        self.live.activities = {
+            key: activity for key, activity in self.live.activities.items() if key in self._calls
+        }
 
     def _heard(self, text: str) -> Block:
         """What reached the run: the person's words, or our own to the model."""
         typed = self.steered.pop(text, None)
-        return NoticeBlock(f"The model was told: {text}") if typed is None else PromptBlock(typed, "while it works")
+        return (
+            NoticeBlock(f"The model was told: {text}")
+            if typed is None
+            else PromptBlock(typed, "while it works")
+        )
 
     def _paid(self, event: events.UsageReported) -> None:
         live = self.live
-        live.context_tokens = event.input_tokens + event.cache_read_tokens + event.cache_write_tokens + event.output_tokens
+        live.context_tokens = (
+            event.input_tokens
+            + event.cache_read_tokens
+            + event.cache_write_tokens
+            + event.output_tokens
+        )
         if isinstance(event.cost_usd, float | int):
             live.cost_usd = (live.cost_usd or 0.0) + event.cost_usd
         else:
@@ -245,19 +283,29 @@ class Transcript:
 
     def _not_run(self, call_id: str, why: str = "") -> Block:
         name, arguments = self._calls.pop(call_id, ("call", ""))
-        return CallBlock(call=calling(name, arguments), name=name, result=why, status="denied", seconds=0)
+        return CallBlock(
+            call=calling(name, arguments), name=name, result=why, status="denied", seconds=0
+        )
 
     def _end(self, event: events.RunEnd) -> Iterator[Block]:
         stream, self._stream = self._stream, None
         if stream is not None:  # it was cut: what there is stays
             yield from self._answers(stream, stream.growing.finish())
-        for call_id in [call_id for call_id, activity in self.live.activities.items() if call_id in self._calls and not activity.waits]:
+        for call_id in [
+            call_id
+            for call_id, activity in self.live.activities.items()
+            if call_id in self._calls and not activity.waits
+        ]:
             yield self._not_run(call_id)
         for known in (self._calls, self._agents, self._above, self._inner):
             known.clear()
         self.live.calm()
         if event.outcome is Outcome.COMPLETED:
-            if event.output is not None and event.output is not UNSET and not isinstance(event.output, str):
+            if (
+                event.output is not None
+                and event.output is not UNSET
+                and not isinstance(event.output, str)
+            ):
                 yield AnswerBlock(_as_json(event.output), first=True)
             return
         yield NoticeBlock(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
@@ -266,13 +314,20 @@ class Transcript:
 
     def _child(self, event: events.ChildStart) -> None:
         self._agents[event.child_run_id] = event.agent
-        owners = [call_id for call_id, activity in self.live.activities.items() if not activity.agent and call_id not in self._above.values()]
+        owners = [
+            call_id
+            for call_id, activity in self.live.activities.items()
+            if not activity.agent and call_id not in self._above.values()
+        ]
         if owners:
             self._above[event.child_run_id] = owners[-1]
 
     def _of_child(self, event: events.Event) -> Iterator[Block]:
         """A line of what it does now; its cost counts, its words are for the agent that asked."""
-        agent, key = self._agents.get(event.run_id, ""), f"{event.run_id}:{getattr(event, 'call_id', '')}"
+        agent, key = (
+            self._agents.get(event.run_id, ""),
+            f"{event.run_id}:{getattr(event, 'call_id', '')}",
+        )
         match event:
             case events.ChildStart():
                 self._agents[event.child_run_id] = event.agent
@@ -282,10 +337,17 @@ class Transcript:
                 self._calls[key] = (event.name, event.arguments)
             case events.ApprovalRequested():
                 self._calls.setdefault(key, (event.name, event.arguments))
-                self.live.activities[key] = Activity(call=calling(event.name, event.arguments), since=self._clock(), agent=agent, waits=True)
+                self.live.activities[key] = Activity(
+                    call=calling(event.name, event.arguments),
+                    since=self._clock(),
+                    agent=agent,
+                    waits=True,
+                )
             case events.ToolCallStart():
                 name, arguments = self._calls.get(key, (event.name, ""))
-                self.live.activities[key] = Activity(call=calling(name, arguments), since=self._clock(), agent=agent)
+                self.live.activities[key] = Activity(
+                    call=calling(name, arguments), since=self._clock(), agent=agent
+                )
                 if (owner := self._above.get(event.run_id)) is not None:
                     self._inner[owner] = self._inner.get(owner, 0) + 1
             case events.ApprovalResolved():
@@ -296,12 +358,19 @@ class Transcript:
                 before = self.live.context_tokens
                 self._paid(event)
                 self.live.context_tokens = before
-                self.live.child_usd = usd(self.live.child_usd, event.cost_usd if isinstance(event.cost_usd, float | int) else None)
+                self.live.child_usd = usd(
+                    self.live.child_usd,
+                    event.cost_usd if isinstance(event.cost_usd, float | int) else None,
+                )
             case events.Warned():
                 self._forget(key)
                 yield NoticeBlock(f"{agent}: {event.text}" if agent else event.text, "warning")
             case events.RunEnd():
-                for left in [key for key in (*self._calls, *self.live.activities) if key.startswith(f"{event.run_id}:")]:
+                for left in [
+                    key
+                    for key in (*self._calls, *self.live.activities)
+                    if key.startswith(f"{event.run_id}:")
+                ]:
                     self._forget(left)
             case _:
                 return
@@ -319,7 +388,9 @@ class Transcript:
             if message.text.strip():
                 self.answer = message.text
             stream = _Stream(message.id)
-            yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+            yield from self._answers(
+                stream, [*stream.growing.feed(message.text), *stream.growing.finish()]
+            )
             for hosted in message.hosted_calls:
                 yield NoticeBlock(f"The provider ran {hosted}")
             for call in message.tool_calls:
@@ -329,11 +400,21 @@ class Transcript:
             if name == TOOL and not result.is_error and (todos := written(arguments)) is not None:
                 self.live.todos = todos
             status = "unknown" if result.unknown else "error" if result.is_error else "ok"
-            yield CallBlock(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0, exit_code=result.exit_code)
+            yield CallBlock(
+                call=calling(name, arguments),
+                name=name,
+                result=result.text,
+                status=status,
+                seconds=0,
+                exit_code=result.exit_code,
+            )
 
 
 def _is_of_room(receipt: object) -> bool:
-    """Whether it tells of room that was made. Of what was left out for other reasons, a warning has told."""
+    """Whether it tells of room that was made.
+
+    Of what was left out for other reasons, a warning has told.
+    """
     fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
     return fields.get("kind") != "withdrawn" and "unseen" not in fields
 

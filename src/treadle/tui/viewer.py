@@ -1,4 +1,5 @@
-"""Everything at full length, on a screen of its own that one leaves again: whole results, diffs, what was thought. Entry: `view`, `view_text`.
+"""Everything at full length, on a screen of its own that one leaves again: whole results, diffs,
+what was thought. Entry: `view`, `view_text`.
 
 What its rows are is pages.py's.
 """
@@ -13,7 +14,15 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import BufferControl, ConditionalContainer, HSplit, Layout, UIContent, UIControl, Window
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    HSplit,
+    Layout,
+    UIContent,
+    UIControl,
+    Window,
+)
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 from rich.console import RenderableType
@@ -29,13 +38,18 @@ KEYS: Final = "q leaves   / searches   n N next, previous   g G ends"
 
 
 async def view(screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
-    """Until the person leaves it; the screen below waits meanwhile. `at_end`: it begins with the last block, else with the first.
+    """Until the person leaves it; the screen below waits meanwhile. `at_end`: it begins with the
+    last block, else with the first.
 
     Cancellation gives the terminal back.
     """
     async with screen.lent():
         below = get_app()
-        await Viewer(screen, title, blocks, at_end=at_end).application(below).run_async(set_exception_handler=False, handle_sigint=False)
+        await (
+            Viewer(screen, title, blocks, at_end=at_end)
+            .application(below)
+            .run_async(set_exception_handler=False, handle_sigint=False)
+        )
 
 
 async def view_text(screen: Screen, title: str, text: RenderableType) -> None:
@@ -46,7 +60,9 @@ async def view_text(screen: Screen, title: str, text: RenderableType) -> None:
 class Viewer(UIControl):
     """What is seen of the rows, and what keys do to that."""
 
-    def __init__(self, screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool) -> None:
+    def __init__(
+        self, screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool
+    ) -> None:
         self._theme, self._title = screen.theme, one_line(title)
         self._pages = Pages(screen.theme, blocks, screen.columns)
         self._height = max(screen.rows - 1, 1)
@@ -61,10 +77,16 @@ class Viewer(UIControl):
 
     def application(self, below: Application[None]) -> Application[None]:
         body = Window(self, wrap_lines=False, always_hide_cursor=True)
-        field = Window(BufferControl(self._buffer), height=1, get_line_prefix=lambda line, wrapped: [(self._style("prompt"), "/")])
+        field = Window(
+            BufferControl(self._buffer),
+            height=1,
+            get_line_prefix=lambda line, wrapped: [(self._style("prompt"), "/")],
+        )
         searching = Condition(lambda: self._searching)
         foot = Window(FormattedTextControl(self._foot), height=1, always_hide_cursor=True)
-        root = HSplit([body, ConditionalContainer(field, searching), ConditionalContainer(foot, ~searching)])
+        root = HSplit(
+            [body, ConditionalContainer(field, searching), ConditionalContainer(foot, ~searching)]
+        )
         self._layout = Layout(root, focused_element=body)
         self._body, self._field = body, field
         app: Application[None] = Application(
@@ -95,16 +117,26 @@ class Viewer(UIControl):
         self._height = max(height, 1)
         end = self._pages.end(self._height)
         self._top = end if self._follows else min(self._top, end)
-        shown = [self._marked(place, line) for place, line in self._pages.shown(self._top, self._height)]
+        shown = [
+            self._marked(place, line) for place, line in self._pages.shown(self._top, self._height)
+        ]
         return UIContent(get_line=lambda at: shown[at], line_count=len(shown), show_cursor=False)
 
     def _marked(self, place: RowPlace, line: Line) -> Line:
         """The row that a search has found last."""
-        return [(f"{style} {self._style('match')}", text) for style, text, *_ in line] if place == self._match else line
+        return (
+            [(f"{style} {self._style('match')}", text) for style, text, *_ in line]
+            if place == self._match
+            else line
+        )
 
     def _foot(self) -> Line:
         width = self._pages.width
-        where = "end" if self._follows or self._top >= self._pages.end(self._height) else f"{self._pages.share(self._top):.0%}"
+        where = (
+            "end"
+            if self._follows or self._top >= self._pages.end(self._height)
+            else f"{self._pages.share(self._top):.0%}"
+        )
         left = cut(self._note or self._title, max(width - columns(where) - 4, 4))
         room = width - columns(left) - columns(where) - 7
         keys = cut(KEYS, room) if room > 8 else ""
@@ -179,7 +211,9 @@ class Viewer(UIControl):
     def _seek(self, step: int) -> None:
         if not self._words:
             return
-        start = self._match or self._pages.moved(self._top, 0)._replace(row=self._top.row - (step if self._match is None else 0))
+        start = self._match or self._pages.moved(self._top, 0)._replace(
+            row=self._top.row - (step if self._match is None else 0)
+        )
         found = self._pages.find(self._words, start, step)
         if found is None:
             self._note = f"{one_line(self._words, 40)!r} is not there"

@@ -1,4 +1,5 @@
-"""The first start: from nothing to a model that answers, in four questions, and what was said is written only at the end.
+"""The first start: from nothing to a model that answers, in four questions, and what was said is
+written only at the end.
 
 Which ways there are is wizard_ways.py's. Entry: `is_first`, `first_start`.
 """
@@ -26,7 +27,20 @@ from treadle.tui.picker import Picker, PickerRow
 from treadle.tui.pickers.models import model_row
 from treadle.tui.screen import Screen
 from treadle.tui.wizard_entry import EntrySlot
-from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Local, VendorKey, VendorWay, asked, endpoint_at, endpoint_of, keys_in, pasted, vendor_of
+from treadle.tui.wizard_ways import (
+    LOCAL,
+    LOCAL_WITHIN_S,
+    VENDORS,
+    Local,
+    VendorKey,
+    VendorWay,
+    asked,
+    endpoint_at,
+    endpoint_of,
+    keys_in,
+    pasted,
+    vendor_of,
+)
 from treadle.types import Mode
 
 if TYPE_CHECKING:
@@ -40,8 +54,10 @@ MODES: Final[tuple[tuple[Mode, str], ...]] = (
     ("plan", "only reads and plans"),
 )
 BY_HAND: Final = (
-    "Nothing was written. To do it by hand: set ANTHROPIC_API_KEY in the environment (or OPENAI_API_KEY, GEMINI_API_KEY),\n"
-    "or `treadle config set providers.anthropic.api_key -`; the model is models.large. Without a key: `treadle demo`."
+    "Nothing was written. To do it by hand: set ANTHROPIC_API_KEY in the environment (or "
+    "OPENAI_API_KEY, GEMINI_API_KEY),\n"
+    "or `treadle config set providers.anthropic.api_key -`; the model is models.large. Without a "
+    "key: `treadle demo`."
 )
 
 
@@ -54,8 +70,12 @@ class _Reached(NamedTuple):
 
 
 def is_first(config: Config) -> bool:
-    """Whether nobody has said anything yet: no file of the user's own, no model, and no key for the one that stands there by itself."""
-    if config.origin("models", "large").source != "default" or any(setting.origin.source == "file" for setting in config.settings.values()):
+    """Whether nobody has said anything yet: no file of the user's own, no model, and no key for the
+    one that stands there by itself.
+    """
+    if config.origin("models", "large").source != "default" or any(
+        setting.origin.source == "file" for setting in config.settings.values()
+    ):
         return False
     try:
         config.endpoint(config.models.large.partition(":")[0])
@@ -74,14 +94,19 @@ async def first_start(
 ) -> Config | Literal["demo"] | None:
     """Ask, write the user's own file, and give the configuration that holds then (`reload`).
 
-    None if the person left, "demo" if they want to see that first; then nothing was written. Nobody is asked over the network before the
-    person has said so. Raises AgentError for a file that cannot be written.
+    None if the person left, "demo" if they want to see that first; then nothing was written. Nobody
+    is asked over the network before the person has said so. Raises AgentError for a file that
+    cannot be written.
     """
-    return await _Wizard(screen, config, os.environ if environ is None else environ, local).run(reload)
+    return await _Wizard(screen, config, os.environ if environ is None else environ, local).run(
+        reload
+    )
 
 
 class _Wizard:
-    def __init__(self, screen: Screen, config: Config, environ: Mapping[str, str], local: Sequence[Local]) -> None:
+    def __init__(
+        self, screen: Screen, config: Config, environ: Mapping[str, str], local: Sequence[Local]
+    ) -> None:
         self._screen, self._config, self._environ, self._local = screen, config, environ, local
         self._secrets = set(config.secrets())
 
@@ -94,7 +119,14 @@ class _Wizard:
             return None
         file = Path(self._config.home or home(self._environ)) / CONFIG_NAME
         change(file, values)
-        self._tell("\n".join([f"Written to {file}, which you alone can read:", *(f"  {_line(path, value)}" for path, value in values)]))
+        self._tell(
+            "\n".join(
+                [
+                    f"Written to {file}, which you alone can read:",
+                    *(f"  {_line(path, value)}" for path, value in values),
+                ]
+            )
+        )
         return reload()
 
     async def _asked(self) -> list[tuple[KeyPath, Plain]] | Literal["demo"] | None:
@@ -111,11 +143,22 @@ class _Wizard:
         return None
 
     async def _way(self) -> Way | None:
-        found = [PickerRow[Way](f"Use the key in {key.variable}", key, f"{key.vendor.label}, {key.secret}") for key in keys_in(self._environ)]
+        found = [
+            PickerRow[Way](
+                f"Use the key in {key.variable}", key, f"{key.vendor.label}, {key.secret}"
+            )
+            for key in keys_in(self._environ)
+        ]
         rows = [
             *found,
-            PickerRow[Way]("Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"),
-            PickerRow[Way]("A server on this machine", "local", "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there"),
+            PickerRow[Way](
+                "Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"
+            ),
+            PickerRow[Way](
+                "A server on this machine",
+                "local",
+                "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there",
+            ),
             PickerRow[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
         ]
         return await self._pick("No model is set up yet. Which one shall answer?", rows)
@@ -136,12 +179,21 @@ class _Wizard:
         check = await self._pick(f"Is the key right? {key.vendor.label}", rows)
         if check is None:
             return None
-        models = await asked(endpoint) if check else [Listed(id=model_id) for model_id in known_ids(endpoint.type, endpoint.base_url)]
+        models = (
+            await asked(endpoint)
+            if check
+            else [Listed(id=model_id) for model_id in known_ids(endpoint.type, endpoint.base_url)]
+        )
         return _Reached(endpoint, _of_provider(key), models)
 
     async def _pasted(self) -> VendorKey | None:
-        """Raises AgentError(invalid) for what can be no key. The vendor is asked for only if the key does not tell."""
-        text = await self._screen.ask(EntrySlot(self._screen, "Paste the key; it is not shown", masked=True))
+        """Raises AgentError(invalid) for what can be no key.
+
+        The vendor is asked for only if the key does not tell.
+        """
+        text = await self._screen.ask(
+            EntrySlot(self._screen, "Paste the key; it is not shown", masked=True)
+        )
         if text is None:
             return None
         key = pasted(VENDORS[0], text)
@@ -165,13 +217,28 @@ class _Wizard:
                 group.start_soon(ask, server)
         there = [(server, answers[server]) for server in self._local if answers.get(server)]
         if not there:
-            tried = ", ".join(f"{server.label} ({server.address.split('/')[2]})" for server in self._local)
-            raise AgentError("network", f"No server with a model answers on this machine. Tried: {tried}. Start one first.")
-        rows = [PickerRow(server.label, server, f"{server.address}, {len(models)} model{'' if len(models) == 1 else 's'}") for server, models in there]
+            tried = ", ".join(
+                f"{server.label} ({server.address.split('/')[2]})" for server in self._local
+            )
+            raise AgentError(
+                "network",
+                f"No server with a model answers on this machine. Tried: {tried}. Start one first.",
+            )
+        rows = [
+            PickerRow(
+                server.label,
+                server,
+                f"{server.address}, {len(models)} model{'' if len(models) == 1 else 's'}",
+            )
+            for server, models in there
+        ]
         chosen = rows[0].value if len(rows) == 1 else await self._pick("Which server?", rows)
         if chosen is None:
             return None
-        values: list[tuple[KeyPath, Plain]] = [(("providers", chosen.name, "type"), "openai-chat"), (("providers", chosen.name, "base_url"), chosen.address)]
+        values: list[tuple[KeyPath, Plain]] = [
+            (("providers", chosen.name, "type"), "openai-chat"),
+            (("providers", chosen.name, "base_url"), chosen.address),
+        ]
         return _Reached(endpoint_at(chosen), values, answers[chosen])
 
     async def _chosen(self, reached: _Reached) -> list[tuple[KeyPath, Plain]] | None:
@@ -180,21 +247,38 @@ class _Wizard:
         mode = (
             None
             if model is None
-            else await self._pick("How free is it to act? Shift-Tab changes it at any time", [PickerRow[Mode](m, m, about) for m, about in MODES])
+            else await self._pick(
+                "How free is it to act? Shift-Tab changes it at any time",
+                [PickerRow[Mode](m, m, about) for m, about in MODES],
+            )
         )
         if model is None or mode is None:
             return None
         small = self._config.models.small
         if small.partition(":")[0] != reached.endpoint.name:
             small = model
-        return [*reached.values, (("models", "large"), model), (("models", "small"), small), (("defaults", "mode"), mode)]
+        return [
+            *reached.values,
+            (("models", "large"), model),
+            (("models", "small"), small),
+            (("defaults", "mode"), mode),
+        ]
 
     async def _model(self, reached: _Reached) -> str | None:
         name, default = reached.endpoint.name, self._config.models.large
-        rows = [model_row(Known(f"{name}:{model.id}", model.abilities, model.input_usd, model.output_usd)) for model in reached.models]
+        rows = [
+            model_row(
+                Known(f"{name}:{model.id}", model.abilities, model.input_usd, model.output_usd)
+            )
+            for model in reached.models
+        ]
         if rows:
-            return await self._pick("Which model?", sorted(rows, key=lambda row: row.value != default))
-        typed = await self._screen.ask(EntrySlot(self._screen, f"The name of the model, as {name} calls it"))
+            return await self._pick(
+                "Which model?", sorted(rows, key=lambda row: row.value != default)
+            )
+        typed = await self._screen.ask(
+            EntrySlot(self._screen, f"The name of the model, as {name} calls it")
+        )
         return None if typed is None else f"{name}:{typed.removeprefix(f'{name}:')}"
 
     async def _pick(self, title: str, rows: Sequence[PickerRow[T]]) -> T | None:
@@ -208,7 +292,10 @@ def _of_provider(key: VendorKey) -> list[tuple[KeyPath, Plain]]:
     """What must stand in the file for it."""
     vendor, values = key.vendor, list[tuple["KeyPath", "Plain"]]()
     if vendor.base_url is not None:
-        values += [(("providers", vendor.name, "type"), "openai-chat"), (("providers", vendor.name, "base_url"), vendor.base_url)]
+        values += [
+            (("providers", vendor.name, "type"), "openai-chat"),
+            (("providers", vendor.name, "base_url"), vendor.base_url),
+        ]
     if key.is_written:
         values.append((("providers", vendor.name, "api_key"), key.secret.reveal()))
     return values

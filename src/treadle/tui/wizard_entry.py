@@ -23,9 +23,15 @@ class EntrySlot:
         self._answered = SlotAnswer["str | None"]()
         self._rows = 1
         self._buffer = Buffer(multiline=False)
-        control = BufferControl(self._buffer, input_processors=[PasswordProcessor()] if masked else [])
+        control = BufferControl(
+            self._buffer, input_processors=[PasswordProcessor()] if masked else []
+        )
         self._field = Window(control, height=1, wrap_lines=False, get_line_prefix=self._prompt)
-        head = Window(FormattedTextControl(self._head), height=lambda: int(min(self._rows, get_app().output.get_size().rows - 4) > 1), always_hide_cursor=True)
+        head = Window(
+            FormattedTextControl(self._head),
+            height=lambda: int(min(self._rows, get_app().output.get_size().rows - 4) > 1),
+            always_hide_cursor=True,
+        )
         self._container = HSplit([head, self._field])
         self._keys = self._bindings()
 
@@ -69,7 +75,12 @@ class EntrySlot:
 
     def _head(self) -> Line:
         theme = self._screen.theme
-        return [(theme.toolkit("title"), cut(f"{self._title}   Enter takes it, Esc leaves", self._screen.columns - 1))]
+        return [
+            (
+                theme.toolkit("title"),
+                cut(f"{self._title}   Enter takes it, Esc leaves", self._screen.columns - 1),
+            )
+        ]
 
     def _prompt(self, line: int, wrapped: int) -> Line:
         theme = self._screen.theme

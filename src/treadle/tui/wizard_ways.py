@@ -1,6 +1,8 @@
-"""Which ways there are to a first model: vendors whose keys are known, keys in the environment, servers on this machine.
+"""Which ways there are to a first model: vendors whose keys are known, keys in the environment,
+servers on this machine.
 
-What the person is asked is wizard.py's. Nothing here writes; only `asked` connects. Entry: `VENDORS`, `keys_in`, `LOCAL`, `asked`.
+What the person is asked is wizard.py's. Nothing here writes; only `asked` connects. Entry:
+`VENDORS`, `keys_in`, `LOCAL`, `asked`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class VendorWay(NamedTuple):
 
 
 def _own(name: str, label: str) -> VendorWay:
-    return VendorWay(name, label, tuple(variable for variable, field in VENDOR_KEYS[name] if field == "api_key"))
+    return VendorWay(
+        name, label, tuple(variable for variable, field in VENDOR_KEYS[name] if field == "api_key")
+    )
 
 
 VENDORS: Final = (
@@ -97,7 +101,11 @@ def keys_in(environ: Mapping[str, str]) -> list[VendorKey]:
     """One for each vendor: its first variable that holds a key."""
     found: list[VendorKey] = []
     for vendor in VENDORS:
-        usable = (VendorKey(vendor, Secret(key), variable) for variable in vendor.variables if (key := _usable(environ.get(variable, ""))))
+        usable = (
+            VendorKey(vendor, Secret(key), variable)
+            for variable in vendor.variables
+            if (key := _usable(environ.get(variable, "")))
+        )
         found += [key for key in [next(usable, None)] if key is not None]
     return found
 
@@ -131,7 +139,15 @@ def endpoint_at(local: Local) -> Endpoint:
 
 def _endpoint(name: str, address: str, key: Secret | None) -> Endpoint:
     return Endpoint(
-        name=name, type="openai-chat", base_url=address, api_key=key, auth_token=None, key_origin="what was given", preamble="", timeout_s=600, headers={}
+        name=name,
+        type="openai-chat",
+        base_url=address,
+        api_key=key,
+        auth_token=None,
+        key_origin="what was given",
+        preamble="",
+        timeout_s=600,
+        headers={},
     )
 
 

@@ -1,4 +1,6 @@
-"""The words of a Markdown block, as Rich text: emphasis, code, links; HTML and images are words too. Entry: `worded`, `wrapped`."""
+"""The words of a Markdown block, as Rich text: emphasis, code, links; HTML and images are words
+too. Entry: `worded`, `wrapped`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from treadle.tui.drawing import Drawing
 
 ADDRESS_CHARS: Final = 300
-_STYLES: Final = {"strong_open": "strong", "em_open": "emphasis", "s_open": "struck", "link_open": "link"}
+_STYLES: Final = {
+    "strong_open": "strong",
+    "em_open": "emphasis",
+    "s_open": "struck",
+    "link_open": "link",
+}
 
 
 def worded(tokens: Sequence[Token], drawing: Drawing, base: str = "assistant") -> Text:
@@ -41,7 +48,10 @@ def worded(tokens: Sequence[Token], drawing: Drawing, base: str = "assistant") -
         elif token.type in ("softbreak", "hardbreak"):
             text.append("\n")
         elif token.type == "image":
-            text.append(f"{token.content or 'image'} ({_address(str(token.attrs.get('src', '')))})", drawing.style("url"))
+            text.append(
+                f"{token.content or 'image'} ({_address(str(token.attrs.get('src', '')))})",
+                drawing.style("url"),
+            )
         else:
             text.append(token.content)
     return text
@@ -58,7 +68,10 @@ def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
         if cell_len(line.plain) <= width:
             lines.append(segments(line, drawing))
         else:
-            lines += [segments(part, drawing) for part in line.wrap(drawing.console, width, overflow="fold", tab_size=4)]
+            lines += [
+                segments(part, drawing)
+                for part in line.wrap(drawing.console, width, overflow="fold", tab_size=4)
+            ]
     return lines
 
 
@@ -78,7 +91,10 @@ def chopped(text: Text, width: int, drawing: Drawing) -> list[Line]:
 
 
 def segments(line: Text, drawing: Drawing) -> Line:
-    """What Rich would make of it. Where no style lies upon another, as in code, there is a shorter way to the same."""
+    """What Rich would make of it.
+
+    Where no style lies upon another, as in code, there is a shorter way to the same.
+    """
     text, base = line.plain, drawing.console.get_style(line.style)
     parts: Line = []
     at = 0

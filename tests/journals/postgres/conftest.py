@@ -11,7 +11,14 @@ from tests.database.postgres import plain_postgres_url, postgres_server, postgre
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 
-__all__ = ["journal", "look", "plain_postgres_url", "postgres_server", "postgres_url", "postgres_urls"]
+__all__ = [
+    "journal",
+    "look",
+    "plain_postgres_url",
+    "postgres_server",
+    "postgres_url",
+    "postgres_urls",
+]
 
 Look: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 

@@ -1,4 +1,7 @@
-"""A process of its own that drives runs: one command a line, one answer a line. `python -m tests.journals.postgres.driver URL LEASE_S`."""
+"""A process of its own that drives runs: one command a line, one answer a line.
+
+`python -m tests.journals.postgres.driver URL LEASE_S`.
+"""
 
 from __future__ import annotations
 

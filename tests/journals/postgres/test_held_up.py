@@ -1,4 +1,6 @@
-"""Somebody holds a part of the tables, or all of a process's threads: what has nothing to do with it goes on, and what is read afterwards is whole."""
+"""Somebody holds a part of the tables, or all of a process's threads: what has nothing to do with
+it goes on, and what is read afterwards is whole.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ async def other(postgres_url: str) -> AsyncIterator[PostgresJournal]:
     await opened.aclose()
 
 
-async def test_what_is_handed_in_right_behind_something_that_is_held_up_does_not_wait_for_it(journal: Journal, look: Look, postgres_url: str) -> None:
+async def test_what_is_handed_in_right_behind_something_that_is_held_up_does_not_wait_for_it(
+    journal: Journal, look: Look, postgres_url: str
+) -> None:
     writer = await journal.begin(started("run_1"))
     appended = anyio.Event()
 
@@ -76,10 +80,14 @@ async def test_who_falls_silent_in_a_transaction_holds_up_nobody_for_long(
                 assert (await other.take_over("run_1")).fence == 2
         finally:
             goes_on.set()
-    assert (fences, look("select priority from treadle.runs")) == ([2], [(1,)]), "it finds its connection lost, and does it again"
+    assert (fences, look("select priority from treadle.runs")) == ([2], [(1,)]), (
+        "it finds its connection lost, and does it again"
+    )
 
 
-async def test_nothing_of_a_queue_or_a_conversation_waits_for_the_threads_that_tools_use(journal: Journal) -> None:
+async def test_nothing_of_a_queue_or_a_conversation_waits_for_the_threads_that_tools_use(
+    journal: Journal,
+) -> None:
     await journal.queue.add([started("run_1")], QueuePlace())
     over = threading.Event()
     async with anyio.create_task_group() as group:
@@ -96,8 +104,12 @@ async def test_nothing_of_a_queue_or_a_conversation_waits_for_the_threads_that_t
             over.set()
 
 
-async def test_a_long_text_that_is_pruned_while_an_end_is_written_is_not_lost(journal: Journal, look: Look, postgres_url: str) -> None:
-    """Both runs hold it; the one goes between the two statements with which the other one comes to share it."""
+async def test_a_long_text_that_is_pruned_while_an_end_is_written_is_not_lost(
+    journal: Journal, look: Look, postgres_url: str
+) -> None:
+    """Both runs hold it; the one goes between the two statements with which the other one comes to
+    share it.
+    """
     old = await journal.begin(started("run_1"))
     await old.append([*asks(1, "c"), gives("c", LONG), finished()])
     new = await journal.begin(started("run_2"))
@@ -109,9 +121,14 @@ async def test_a_long_text_that_is_pruned_while_an_end_is_written_is_not_lost(jo
         async with anyio.create_task_group() as group:
             group.start_soon(new.append, [gives("c", LONG), finished()])
             await until_wait(look, 1)
-            assert pruning.prune_some(cursor, at(60), {"run_1": num}, going={"run_1"}).keys() == {"run_1"}
+            assert pruning.prune_some(cursor, at(60), {"run_1": num}, going={"run_1"}).keys() == {
+                "run_1"
+            }
             db.execute("commit")
-    assert [record.entry for record in await journal.read("run_2")][-2:] == [gives("c", LONG), finished()]
+    assert [record.entry for record in await journal.read("run_2")][-2:] == [
+        gives("c", LONG),
+        finished(),
+    ]
 
 
 async def test_calls_have_ids_as_long_as_somebody_makes_them(journal: Journal) -> None:
@@ -119,6 +136,9 @@ async def test_calls_have_ids_as_long_as_somebody_makes_them(journal: Journal) -
     long, alike = (f"call_{secrets.token_urlsafe(9_000)}" for _ in range(2))
     run = await journal.begin(started("run_1"))
     await run.append([*asks(1, long, alike), gives(long, "one"), gives(alike, "two")])
-    assert [record.entry for record in await journal.read("run_1")][-2:] == [gives(long, "one"), gives(alike, "two")]
+    assert [record.entry for record in await journal.read("run_1")][-2:] == [
+        gives(long, "one"),
+        gives(alike, "two"),
+    ]
     with refuses("agent", "refuses it .*nothing was appended"):
         await run.append([gives(long, "again")])

@@ -1,4 +1,6 @@
-"""What a lease is worth: by the database's clock for others, by what was sent when for its own process."""
+"""What a lease is worth: by the database's clock for others, by what was sent when for its own
+process.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,18 @@ async def other(postgres_url: str) -> AsyncIterator[PostgresJournal]:
     await opened.aclose()
 
 
-async def test_a_once_call_begins_without_a_question_while_the_lease_surely_holds(journal: PostgresJournal, look: Look) -> None:
+async def test_a_once_call_begins_without_a_question_while_the_lease_surely_holds(
+    journal: PostgresJournal, look: Look
+) -> None:
     writer = await journal.begin(started())
     before = look("select seen_at_us from treadle.workers")
     await writer.append([begun("c")])
     assert look("select seen_at_us from treadle.workers") == before
 
 
-async def test_a_journal_that_closes_while_calls_still_run_keeps_its_lease(journal: PostgresJournal, other: PostgresJournal) -> None:
+async def test_a_journal_that_closes_while_calls_still_run_keeps_its_lease(
+    journal: PostgresJournal, other: PostgresJournal
+) -> None:
     await journal.begin(started())
     await journal.aclose(keep_runs=True)
     await journal.aclose()
@@ -75,7 +81,9 @@ async def test_a_journal_that_closes_while_calls_still_run_keeps_its_lease(journ
     await other.take_over("run_1")
 
 
-async def test_a_lease_that_ran_out_is_renewed_before_a_once_call_begins(journal: PostgresJournal, look: Look, clock: Clock) -> None:
+async def test_a_lease_that_ran_out_is_renewed_before_a_once_call_begins(
+    journal: PostgresJournal, look: Look, clock: Clock
+) -> None:
     writer = await journal.begin(started())
     look(EXPIRE)
     clock.ahead_s = 3601
@@ -85,7 +93,9 @@ async def test_a_lease_that_ran_out_is_renewed_before_a_once_call_begins(journal
     assert look(ALIVE) == [(True,)]
 
 
-async def test_no_once_call_begins_where_somebody_took_the_run_meanwhile(journal: PostgresJournal, other: PostgresJournal, look: Look, clock: Clock) -> None:
+async def test_no_once_call_begins_where_somebody_took_the_run_meanwhile(
+    journal: PostgresJournal, other: PostgresJournal, look: Look, clock: Clock
+) -> None:
     writer = await journal.begin(started())
     look(EXPIRE)
     taken = await other.take_over("run_1")
@@ -97,7 +107,11 @@ async def test_no_once_call_begins_where_somebody_took_the_run_meanwhile(journal
 
 
 async def test_no_once_call_begins_where_the_run_is_taken_right_after_its_append(
-    journal: PostgresJournal, other: PostgresJournal, look: Look, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    journal: PostgresJournal,
+    other: PostgresJournal,
+    look: Look,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its start stands, the process sleeps past its lease, and somebody takes the run over."""
     writer = await journal.begin(started())
@@ -116,20 +130,32 @@ async def test_no_once_call_begins_where_the_run_is_taken_right_after_its_append
     assert await entries_of(journal, after=1) == [begun("c"), resumed(2)]
 
 
-async def test_no_once_call_begins_where_the_lease_cannot_be_renewed(journal: PostgresJournal, look: Look, clock: Clock) -> None:
+async def test_no_once_call_begins_where_the_lease_cannot_be_renewed(
+    journal: PostgresJournal, look: Look, clock: Clock
+) -> None:
     writer = await journal.begin(started())
     clock.ahead_s = 3601
     look("alter table treadle.workers add constraint full_up check (seen_at_us < 0) not valid")
-    with refuses("busy", "its lease|lease of this process ran out, and is not renewed, so run run_1 may be another one's: its call does not begin"):
+    with refuses(
+        "busy",
+        "its lease|lease of this process ran out, and is not renewed, so run run_1 may be another one's: its call does not begin",
+    ):
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == []
     look("alter table treadle.workers drop constraint full_up")
 
 
 async def test_no_once_call_begins_where_the_run_was_taken_before_a_lease_that_ran_out_was_renewed(
-    journal: PostgresJournal, other: PostgresJournal, look: Look, clock: Clock, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    journal: PostgresJournal,
+    other: PostgresJournal,
+    look: Look,
+    clock: Clock,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The start stands, its answer comes late: meanwhile the lease ran out, the run was taken, and the lease was renewed."""
+    """The start stands, its answer comes late: meanwhile the lease ran out, the run was taken, and
+    the lease was renewed.
+    """
     writer, workers = await journal.begin(started()), journal._driven.workers  # pyright: ignore[reportPrivateUsage]
     append = journal._writer.append  # pyright: ignore[reportPrivateUsage]
 
@@ -169,7 +195,9 @@ async def test_no_once_call_begins_where_the_run_was_taken_by_force_while_the_an
     assert await entries_of(journal, after=1) == [begun("c")], "its start stands"
 
 
-async def test_a_lease_that_lapsed_is_asked_about_once(journal: PostgresJournal, look: Look, clock: Clock) -> None:
+async def test_a_lease_that_lapsed_is_asked_about_once(
+    journal: PostgresJournal, look: Look, clock: Clock
+) -> None:
     writer = await journal.begin(started())
     clock.ahead_s = 3601
     await writer.append([begun("a")])
@@ -178,8 +206,12 @@ async def test_a_lease_that_lapsed_is_asked_about_once(journal: PostgresJournal,
     assert look("select seen_at_us from treadle.workers") == before
 
 
-async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is_done(journal: PostgresJournal, look: Look, postgres_url: str) -> None:
-    """Else one that wakes up between the look and the commit has a lease that holds, and begins a call that another one answers for."""
+async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is_done(
+    journal: PostgresJournal, look: Look, postgres_url: str
+) -> None:
+    """Else one that wakes up between the look and the commit has a lease that holds, and begins a
+    call that another one answers for.
+    """
     await journal.begin(started())
     (me,) = look("select id from treadle.workers")[0]
     with psycopg.connect(postgres_url) as taking:
@@ -191,10 +223,14 @@ async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is
 
             of.hold_still(cursor_of(taking), me)
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                renewing.execute("update treadle.workers set lease_until_us = treadle.now_us() + 1000000")
+                renewing.execute(
+                    "update treadle.workers set lease_until_us = treadle.now_us() + 1000000"
+                )
 
 
-async def test_a_take_over_that_waits_for_a_renewal_sees_it(journal: PostgresJournal, other: PostgresJournal, look: Look, postgres_url: str) -> None:
+async def test_a_take_over_that_waits_for_a_renewal_sees_it(
+    journal: PostgresJournal, other: PostgresJournal, look: Look, postgres_url: str
+) -> None:
     await journal.begin(started())
     look(EXPIRE)
     refused: list[AgentError] = []
@@ -207,7 +243,9 @@ async def test_a_take_over_that_waits_for_a_renewal_sees_it(journal: PostgresJou
 
     await other.begin(started("run_2"))
     with psycopg.connect(postgres_url) as renewing:
-        renewing.execute("update treadle.workers set lease_until_us = treadle.now_us() + 60000000, seen_at_us = treadle.now_us()")
+        renewing.execute(
+            "update treadle.workers set lease_until_us = treadle.now_us() + 60000000, seen_at_us = treadle.now_us()"
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(take)
             with anyio.fail_after(20):
@@ -217,18 +255,26 @@ async def test_a_take_over_that_waits_for_a_renewal_sees_it(journal: PostgresJou
     assert [error.kind for error in refused] == ["busy"]
 
 
-async def test_a_lease_that_was_given_in_the_future_is_none(journal: PostgresJournal, other: PostgresJournal, look: Look) -> None:
+async def test_a_lease_that_was_given_in_the_future_is_none(
+    journal: PostgresJournal, other: PostgresJournal, look: Look
+) -> None:
     """The clock of the database was put back, or that of the server that took its place is behind."""
     await journal.begin(started())
-    look("update treadle.workers set seen_at_us = seen_at_us + 7200000000, lease_until_us = lease_until_us + 7200000000")
+    look(
+        "update treadle.workers set seen_at_us = seen_at_us + 7200000000, lease_until_us = lease_until_us + 7200000000"
+    )
     assert (await other.info("run_1")).status == "stopped"
     assert (await other.take_over("run_1")).fence == 2
 
 
-async def test_a_clock_of_the_database_that_jumps_ahead_costs_time_and_no_entry(journal: PostgresJournal, other: PostgresJournal, look: Look) -> None:
+async def test_a_clock_of_the_database_that_jumps_ahead_costs_time_and_no_entry(
+    journal: PostgresJournal, other: PostgresJournal, look: Look
+) -> None:
     writer = await journal.begin(started())
     await writer.append([fact("a")])
-    look("update treadle.workers set seen_at_us = seen_at_us - 7200000000, lease_until_us = lease_until_us - 7200000000")
+    look(
+        "update treadle.workers set seen_at_us = seen_at_us - 7200000000, lease_until_us = lease_until_us - 7200000000"
+    )
     taken = await other.take_over("run_1")
     await taken.append([resumed(2)])
     with refuses("busy"):
@@ -236,7 +282,9 @@ async def test_a_clock_of_the_database_that_jumps_ahead_costs_time_and_no_entry(
     assert await entries_of(journal, after=1) == [fact("a"), resumed(2)]
 
 
-async def test_two_journals_of_one_process_are_two_workers(journal: PostgresJournal, other: PostgresJournal) -> None:
+async def test_two_journals_of_one_process_are_two_workers(
+    journal: PostgresJournal, other: PostgresJournal
+) -> None:
     await journal.begin(started())
     with refuses("busy", "is being driven by process"):
         await other.take_over("run_1")
@@ -244,7 +292,9 @@ async def test_two_journals_of_one_process_are_two_workers(journal: PostgresJour
     assert (await other.take_over("run_1")).fence == 2
 
 
-async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(postgres_url: str, look: Look) -> None:
+async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(
+    postgres_url: str, look: Look
+) -> None:
     journal = PostgresJournal.open(postgres_url)
     assert await journal.runs() == []
     assert look("select count(*) from treadle.workers") == [(0,)]
@@ -254,10 +304,17 @@ async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(postgre
     assert look("select count(*) from treadle.workers") == [(0,)]
 
 
-async def test_workers_that_died_more_than_a_day_ago_are_forgotten(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
+async def test_workers_that_died_more_than_a_day_ago_are_forgotten(
+    journal: PostgresJournal, postgres_url: str, look: Look
+) -> None:
     for worker, age_s in (("old", 90_000), ("recent", 80_000)):
         values = "%s, 'here', 1, 0, treadle.now_us() - %s, treadle.now_us() - %s"
-        look(f"insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us) values({values})", worker, age_s * 10**6, age_s * 10**6)
+        look(
+            f"insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us) values({values})",
+            worker,
+            age_s * 10**6,
+            age_s * 10**6,
+        )
     of = PostgresWorkers(PostgresServer(postgres_url))
     me = of.register()
     assert of.register() == me
@@ -266,7 +323,9 @@ async def test_workers_that_died_more_than_a_day_ago_are_forgotten(journal: Post
     of.leave()
 
 
-async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
+async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(
+    journal: PostgresJournal, postgres_url: str, look: Look
+) -> None:
     looked = threading.Event()
 
     def look_too(db: object) -> None:
@@ -281,7 +340,9 @@ async def test_a_worker_whose_row_went_is_there_again_at_its_next_renewal(journa
     of.leave()
 
 
-async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
+async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(
+    journal: PostgresJournal, postgres_url: str, look: Look
+) -> None:
     of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1)
     of.register()
     assert of.holds()
@@ -300,7 +361,9 @@ async def test_renewals_that_fail_are_counted_and_the_lease_is_lost_and_found(jo
     assert not of.holds()
 
 
-async def test_a_renewal_that_is_not_answered_is_given_up(postgres_url: str, journal: PostgresJournal) -> None:
+async def test_a_renewal_that_is_not_answered_is_given_up(
+    postgres_url: str, journal: PostgresJournal
+) -> None:
     of = PostgresWorkers(PostgresServer(postgres_url), lease_s=1)
     of.register()
     with psycopg.connect(postgres_url) as silent, anyio.fail_after(30):
@@ -314,7 +377,9 @@ async def test_a_renewal_that_is_not_answered_is_given_up(postgres_url: str, jou
         await anyio.to_thread.run_sync(of.leave)
 
 
-async def test_a_dead_worker_and_none_are_nobody(journal: PostgresJournal, postgres_url: str, look: Look) -> None:
+async def test_a_dead_worker_and_none_are_nobody(
+    journal: PostgresJournal, postgres_url: str, look: Look
+) -> None:
     await journal.begin(started())
     (me,) = look("select id from treadle.workers")[0]
     of = PostgresWorkers(PostgresServer(postgres_url))
@@ -327,7 +392,9 @@ async def test_a_dead_worker_and_none_are_nobody(journal: PostgresJournal, postg
         assert readers.read_now(of.living) == []
 
 
-async def test_a_run_goes_on_to_its_end_on_leases_that_run_out(journal: PostgresJournal, look: Look, clock: Clock) -> None:
+async def test_a_run_goes_on_to_its_end_on_leases_that_run_out(
+    journal: PostgresJournal, look: Look, clock: Clock
+) -> None:
     writer = await journal.begin(started())
     for number in range(5):
         look(EXPIRE)

@@ -31,14 +31,24 @@ QUOTED = "geheim%2F42"
 @pytest.mark.parametrize("query", ["", "?connect_timeout=2", f"?password={QUOTED}"])
 def test_where_no_server_answers_nothing_is_opened(query: str) -> None:
     user = "ada" if "password" in query else f"ada:{QUOTED}"
-    with pytest.raises(AgentError, match=r"no PostgreSQL answers at 'postgresql://ada@127\.0\.0\.1:1/runs'.*see that the server runs") as caught:
+    with pytest.raises(
+        AgentError,
+        match=r"no PostgreSQL answers at 'postgresql://ada@127\.0\.0\.1:1/runs'.*see that the server runs",
+    ) as caught:
         open_journal(f"postgresql://{user}@127.0.0.1:1/runs{query}")
     assert caught.value.kind == "invalid"
     assert SECRET not in (said := f"{caught.value!r} {caught.value.__cause__!r}")
     assert QUOTED not in said
 
 
-@pytest.mark.parametrize("url", [f"postgresql://ada:{QUOTED}@h:port/runs", f"postgresql://ada:{QUOTED}@h/runs?colour=red", f"postgresql://ada:{SECRET}@h:x/d"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://ada:{QUOTED}@h:port/runs",
+        f"postgresql://ada:{QUOTED}@h/runs?colour=red",
+        f"postgresql://ada:{SECRET}@h:x/d",
+    ],
+)
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(AgentError) as caught:
         open_journal(url)
@@ -46,7 +56,14 @@ def test_what_is_no_url_is_refused(url: str) -> None:
     assert "geheim" not in f"{caught.value!r}"
 
 
-@pytest.mark.parametrize("url", [f"postgres:ada:{QUOTED}@h/d", f"postgresql+psycopg://ada:{SECRET}@h/d", f"mysql://ada:{QUOTED}@h/d?password={QUOTED}"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgres:ada:{QUOTED}@h/d",
+        f"postgresql+psycopg://ada:{SECRET}@h/d",
+        f"mysql://ada:{QUOTED}@h/d?password={QUOTED}",
+    ],
+)
 def test_another_kind_of_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(AgentError, match=r"is no journal: use .*postgresql://") as caught:
         open_journal(url)
@@ -69,7 +86,9 @@ def guarded_url(postgres_server: PostgresServer) -> Iterator[str]:
     before = rules.read_text()
     rules.write_text(f"local {name} {name} scram-sha-256\n{before}")
     postgres_server.sql("select pg_reload_conf()")
-    ((count,),) = postgres_server.sql(f"select count(*) from pg_hba_file_rules where user_name = array['{name}']")
+    ((count,),) = postgres_server.sql(
+        f"select count(*) from pg_hba_file_rules where user_name = array['{name}']"
+    )
     assert count == 1
     yield postgres_server.url(name, user=name)
     rules.write_text(before)
@@ -80,7 +99,9 @@ def guarded_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 async def test_a_wrong_password_is_told_and_not_shown(guarded_url: str) -> None:
     user = guarded_url.split("//")[1].split("@")[0]
-    with pytest.raises(AgentError, match="does not take this user and password: check both") as caught:
+    with pytest.raises(
+        AgentError, match="does not take this user and password: check both"
+    ) as caught:
         open_journal(guarded_url.replace(f"{user}@", f"{user}:falsch@"))
     assert caught.value.kind == "invalid"
     assert "falsch" not in f"{caught.value!r} {caught.value.__cause__!r}"
@@ -90,7 +111,14 @@ async def test_a_wrong_password_is_told_and_not_shown(guarded_url: str) -> None:
     await journal.aclose()
 
 
-@pytest.mark.parametrize("url", ["postgresql://ada:se%zzcret@host/db", "postgresql://ada:secret@host/db?nothing=secret", "postgresql://[secret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:se%zzcret@host/db",
+        "postgresql://ada:secret@host/db?nothing=secret",
+        "postgresql://[secret",
+    ],
+)
 def test_no_part_of_a_url_that_is_none_is_told(url: str) -> None:
     with pytest.raises(AgentError) as raised:
         open_journal(url)
@@ -102,7 +130,10 @@ def test_no_part_of_a_url_that_is_none_is_told(url: str) -> None:
 async def test_tables_of_another_program_are_left_alone(postgres_url: str, look: Look) -> None:
     look("create schema treadle")
     look("create table treadle.looms(a integer)")
-    with refuses("invalid", "the schema treadle of .* holds 'looms', and no journal: give the journal a database of its own"):
+    with refuses(
+        "invalid",
+        "the schema treadle of .* holds 'looms', and no journal: give the journal a database of its own",
+    ):
         open_journal(postgres_url)
     assert look("select count(*) from pg_tables where schemaname = 'treadle'") == [(1,)]
 
@@ -115,7 +146,9 @@ async def test_a_database_that_keeps_no_unicode_is_refused(postgres_server: Post
     postgres_server.sql(f"drop database {name} with (force)")
 
 
-async def test_a_role_that_may_not_make_tables_is_told_so(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_role_that_may_not_make_tables_is_told_so(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     role = f"t{uuid4().hex}"
     postgres_server.sql(f"create role {role} login")
     with refuses("invalid", "may not use or make the tables of a journal.*grant create"):
@@ -163,7 +196,11 @@ anyio.run(journal.aclose)
 async def test_any_number_may_open_an_empty_database_at_once(postgres_url: str) -> None:
     makers = [
         subprocess.Popen(
-            [sys.executable, "-c", CREATE, postgres_url, f"s{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", CREATE, postgres_url, f"s{n}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for n in range(3)
     ]
@@ -179,18 +216,33 @@ async def test_any_number_may_open_an_empty_database_at_once(postgres_url: str) 
     await journal.aclose()
 
 
-async def test_older_tables_are_brought_to_this_version_while_the_older_one_works_on(postgres_url: str, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_older_tables_are_brought_to_this_version_while_the_older_one_works_on(
+    postgres_url: str, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     older = open_journal(postgres_url)
     await says(older, "run_1", "hello", "hello")
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, schema.Migration("alter table treadle.runs add column mood text", schema.VERSION)))
+        patch.setattr(
+            schema,
+            "MIGRATIONS",
+            (
+                *schema.MIGRATIONS,
+                schema.Migration("alter table treadle.runs add column mood text", schema.VERSION),
+            ),
+        )
         patch.setattr(schema, "VERSION", schema.VERSION + 1)
         newer = open_journal(postgres_url)
         assert len(await entries_of(newer)) == 3
         await says(newer, "run_2", "hello", "hello")
         await newer.aclose()
     assert look("select version, readable_by from treadle.versions order by version") == [
-        (n, schema.MIGRATIONS[min(n, schema.VERSION) - 1].readable_by if n <= schema.VERSION else schema.VERSION) for n in range(1, schema.VERSION + 2)
+        (
+            n,
+            schema.MIGRATIONS[min(n, schema.VERSION) - 1].readable_by
+            if n <= schema.VERSION
+            else schema.VERSION,
+        )
+        for n in range(1, schema.VERSION + 2)
     ]
     await says(older, "run_3", "hello", "hello")
     await older.aclose()
@@ -199,9 +251,14 @@ async def test_older_tables_are_brought_to_this_version_while_the_older_one_work
     await older.aclose()
 
 
-async def test_tables_that_this_version_cannot_use_are_refused_and_left_as_they_are(postgres_url: str, look: Look) -> None:
+async def test_tables_that_this_version_cannot_use_are_refused_and_left_as_they_are(
+    postgres_url: str, look: Look
+) -> None:
     await open_journal(postgres_url).aclose()
     look("insert into treadle.versions(version, readable_by) values(99, 98)")
-    with refuses("invalid", "was made by a newer Treadle .version 99, for version 98 and newer; this one knows .*: upgrade"):
+    with refuses(
+        "invalid",
+        "was made by a newer Treadle .version 99, for version 98 and newer; this one knows .*: upgrade",
+    ):
         open_journal(postgres_url)
     assert look("select max(version) from treadle.versions") == [(99,)]

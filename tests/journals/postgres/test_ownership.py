@@ -60,17 +60,26 @@ async def test_a_living_process_keeps_its_run(journal: Journal, start: Starts) -
     process = start()
     assert process.ask("begin run_1") == "begun"
     assert (await journal.info("run_1")).status == "running"
-    with refuses("busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"):
+    with refuses(
+        "busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"
+    ):
         await journal.take_over("run_1")
     assert process.ask("append run_1 a") == "2"
 
 
-async def test_who_holds_a_session_is_told_across_processes(journal: Journal, start: Starts, look: Look) -> None:
+async def test_who_holds_a_session_is_told_across_processes(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start()
     process.ask("begin run_1 ada")
     held = await journal.holder("ada")
-    assert held == Holder(run_id="run_1", pid=process.pid, host=socket.gethostname(), since=started().at)
-    with refuses("busy", f"run_1 of this session is running already, in process {process.pid}: wait for its end"):
+    assert held == Holder(
+        run_id="run_1", pid=process.pid, host=socket.gethostname(), since=started().at
+    )
+    with refuses(
+        "busy",
+        f"run_1 of this session is running already, in process {process.pid}: wait for its end",
+    ):
         await journal.begin(started("run_2", session="ada"))
     process.kill()
     look(EXPIRE)
@@ -80,30 +89,47 @@ async def test_who_holds_a_session_is_told_across_processes(journal: Journal, st
     assert start().ask("take run_1") == "fence 2"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone")
-async def test_a_run_whose_process_was_killed_on_this_host_is_free_at_once(journal: Journal, start: Starts, look: Look) -> None:
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone"
+)
+async def test_a_run_whose_process_was_killed_on_this_host_is_free_at_once(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start(3600)
     process.ask("begin run_1")
     process.kill()
     assert (await journal.info("run_1")).status == "stopped"
     assert (await journal.take_over("run_1")).fence == 2
-    assert look("select count(*) from treadle.workers where lease_until_us > treadle.now_us()") == [(2,)], "no lease has run out"
+    assert look("select count(*) from treadle.workers where lease_until_us > treadle.now_us()") == [
+        (2,)
+    ], "no lease has run out"
 
 
-@pytest.mark.parametrize("elsewhere", ["identity = 'another host, and ' || identity", "identity = null"])
-async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_ends(journal: Journal, start: Starts, look: Look, elsewhere: str) -> None:
+@pytest.mark.parametrize(
+    "elsewhere", ["identity = 'another host, and ' || identity", "identity = null"]
+)
+async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_ends(
+    journal: Journal, start: Starts, look: Look, elsewhere: str
+) -> None:
     process = start(3600)
     process.ask("begin run_1")
     process.kill()
     look(f"update treadle.workers set {elsewhere}")
-    with refuses("busy", "If that process has died, its lease ends in 3600 s.*`treadle runs resume run_1 --wait` waits"):
+    with refuses(
+        "busy",
+        "If that process has died, its lease ends in 3600 s.*`treadle runs resume run_1 --wait` waits",
+    ):
         await journal.take_over("run_1")
     look(EXPIRE)
     await journal.take_over("run_1")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone")
-async def test_a_process_that_took_the_id_of_a_dead_one_keeps_no_run(journal: Journal, start: Starts, look: Look) -> None:
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone"
+)
+async def test_a_process_that_took_the_id_of_a_dead_one_keeps_no_run(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start(3600)
     process.ask("begin run_1")
     look("update treadle.workers set identity = identity || '1'")
@@ -111,7 +137,9 @@ async def test_a_process_that_took_the_id_of_a_dead_one_keeps_no_run(journal: Jo
     await journal.take_over("run_1")
 
 
-async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(journal: Journal, start: Starts, look: Look) -> None:
+async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start(1)
     process.ask("begin run_1")
     look("update treadle.workers set identity = null")
@@ -123,18 +151,24 @@ async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(journal:
     assert await entries_of(journal, after=1) == [fact("a"), resumed(2), finished()]
 
 
-async def test_a_process_that_lives_keeps_its_run_past_many_leases(journal: Journal, start: Starts, look: Look) -> None:
+async def test_a_process_that_lives_keeps_its_run_past_many_leases(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start(1)
     process.ask("begin run_1")
     (given,) = look("select lease_until_us from treadle.workers")
     with anyio.fail_after(30):
-        while look("select treadle.now_us() > %s + 1000000 from treadle.workers", *given) == [(False,)]:
+        while look("select treadle.now_us() > %s + 1000000 from treadle.workers", *given) == [
+            (False,)
+        ]:
             assert (await journal.info("run_1")).status == "running"
             await anyio.sleep(0.1)  # looked at again, not waited for
     assert process.ask("append run_1 a") == "2"
 
 
-async def test_a_zombie_whose_run_was_taken_appends_nothing_and_begins_no_call(journal: Journal, start: Starts) -> None:
+async def test_a_zombie_whose_run_was_taken_appends_nothing_and_begins_no_call(
+    journal: Journal, start: Starts
+) -> None:
     process = start(1)
     process.ask("begin run_1")
     process.ask("append run_1 a")
@@ -142,7 +176,9 @@ async def test_a_zombie_whose_run_was_taken_appends_nothing_and_begins_no_call(j
     writer = await _taken(journal, "run_1")
     assert await writer.append([resumed(writer.fence), fact("b")]) == 3
     process.send(signal.SIGCONT)
-    assert process.ask("append run_1 too-late").startswith("busy: run run_1 is not held by this driver any more")
+    assert process.ask("append run_1 too-late").startswith(
+        "busy: run run_1 is not held by this driver any more"
+    )
     assert process.ask("once run_1 c").startswith("busy")
     assert process.ask("finish run_1").startswith("busy")
     assert process.ask("release run_1") == "released"
@@ -150,7 +186,9 @@ async def test_a_zombie_whose_run_was_taken_appends_nothing_and_begins_no_call(j
     assert await entries_of(journal, after=1) == [fact("a"), resumed(2), fact("b"), finished()]
 
 
-async def test_a_zombie_whose_run_nobody_took_goes_on(journal: Journal, start: Starts, look: Look) -> None:
+async def test_a_zombie_whose_run_nobody_took_goes_on(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start(1)
     process.ask("begin run_1")
     process.send(signal.SIGSTOP)
@@ -170,7 +208,10 @@ async def test_one_of_many_takes_a_dead_drivers_run_over(start: Starts, look: Lo
     for other in others:
         other.ask("begin run_of_" + str(other.pid))
     process.kill()
-    look("update treadle.workers set lease_until_us = treadle.now_us() - 1 where pid = %s", process.pid)
+    look(
+        "update treadle.workers set lease_until_us = treadle.now_us() - 1 where pid = %s",
+        process.pid,
+    )
     for other in others:
         other.say("take run_1")
     said = sorted(other.hear() for other in others)
@@ -178,7 +219,9 @@ async def test_one_of_many_takes_a_dead_drivers_run_over(start: Starts, look: Lo
     assert [word.split(":")[0] for word in said[:-1]] == ["busy", "busy"]
 
 
-async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_told(postgres_url: str, start: Starts, look: Look) -> None:
+async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_told(
+    postgres_url: str, start: Starts, look: Look
+) -> None:
     for time in range(3):
         process, told = start(), 0
         process.ask(f"begin run_{time}")
@@ -189,14 +232,22 @@ async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_to
         look(EXPIRE)
         journal = open_journal(postgres_url)
         assert (await journal.take_over(f"run_{time}")).fence == 2
-        found = [entry.model for entry in await entries_of(journal, f"run_{time}", after=1) if isinstance(entry, ModelSwitched)]
+        found = [
+            entry.model
+            for entry in await entries_of(journal, f"run_{time}", after=1)
+            if isinstance(entry, ModelSwitched)
+        ]
         assert len(found) % 2 == 0
         assert len(found) // 2 > told
-        assert found == [word for number in range(len(found) // 2) for word in (str(number), f"{number} again")]
+        assert found == [
+            word for number in range(len(found) // 2) for word in (str(number), f"{number} again")
+        ]
         await journal.aclose()
 
 
-async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: Journal, start: Starts, look: Look) -> None:
+async def test_a_driver_in_another_process_hears_that_it_shall_stop(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.ask("begin run_2")
@@ -210,7 +261,9 @@ async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: Jou
     assert not await journal.ask_to_stop("run_1")
 
 
-async def test_a_driver_hears_that_it_shall_stop_also_where_nobody_notifies(journal: Journal, look: Look) -> None:
+async def test_a_driver_hears_that_it_shall_stop_also_where_nobody_notifies(
+    journal: Journal, look: Look
+) -> None:
     stopped = anyio.Event()
     journal.on_stop(lambda run_id: stopped.set())
     await journal.begin(started())
@@ -219,7 +272,9 @@ async def test_a_driver_hears_that_it_shall_stop_also_where_nobody_notifies(jour
         await stopped.wait()
 
 
-async def test_a_wish_to_stop_dies_with_the_driver(journal: Journal, start: Starts, look: Look) -> None:
+async def test_a_wish_to_stop_dies_with_the_driver(
+    journal: Journal, start: Starts, look: Look
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.send(signal.SIGSTOP)
@@ -270,5 +325,12 @@ anyio.run(in_the_parent)
 """
 
 
-def test_a_forked_child_writes_and_reads_nothing_through_its_parents_journal(postgres_url: str) -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, postgres_url], check=True, timeout=50, cwd=Path(__file__).parents[3])
+def test_a_forked_child_writes_and_reads_nothing_through_its_parents_journal(
+    postgres_url: str,
+) -> None:
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, postgres_url],
+        check=True,
+        timeout=50,
+        cwd=Path(__file__).parents[3],
+    )

@@ -1,4 +1,6 @@
-"""Behind a real pgbouncer that gives each transaction another connection: all is kept, nothing is left behind on one, and what it refuses is told."""
+"""Behind a real pgbouncer that gives each transaction another connection: all is kept, nothing is
+left behind on one, and what it refuses is told.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ import psycopg
 from treadle.journal.postgres.checkup import checked
 
 RUNS, APPENDS = 6, 12
-"""Many more at once than the pool has connections, and so often that psycopg would prepare a statement."""
+"""Many more at once than the pool has connections, and so often that psycopg would prepare a
+statement.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,9 @@ def pooler(postgres_server: PostgresServer) -> Iterator[Pooler]:
         pytest.skip("needs pgbouncer: apt install pgbouncer")
     (socket,) = parse_qs(urlsplit(postgres_server.url("postgres")).query)["host"]
     try:
-        with Pooler(Path(socket), user="pgserver", default_pool_size="2", max_client_conn="40") as pooler:
+        with Pooler(
+            Path(socket), user="pgserver", default_pool_size="2", max_client_conn="40"
+        ) as pooler:
             yield pooler
     except (OSError, subprocess.SubprocessError) as e:
         pytest.skip(f"pgbouncer does not start here: {e}")
@@ -62,11 +68,17 @@ async def test_many_runs_over_few_connections_keep_all_and_leave_nothing_on_them
         for number in range(RUNS):
             group.start_soon(drive, f"run_{number}")
     for number in range(RUNS):
-        assert await entries_of(journal, f"run_{number}", after=1) == [*entries, resumed(2), finished()]
+        assert await entries_of(journal, f"run_{number}", after=1) == [
+            *entries,
+            resumed(2),
+            finished(),
+        ]
     assert journal.sessions.add_message("session run_0", message("by hand", message_id="h"))
     await journal.aclose()
     plain = psycopg.connect(url, autocommit=True)
-    assert plain.execute("select current_setting('search_path') like '%treadle%', current_setting('idle_in_transaction_session_timeout')").fetchone() == (
+    assert plain.execute(
+        "select current_setting('search_path') like '%treadle%', current_setting('idle_in_transaction_session_timeout')"
+    ).fetchone() == (
         False,
         "0",
     )
@@ -77,10 +89,14 @@ async def test_many_runs_over_few_connections_keep_all_and_leave_nothing_on_them
     plain.close()
 
 
-async def test_when_its_connections_or_it_are_gone_and_come_back_it_goes_on(url: str, postgres_server: PostgresServer, pooler: Pooler) -> None:
+async def test_when_its_connections_or_it_are_gone_and_come_back_it_goes_on(
+    url: str, postgres_server: PostgresServer, pooler: Pooler
+) -> None:
     journal = open_journal(url)
     writer = await journal.begin(started())
-    postgres_server.sql(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{urlsplit(url).path[1:]}'")
+    postgres_server.sql(
+        f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{urlsplit(url).path[1:]}'"
+    )
     assert await writer.append([fact("a")]) == 2
     assert len(await journal.read("run_1")) == 2
     await anyio.to_thread.run_sync(pooler.kill)
@@ -107,7 +123,10 @@ async def test_what_others_do_is_found_by_looking(url: str) -> None:
 
 def test_that_it_stands_between_is_seen_and_what_it_refuses_is_told(url: str) -> None:
     assert checked(url).is_pooled
-    with refuses("invalid", r"refuses 'options': take it out of the URL, or name it in its ignore_startup_parameters"):
+    with refuses(
+        "invalid",
+        r"refuses 'options': take it out of the URL, or name it in its ignore_startup_parameters",
+    ):
         open_journal(f"{url}&options=-cwork_mem%3D1MB")
     with refuses("invalid", "there is no database"):
         open_journal(url.replace("?", "_?"))

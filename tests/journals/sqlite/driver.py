@@ -1,4 +1,7 @@
-"""A process of its own that drives runs: one command a line, one answer a line. `python -m tests.journals.sqlite.driver FILE`."""
+"""A process of its own that drives runs: one command a line, one answer a line.
+
+`python -m tests.journals.sqlite.driver FILE`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,12 @@ class Driver:
 
     async def spawn(self) -> str:
         """Another program, which inherits what is not kept from it, and outlives this one."""
-        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            close_fds=False,
+        )
         return str(child.pid)
 
     async def flood(self, run_id: str) -> str:

@@ -18,13 +18,17 @@ from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 
 LONG = st.builds(
     lambda unit, count, ends: unit * (LONG_BYTES // max(len(unit), 1) + count) + ends,
-    st.sampled_from(["x", "\\", '"', "\n", "é", "\ud800", "🧵", '\\\\"', "\\u0041", "{}[],:", "\x00"]),
+    st.sampled_from(
+        ["x", "\\", '"', "\n", "é", "\ud800", "🧵", '\\\\"', "\\u0041", "{}[],:", "\x00"]
+    ),
     st.integers(-3, 3),
     st.sampled_from(["", "\\", '"', "\\\\", "\ud83e"]),
 )
 VALUES = st.recursive(
     LONG | st.text(max_size=5) | st.integers() | st.none(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3) | LONG, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3) | LONG, inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -36,7 +40,11 @@ def read_back(data: bytes) -> bytes:
 
 @given(VALUES)
 def test_any_json_is_read_back_byte_by_byte(value: object) -> None:
-    for data in (json.dumps(value).encode(), json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass"), encode_json(value)):
+    for data in (
+        json.dumps(value).encode(),
+        json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+        encode_json(value),
+    ):
         assert read_back(data) == data
         assert all(len(piece.text) >= LONG_BYTES for piece in cut(data)[1])
 
@@ -59,7 +67,10 @@ def test_only_long_texts_are_cut_out(size: int, kept: int) -> None:
 
 def test_the_same_text_is_the_same_piece_wherever_it_stands() -> None:
     text = json.dumps({"code": "print('hi')\n" * 1_000})
-    first, second = cut(gives("c", text).to_json())[1], cut(json.dumps({"other": [1, text]}).encode())[1]
+    first, second = (
+        cut(gives("c", text).to_json())[1],
+        cut(json.dumps({"other": [1, text]}).encode())[1],
+    )
     assert isinstance(first[0], BodyPiece)
     assert (first[0].hash, first[0].text) == (second[0].hash, second[0].text)
 

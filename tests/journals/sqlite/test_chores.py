@@ -1,4 +1,6 @@
-"""What the thread that writes does beside it: it folds the log, fills the index, hears wishes to stop, gives space back."""
+"""What the thread that writes does beside it: it folds the log, fills the index, hears wishes to
+stop, gives space back.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ async def until(holds: Callable[[], bool]) -> None:
 # ---------------------------------------------------------------- the log
 
 
-async def test_the_log_is_moved_into_the_file_when_nobody_writes(journal: SqliteJournal, path: Path) -> None:
+async def test_the_log_is_moved_into_the_file_when_nobody_writes(
+    journal: SqliteJournal, path: Path
+) -> None:
     writer = await journal.begin(started())
     await writer.append([gives(f"call_{n}", PAGE) for n in range(60)])
     await until(lambda: path.stat().st_size > 60 * 4096)
@@ -86,7 +90,9 @@ async def until_folded(writer: RunWriter, path: Path, first: int) -> int:
 
 @pytest.mark.usefixtures("never_idle")
 @pytest.mark.parametrize("drivers", [1, writing.FEW + 1])
-async def test_while_runs_go_on_a_long_log_is_moved_before_the_next_write(path: Path, drivers: int) -> None:
+async def test_while_runs_go_on_a_long_log_is_moved_before_the_next_write(
+    path: Path, drivers: int
+) -> None:
     journal = SqliteJournal.open(path)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(drivers)]
     assert 5 < await until_folded(writers[0], path, 0) < writing.LOG_PAGES_MIN
@@ -105,7 +111,8 @@ async def test_the_log_may_be_as_long_as_the_file(path: Path) -> None:
     assert large > 600 * 4096
     journal = SqliteJournal.open(path)
     writer = await journal.take_over("run_1")
-    await writer.append([gives(f"call_{n}", PAGE) for n in range(140)])  # at the first time it is short, until the file was looked at
+    # at the first time it is short, until the file was looked at
+    await writer.append([gives(f"call_{n}", PAGE) for n in range(140)])
     await until(lambda: path.stat().st_size > large)
     await writer.append([fact("all of it is in the file by now")])
     assert 80 < await until_folded(writer, path, 140) - 140 < writing.LOG_PAGES_MAX
@@ -123,12 +130,15 @@ def boundaries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return passed
 
 
-async def test_a_few_drivers_write_for_themselves_and_many_together(path: Path, boundaries: list[str]) -> None:
+async def test_a_few_drivers_write_for_themselves_and_many_together(
+    path: Path, boundaries: list[str]
+) -> None:
     journal = SqliteJournal.open(path)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(writing.FEW)]
     boundaries.clear()
     with anyio.fail_after(10):
-        while set(boundaries[-2:]) != {"MainThread"}:  # the thread may still be looking after the file
+        # the thread may still be looking after the file
+        while set(boundaries[-2:]) != {"MainThread"}:
             await writers[0].append([fact("a")])
     writers.append(await journal.begin(started("one too many")))
     boundaries.clear()
@@ -142,7 +152,9 @@ async def test_a_few_drivers_write_for_themselves_and_many_together(path: Path, 
     await journal.aclose()
 
 
-async def test_what_must_not_happen_twice_and_what_came_after_it_keep_their_order(journal: SqliteJournal) -> None:
+async def test_what_must_not_happen_twice_and_what_came_after_it_keep_their_order(
+    journal: SqliteJournal,
+) -> None:
     writer = await journal.begin(started())
     for n in range(100):
         firsts: list[int] = []
@@ -152,17 +164,22 @@ async def test_what_must_not_happen_twice_and_what_came_after_it_keep_their_orde
 
         async with anyio.create_task_group() as group:
             group.start_soon(append, writer.append([begun(f"c_{n}")]), firsts)  # waits for the disk
-            group.start_soon(append, writer.append([fact("a")]), firsts)  # need not, and does all the same
+            # need not, and does all the same
+            group.start_soon(append, writer.append([fact("a")]), firsts)
         assert firsts == [2 * n + 2, 2 * n + 3]
 
 
-async def test_what_is_done_outside_of_transactions_is_done_once_and_after_what_was_handed_in_with_it(path: Path) -> None:
+async def test_what_is_done_outside_of_transactions_is_done_once_and_after_what_was_handed_in_with_it(
+    path: Path,
+) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writer = await journal.begin(started())
     done: list[object] = []
 
     def alone(db: Cursor) -> None:
-        done.append((db.execute("select count(*) from entries").get, journal._writer._db.in_transaction))  # pyright: ignore[reportPrivateUsage]
+        done.append(
+            (db.execute("select count(*) from entries").get, journal._writer._db.in_transaction)
+        )  # pyright: ignore[reportPrivateUsage]
 
     blocker = apsw.Connection(str(path))
     blocker.execute("begin immediate")
@@ -262,7 +279,8 @@ async def test_what_ran_is_indexed_by_and_by_without_a_search(path: Path, look: 
     count = 3 * journals.INDEXED_AT_ONCE + 1
     for n in range(count):
         await says(journal, f"run_{n}", f"needle {n}", "yes", session="ada")
-    await until(lambda: look("select count(*) from runs where indexed = 0") == [(0,)])  # nobody drives anything meanwhile
+    # nobody drives anything meanwhile
+    await until(lambda: look("select count(*) from runs where indexed = 0") == [(0,)])
     assert look("select count(*) from said") == [(2 * count,)]
     await journal.aclose()
 
@@ -284,7 +302,9 @@ async def test_a_wish_to_stop_is_heard_once(journal: SqliteJournal, path: Path, 
     await other.aclose()
 
 
-async def test_a_wish_to_stop_is_heard_although_others_never_pause(journal: SqliteJournal, path: Path) -> None:
+async def test_a_wish_to_stop_is_heard_although_others_never_pause(
+    journal: SqliteJournal, path: Path
+) -> None:
     other, heard = SqliteJournal.open(path), list[str]()
     journal.on_stop(heard.append)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(writing.FEW + 1)]
@@ -296,7 +316,9 @@ async def test_a_wish_to_stop_is_heard_although_others_never_pause(journal: Sqli
     await other.aclose()
 
 
-async def test_a_wish_to_stop_goes_with_the_end_of_its_run(journal: SqliteJournal, path: Path, look: Look) -> None:
+async def test_a_wish_to_stop_goes_with_the_end_of_its_run(
+    journal: SqliteJournal, path: Path, look: Look
+) -> None:
     other = SqliteJournal.open(path)
     for n in range(5):
         writer = await journal.begin(started(f"run_{n}"))
@@ -306,7 +328,9 @@ async def test_a_wish_to_stop_goes_with_the_end_of_its_run(journal: SqliteJourna
     await other.aclose()
 
 
-async def test_a_release_that_failed_is_tried_until_it_is_written_although_nobody_drives_or_writes(path: Path) -> None:
+async def test_a_release_that_failed_is_tried_until_it_is_written_although_nobody_drives_or_writes(
+    path: Path,
+) -> None:
     disk = FailingDisk()
     journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
     try:
@@ -329,7 +353,9 @@ async def test_a_release_that_failed_is_tried_until_it_is_written_although_nobod
 # ---------------------------------------------------------------- space
 
 
-async def test_all_that_was_freed_is_given_back_however_much_it_is(journal: SqliteJournal, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_that_was_freed_is_given_back_however_much_it_is(
+    journal: SqliteJournal, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journals, "FREED_AT_ONCE", 7)
     for n in range(3):
         writer = await journal.begin(started(f"run_{n}"))
@@ -349,11 +375,18 @@ async def test_more_than_one_transaction_takes_away_is_taken_away(journal: Sqlit
     assert await journal.runs() == []
 
 
-async def test_a_file_that_cannot_shrink_is_pruned_all_the_same(journal: SqliteJournal, path: Path) -> None:
+async def test_a_file_that_cannot_shrink_is_pruned_all_the_same(
+    journal: SqliteJournal, path: Path
+) -> None:
     await says(journal, "old", "long " * 9_000, "hi", minute=1)
     await journal.aclose()
     other = apsw.Connection(str(path))
-    for statement in ("pragma journal_mode = delete", "pragma auto_vacuum = none", "vacuum", "pragma journal_mode = wal"):
+    for statement in (
+        "pragma journal_mode = delete",
+        "pragma auto_vacuum = none",
+        "vacuum",
+        "pragma journal_mode = wal",
+    ):
         other.execute(statement).fetchall()
     assert other.execute("pragma auto_vacuum").get == 0
     other.close()
@@ -373,20 +406,36 @@ async def test_a_list_counts_what_pruning_left_of_a_session(journal: SqliteJourn
     assert {one.id: one.message_count for one in journal.sessions.list()} == {"ada": 2, "eve": 2}
 
 
-async def test_what_was_added_by_hand_goes_with_its_session_and_out_of_the_index(journal: SqliteJournal, look: Look) -> None:
+async def test_what_was_added_by_hand_goes_with_its_session_and_out_of_the_index(
+    journal: SqliteJournal, look: Look
+) -> None:
     for session in ("ada", "eve"):
         journal.sessions.create(session_id=session)
-        journal.sessions.add_messages(session, [message(f"needle of {session}"), message("needle again")])
+        journal.sessions.add_messages(
+            session, [message(f"needle of {session}"), message("needle again")]
+        )
     assert journal.sessions.delete("ada")
     assert [hit.session_id for hit in journal.sessions.search("needle")] == ["eve", "eve"]
-    assert look("select count(*) from said") == look("select count(*) from session_entries") == [(2,)]
+    assert (
+        look("select count(*) from said") == look("select count(*) from session_entries") == [(2,)]
+    )
     assert look("select count(*) from words where words match 'needle'") == [(2,)]
 
 
-async def test_a_pruned_fork_takes_what_only_it_needed_of_a_deleted_session_along_however_new_that_is(journal: SqliteJournal) -> None:
+async def test_a_pruned_fork_takes_what_only_it_needed_of_a_deleted_session_along_however_new_that_is(
+    journal: SqliteJournal,
+) -> None:
     await says(journal, "run_1", "hello", "hello", session="ada", minute=9)
     await says(journal, "run_2", "hello", "hello", session="other", minute=9)
-    await says(journal, "fork", "and?", "so", session="eve", minute=1, fork=Fork(run_id="run_1", turn=1, seq=2))
+    await says(
+        journal,
+        "fork",
+        "and?",
+        "so",
+        session="eve",
+        minute=1,
+        fork=Fork(run_id="run_1", turn=1, seq=2),
+    )
     journal.sessions.delete("ada")
     assert {run.run_id for run in await journal.runs()} == {"run_1", "run_2", "fork"}
     assert (await journal.prune(at(5), apply=True)).runs == ("fork",)

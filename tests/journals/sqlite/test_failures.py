@@ -14,13 +14,26 @@ import anyio.lowlevel
 import apsw
 import pytest
 
-from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, refuses, says, started, steers
+from tests.journals.runs import (
+    asks,
+    begun,
+    entries_of,
+    fact,
+    finished,
+    gives,
+    refuses,
+    says,
+    started,
+    steers,
+)
 from tests.journals.sqlite.failing_disk import FailingDisk
 from treadle.errors import AgentError
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.failures import translated
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the failing disk stands on the Unix one")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="the failing disk stands on the Unix one"
+)
 
 
 @pytest.fixture
@@ -39,7 +52,9 @@ def locked(path: Path) -> Iterator[apsw.Connection]:
     db.close()
 
 
-async def test_a_run_that_could_not_be_let_go_is_free_once_the_disk_works(path: Path, disk: FailingDisk) -> None:
+async def test_a_run_that_could_not_be_let_go_is_free_once_the_disk_works(
+    path: Path, disk: FailingDisk
+) -> None:
     """Though the process that drove it lives on."""
     journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
     writer, third = await journal.begin(started()), await journal.begin(started("run_3"))
@@ -59,12 +74,23 @@ async def test_a_run_that_could_not_be_let_go_is_free_once_the_disk_works(path: 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (apsw.FullError, "no space left for the journal '.*journal.db': nothing was appended. Free some space"),
-        (apsw.IOError, "the disk failed under the journal '.*journal.db' .*: nothing was appended. Check the disk"),
-        (apsw.ReadOnlyError, "'.*journal.db' cannot be written: nothing was appended. Make the file"),
+        (
+            apsw.FullError,
+            "no space left for the journal '.*journal.db': nothing was appended. Free some space",
+        ),
+        (
+            apsw.IOError,
+            "the disk failed under the journal '.*journal.db' .*: nothing was appended. Check the disk",
+        ),
+        (
+            apsw.ReadOnlyError,
+            "'.*journal.db' cannot be written: nothing was appended. Make the file",
+        ),
     ],
 )
-async def test_a_disk_that_fails_is_told_and_the_journal_goes_on_afterwards(path: Path, disk: FailingDisk, error: type[apsw.Error], said: str) -> None:
+async def test_a_disk_that_fails_is_told_and_the_journal_goes_on_afterwards(
+    path: Path, disk: FailingDisk, error: type[apsw.Error], said: str
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     await writer.append([fact("a")])
@@ -86,7 +112,9 @@ async def test_a_disk_that_fails_is_told_and_the_journal_goes_on_afterwards(path
     await journal.aclose()
 
 
-async def test_the_start_of_a_once_call_that_cannot_be_made_durable_is_no_start(path: Path, disk: FailingDisk) -> None:
+async def test_the_start_of_a_once_call_that_cannot_be_made_durable_is_no_start(
+    path: Path, disk: FailingDisk
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     disk.sync_fails = apsw.IOError
@@ -136,7 +164,9 @@ async def test_a_run_that_failed_to_end_can_end(path: Path, disk: FailingDisk) -
     await journal.aclose()
 
 
-async def test_letting_go_raises_nothing_where_the_disk_fails(path: Path, disk: FailingDisk) -> None:
+async def test_letting_go_raises_nothing_where_the_disk_fails(
+    path: Path, disk: FailingDisk
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     disk.write_fails = apsw.IOError
@@ -184,7 +214,9 @@ async def test_who_writes_for_too_long_is_not(path: Path, locked: apsw.Connectio
     writer = await journal.begin(started())
     locked.execute("begin immediate")
     for _ in range(2):
-        with refuses("agent", "another process keeps the journal '.*journal.db' locked: nothing was appended"):
+        with refuses(
+            "agent", "another process keeps the journal '.*journal.db' locked: nothing was appended"
+        ):
             await writer.append([fact("a")])
     assert await entries_of(journal, after=1) == []
     locked.execute("commit")
@@ -193,7 +225,9 @@ async def test_who_writes_for_too_long_is_not(path: Path, locked: apsw.Connectio
 
 
 @pytest.mark.parametrize("how", ["scope", "task"])
-async def test_an_append_that_waits_for_others_is_finished_although_it_is_cancelled(path: Path, locked: apsw.Connection, how: str) -> None:
+async def test_an_append_that_waits_for_others_is_finished_although_it_is_cancelled(
+    path: Path, locked: apsw.Connection, how: str
+) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writer = await journal.begin(started())
     locked.execute("begin immediate")
@@ -227,7 +261,9 @@ async def test_an_append_that_waits_for_others_is_finished_although_it_is_cancel
 
 
 async def _torn(path: Path) -> tuple[bytes, bytes, int]:
-    """A journal whose last transaction is in the log only: the file, the log, and where that transaction begins in it."""
+    """A journal whose last transaction is in the log only: the file, the log, and where that
+    transaction begins in it.
+    """
     journal = SqliteJournal.open(path)
     await says(journal, "run_0", "hello", "hello")
     writer = await journal.begin(started())
@@ -246,26 +282,37 @@ def _words(path: Path) -> list[str]:
     db = apsw.Connection(str(path))
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     assert db.execute("pragma integrity_check").get == "ok"
-    words = [word for (word,) in db.execute("select body ->> 'model' from (select cast(body as text) as body from entries where type = 'model.switched')")]
+    words = [
+        word
+        for (word,) in db.execute(
+            "select body ->> 'model' from (select cast(body as text) as body from entries where type = 'model.switched')"
+        )
+    ]
     db.close()
     return words
 
 
-async def test_a_log_that_is_cut_anywhere_in_its_last_transaction_holds_all_before_it(path: Path, tmp_path: Path) -> None:
+async def test_a_log_that_is_cut_anywhere_in_its_last_transaction_holds_all_before_it(
+    path: Path, tmp_path: Path
+) -> None:
     data, log, begins = await _torn(path)
     cut = tmp_path / "cut.db"
     cut.write_bytes(data)
     wal = tmp_path / "cut.db-wal"
     wal.write_bytes(log)
     assert _words(cut) == ["a", "b", "c"]
-    places = {begins + place for place in range(len(log) - begins) if place % 4120 < 32 or place % 23 == 0}
+    places = {
+        begins + place for place in range(len(log) - begins) if place % 4120 < 32 or place % 23 == 0
+    }
     for place in sorted(places, reverse=True):
         os.truncate(wal, place)
         assert _words(cut) == ["a"], f"the log was cut after {place} bytes"
 
 
 @pytest.mark.parametrize("tear", ["zeros", "noise", "the header"])
-async def test_a_torn_last_page_costs_its_transaction_only(path: Path, tmp_path: Path, tear: str) -> None:
+async def test_a_torn_last_page_costs_its_transaction_only(
+    path: Path, tmp_path: Path, tear: str
+) -> None:
     data, log, begins = await _torn(path)
     spoiled = bytearray(log)
     if tear == "the header":
@@ -291,18 +338,38 @@ async def test_a_torn_last_page_costs_its_transaction_only(path: Path, tmp_path:
 def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
     error = apsw.IOError("why")
     error.extendedresult = apsw.SQLITE_IOERR_SHMSIZE
-    assert translated(error, Path("j"), "done").message.startswith("there is no space left for the journal 'j': done. Free some space")
+    assert translated(error, Path("j"), "done").message.startswith(
+        "there is no space left for the journal 'j': done. Free some space"
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (apsw.FullError, "there is no space left for the journal 'j': done. Free some space, then go on"),
-        (apsw.LockedError, "another process keeps the journal 'j' locked: done. See who uses the file, then try again"),
-        (apsw.PermissionsError, "the journal 'j' cannot be written: done. Make the file and its directory writable"),
-        (apsw.NotADBError, "the journal 'j' is damaged (NotADBError: why): done. Restore a copy, or use another file; `sqlite3 FILE .recover` saves"),
-        (apsw.CantOpenError, "the journal 'j' cannot be opened (CantOpenError: why): done. See that its directory is there and is writable"),
-        (apsw.IOError, "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then go on"),
+        (
+            apsw.FullError,
+            "there is no space left for the journal 'j': done. Free some space, then go on",
+        ),
+        (
+            apsw.LockedError,
+            "another process keeps the journal 'j' locked: done. See who uses the file, then try again",
+        ),
+        (
+            apsw.PermissionsError,
+            "the journal 'j' cannot be written: done. Make the file and its directory writable",
+        ),
+        (
+            apsw.NotADBError,
+            "the journal 'j' is damaged (NotADBError: why): done. Restore a copy, or use another file; `sqlite3 FILE .recover` saves",
+        ),
+        (
+            apsw.CantOpenError,
+            "the journal 'j' cannot be opened (CantOpenError: why): done. See that its directory is there and is writable",
+        ),
+        (
+            apsw.IOError,
+            "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then go on",
+        ),
         (apsw.ConstraintError, "the journal 'j' refuses it (ConstraintError: why): done"),
         (apsw.TooBigError, "the journal 'j' failed (TooBigError: why): done"),
     ],
@@ -315,7 +382,10 @@ def test_each_failure_says_what_happened_and_what_to_do(error: type[apsw.Error],
 
 @pytest.mark.parametrize(
     ("statement", "name"),
-    [("select nothing", "SQLITE_ERROR: "), ("create table t(a unique); insert into t values(1), (1)", "SQLITE_CONSTRAINT_UNIQUE: ")],
+    [
+        ("select nothing", "SQLITE_ERROR: "),
+        ("create table t(a unique); insert into t values(1), (1)", "SQLITE_CONSTRAINT_UNIQUE: "),
+    ],
 )
 def test_a_failure_is_named_as_sqlite_names_it(statement: str, name: str) -> None:
     with pytest.raises(apsw.Error) as caught:
@@ -323,7 +393,9 @@ def test_a_failure_is_named_as_sqlite_names_it(statement: str, name: str) -> Non
     assert f"({name}" in translated(caught.value, Path("j")).message
 
 
-async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(
+    path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else those who wait for the writing thread wait for ever."""
 
     def fails(*_: object) -> AgentError:

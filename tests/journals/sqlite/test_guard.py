@@ -1,4 +1,6 @@
-"""Journals whose files are opened by other code, removed, renamed or linked while a process drives runs in them."""
+"""Journals whose files are opened by other code, removed, renamed or linked while a process drives
+runs in them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from treadle.journal.sqlite import SqliteJournal
 from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which locks a process has")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells which locks a process has"
+)
 
 
 @pytest.fixture
@@ -57,19 +61,28 @@ def append_until_refused(driver: Process) -> tuple[int, str]:
 # ---------------------------------------------------------------- locks that a process loses
 
 
-async def test_a_journal_whose_driver_lost_its_locks_is_not_opened(path: Path, driver: Process) -> None:
+async def test_a_journal_whose_driver_lost_its_locks_is_not_opened(
+    path: Path, driver: Process
+) -> None:
     assert driver.ask("append run_1 a") == "2"
     assert driver.ask("touch -shm") == "touched"
-    with refuses("agent", rf"another process \(pid {driver.pid}\) has the journal .* open, but no longer holds its locks"):
+    with refuses(
+        "agent",
+        rf"another process \(pid {driver.pid}\) has the journal .* open, but no longer holds its locks",
+    ):
         SqliteJournal.open(path)
     assert path.with_name(path.name + "-shm").stat().st_size >= 32_768
 
 
-async def test_a_driver_that_lost_its_locks_appends_nothing_more(path: Path, driver: Process) -> None:
+async def test_a_driver_that_lost_its_locks_appends_nothing_more(
+    path: Path, driver: Process
+) -> None:
     assert driver.ask("touch -shm") == "touched"
     last, answer = append_until_refused(driver)
     assert answer.startswith("agent: the journal ")
-    assert "-shm' was dropped, because something in this process opened and closed the file" in answer
+    assert (
+        "-shm' was dropped, because something in this process opened and closed the file" in answer
+    )
     assert driver.ask("append run_1 more") == answer
     driver.kill()
     journal = SqliteJournal.open(path)
@@ -77,7 +90,9 @@ async def test_a_driver_that_lost_its_locks_appends_nothing_more(path: Path, dri
     await journal.aclose()
 
 
-async def test_a_process_that_closes_does_not_delete_the_log_of_one_that_lost_its_locks(path: Path, journal: SqliteJournal, driver: Process) -> None:
+async def test_a_process_that_closes_does_not_delete_the_log_of_one_that_lost_its_locks(
+    path: Path, journal: SqliteJournal, driver: Process
+) -> None:
     assert driver.ask("append run_1 a") == "2"
     assert driver.ask("touch . -shm") == "touched"
     await journal.runs()
@@ -90,7 +105,9 @@ async def test_a_process_that_closes_does_not_delete_the_log_of_one_that_lost_it
     await again.aclose()
 
 
-async def test_the_lock_on_the_file_itself_is_taken_again(path: Path, journal: SqliteJournal, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_lock_on_the_file_itself_is_taken_again(
+    path: Path, journal: SqliteJournal, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = await journal.begin(started())
     path.read_bytes()
     with anyio.fail_after(5):
@@ -100,7 +117,9 @@ async def test_the_lock_on_the_file_itself_is_taken_again(path: Path, journal: S
     await writer.append([fact("and more")])
 
 
-async def test_a_run_that_waits_is_stopped_once_the_locks_are_gone(path: Path, journal: SqliteJournal) -> None:
+async def test_a_run_that_waits_is_stopped_once_the_locks_are_gone(
+    path: Path, journal: SqliteJournal
+) -> None:
     stopped = anyio.Event()
     journal.on_stop(lambda run_id: stopped.set())
     writer = await journal.begin(started())
@@ -157,7 +176,9 @@ def tidies_guard(path: Path) -> None:
         (tidies_guard, "journal.db-guard' was removed or renamed"),
     ],
 )
-async def test_nothing_is_appended_after_the_files_have_changed(path: Path, journal: SqliteJournal, change: Callable[[Path], None], why: str) -> None:
+async def test_nothing_is_appended_after_the_files_have_changed(
+    path: Path, journal: SqliteJournal, change: Callable[[Path], None], why: str
+) -> None:
     writer = await journal.begin(started())
     change(path)
     error = await lost(writer)
@@ -191,7 +212,9 @@ async def test_a_run_whose_journal_is_removed_ends_in_an_error_that_says_so(path
 # ---------------------------------------------------------------- files of an open journal
 
 
-@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-shm", "journal.db-guard"])
+@pytest.mark.parametrize(
+    "name", ["journal.db", "journal.db-wal", "journal.db-shm", "journal.db-guard"]
+)
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -201,7 +224,9 @@ async def test_a_run_whose_journal_is_removed_ends_in_an_error_that_says_so(path
         ("grep", {"pattern": "x"}),
     ],
 )
-async def test_tools_do_not_open_files_of_an_open_journal(tmp_path: Path, path: Path, tool: str, arguments: dict[str, object], name: str) -> None:
+async def test_tools_do_not_open_files_of_an_open_journal(
+    tmp_path: Path, path: Path, tool: str, arguments: dict[str, object], name: str
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     rt = open_runtime()

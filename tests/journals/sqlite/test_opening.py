@@ -25,13 +25,17 @@ async def test_a_newer_journal_is_refused_and_left_as_it_is(path: Path, look: Lo
     await SqliteJournal.open(path).aclose()
     look(f"pragma user_version = {VERSION + 1}")
     before = path.read_bytes()
-    with refuses("invalid", f"newer Treadle \\(version {VERSION + 1}; this one reads {VERSION}\\): upgrade"):
+    with refuses(
+        "invalid", f"newer Treadle \\(version {VERSION + 1}; this one reads {VERSION}\\): upgrade"
+    ):
         SqliteJournal.open(path)
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    "data", [b"hello, this is a text\n" * 500, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 4080], ids=["text", "zeros", "a broken header"]
+    "data",
+    [b"hello, this is a text\n" * 500, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 4080],
+    ids=["text", "zeros", "a broken header"],
 )
 def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path, data: bytes) -> None:
     path.write_bytes(data)
@@ -67,7 +71,9 @@ async def test_a_damaged_journal_is_told_and_not_used(path: Path) -> None:
         SqliteJournal.open(path)
 
 
-async def test_what_is_damaged_further_inside_is_told_when_it_is_read(path: Path, look: Look) -> None:
+async def test_what_is_damaged_further_inside_is_told_when_it_is_read(
+    path: Path, look: Look
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     for n in range(60):
@@ -95,7 +101,13 @@ journal.sessions.create(session_id=sys.argv[2])
 
 def test_any_number_may_create_it_at_once(path: Path) -> None:
     makers = [
-        subprocess.Popen([sys.executable, "-c", CREATE, str(path), f"s{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", CREATE, str(path), f"s{n}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for n in range(4)
     ]
     for maker in makers:  # each waits for its line, so that they begin together
@@ -108,11 +120,21 @@ def test_any_number_may_create_it_at_once(path: Path) -> None:
     assert len(SqliteJournal.open(path).sessions.list()) == 4
 
 
-async def test_a_file_is_brought_to_this_version(path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+async def test_a_file_is_brought_to_this_version(
+    path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
     journal = SqliteJournal.open(path)
     await says(journal, "run_1", "hello", "hello")
     await journal.aclose()
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "create table more(a); insert into more values(1)", "insert into more values(2)"))
+    monkeypatch.setattr(
+        schema,
+        "MIGRATIONS",
+        (
+            *schema.MIGRATIONS,
+            "create table more(a); insert into more values(1)",
+            "insert into more values(2)",
+        ),
+    )
     monkeypatch.setattr(schema, "VERSION", VERSION + 2)
     journal = SqliteJournal.open(path)
     assert len(await entries_of(journal)) == 3
@@ -121,10 +143,16 @@ async def test_a_file_is_brought_to_this_version(path: Path, monkeypatch: pytest
     assert look("pragma user_version") == [(VERSION + 2,)]
 
 
-async def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+async def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
     await SqliteJournal.open(path).aclose()
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "create table more(a); insert into nowhere values(1)"))
+        patch.setattr(
+            schema,
+            "MIGRATIONS",
+            (*schema.MIGRATIONS, "create table more(a); insert into nowhere values(1)"),
+        )
         patch.setattr(schema, "VERSION", VERSION + 1)
         with refuses("agent", "nowhere"):
             SqliteJournal.open(path)
@@ -140,7 +168,9 @@ async def test_readers_leave_nothing_behind(path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["journal.db"]
 
 
-async def test_a_connection_that_read_is_kept_for_who_reads_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_read_is_kept_for_who_reads_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[apsw.Connection] = []
     real = readers.connect
 
@@ -174,7 +204,11 @@ async def test_a_closed_journal_says_so(path: Path) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     await journal.aclose()
-    for use in (lambda: journal.read("run_1"), lambda: journal.begin(started("run_2")), lambda: writer.append([finished()])):
+    for use in (
+        lambda: journal.read("run_1"),
+        lambda: journal.begin(started("run_2")),
+        lambda: writer.append([finished()]),
+    ):
         with refuses("invalid", "is closed: open it again"):
             await use()
     await writer.release()
@@ -197,7 +231,9 @@ def test_there_is_a_step_for_every_schema_before_this_one() -> None:
 
 def test_a_journal_without_its_tables_is_told_when_it_is_opened(path: Path) -> None:
     db = apsw.Connection(str(path))
-    db.execute(f"pragma application_id = {schema.APPLICATION_ID}; pragma user_version = {VERSION}").fetchall()
+    db.execute(
+        f"pragma application_id = {schema.APPLICATION_ID}; pragma user_version = {VERSION}"
+    ).fetchall()
     db.close()
     with refuses("agent", "no such table: runs"):
         SqliteJournal.open(path)
@@ -207,13 +243,18 @@ async def test_a_journal_that_was_taken_away_is_not_made_anew_by_who_reads(path:
     journal = SqliteJournal.open(path)
     for one in [*path.parent.iterdir()]:
         one.unlink()
-    with refuses("agent", r"'.*journal.db' cannot be opened \(SQLITE_CANTOPEN.*\): nothing was changed. See that its directory"):
+    with refuses(
+        "agent",
+        r"'.*journal.db' cannot be opened \(SQLITE_CANTOPEN.*\): nothing was changed. See that its directory",
+    ):
         await journal.runs()
     await journal.aclose()
     assert not path.exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux tells a process's open files in a folder")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="only Linux tells a process's open files in a folder"
+)
 def test_a_file_that_was_refused_is_not_kept_open(path: Path) -> None:
     db = apsw.Connection(str(path))
     db.execute("create table things(a)")
@@ -229,12 +270,17 @@ async def test_who_has_the_file_in_another_mode_is_waited_for(path: Path) -> Non
     other = apsw.Connection(str(path))
     other.execute("pragma journal_mode = delete").fetchall()
     other.execute("begin; select * from runs").fetchall()
-    with refuses("agent", "another process keeps the journal '.*journal.db' locked: it is not used"):
+    with refuses(
+        "agent", "another process keeps the journal '.*journal.db' locked: it is not used"
+    ):
         SqliteJournal.open(path, busy_timeout_s=0.01)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             opened: list[SqliteJournal] = []
-            group.start_soon(anyio.to_thread.run_sync, lambda: opened.append(SqliteJournal.open(path, busy_timeout_s=20)))
+            group.start_soon(
+                anyio.to_thread.run_sync,
+                lambda: opened.append(SqliteJournal.open(path, busy_timeout_s=20)),
+            )
             for _ in range(20):
                 await anyio.lowlevel.checkpoint()
             other.execute("commit")

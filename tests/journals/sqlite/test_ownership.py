@@ -52,17 +52,26 @@ async def test_a_living_process_keeps_its_run(journal: SqliteJournal, start: Sta
     process = start()
     assert process.ask("begin run_1") == "begun"
     assert (await journal.info("run_1")).status == "running"
-    with refuses("busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"):
+    with refuses(
+        "busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"
+    ):
         await journal.take_over("run_1")
     assert process.ask("append run_1 a") == "2"
 
 
-async def test_who_holds_a_session_is_told_across_processes(journal: SqliteJournal, start: Starts) -> None:
+async def test_who_holds_a_session_is_told_across_processes(
+    journal: SqliteJournal, start: Starts
+) -> None:
     process = start()
     process.ask("begin run_1 ada")
     held = await journal.holder("ada")
-    assert held == Holder(run_id="run_1", pid=process.pid, host=socket.gethostname(), since=started().at)
-    with refuses("busy", f"run_1 of this session is running already, in process {process.pid}: wait for its end"):
+    assert held == Holder(
+        run_id="run_1", pid=process.pid, host=socket.gethostname(), since=started().at
+    )
+    with refuses(
+        "busy",
+        f"run_1 of this session is running already, in process {process.pid}: wait for its end",
+    ):
         await journal.begin(started("run_2", session="ada"))
     process.kill()
     assert await journal.holder("ada") is None
@@ -72,7 +81,9 @@ async def test_who_holds_a_session_is_told_across_processes(journal: SqliteJourn
     assert taken.pid not in (None, process.pid)
 
 
-async def test_a_killed_processs_run_is_free_at_once(journal: SqliteJournal, start: Starts, path: Path) -> None:
+async def test_a_killed_processs_run_is_free_at_once(
+    journal: SqliteJournal, start: Starts, path: Path
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.ask("append run_1 a")
@@ -85,7 +96,9 @@ async def test_a_killed_processs_run_is_free_at_once(journal: SqliteJournal, sta
     assert len(list(path.with_name("journal.db-workers").iterdir())) == 1
 
 
-async def test_a_stopped_process_keeps_its_run_until_somebody_insists(journal: SqliteJournal, start: Starts) -> None:
+async def test_a_stopped_process_keeps_its_run_until_somebody_insists(
+    journal: SqliteJournal, start: Starts
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.ask("append run_1 a")
@@ -95,7 +108,9 @@ async def test_a_stopped_process_keeps_its_run_until_somebody_insists(journal: S
     writer = await journal.take_over("run_1", force=True)
     assert await writer.append([resumed(writer.fence), fact("b")]) == 3
     process.send(signal.SIGCONT)
-    assert process.ask("append run_1 too-late").startswith("busy: run run_1 is not held by this driver any more")
+    assert process.ask("append run_1 too-late").startswith(
+        "busy: run run_1 is not held by this driver any more"
+    )
     assert process.ask("finish run_1").startswith("busy")
     assert process.ask("release run_1") == "released"
     assert await writer.append([finished()]) == 5
@@ -110,20 +125,26 @@ def no_more_files() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def test_without_descriptors_no_living_driver_is_taken_for_dead(journal: SqliteJournal, start: Starts, no_more_files: Callable[[], None]) -> None:
+async def test_without_descriptors_no_living_driver_is_taken_for_dead(
+    journal: SqliteJournal, start: Starts, no_more_files: Callable[[], None]
+) -> None:
     process = start()
     process.ask("begin run_1")
     await journal.begin(started("run_2"))
     no_more_files()
     for _ in range(2):
-        with refuses("agent", "This process has too many files open: close some, or raise `ulimit -n`"):
+        with refuses(
+            "agent", "This process has too many files open: close some, or raise `ulimit -n`"
+        ):
             await journal.take_over("run_1")
         with refuses("agent", "nothing was"):
             await journal.info("run_1")
     assert process.ask("append run_1 a") == "2"
 
 
-async def test_a_lock_file_that_cannot_be_opened_is_no_proof_of_a_death(journal: SqliteJournal, start: Starts, path: Path) -> None:
+async def test_a_lock_file_that_cannot_be_opened_is_no_proof_of_a_death(
+    journal: SqliteJournal, start: Starts, path: Path
+) -> None:
     process = start()
     process.ask("begin run_1")
     (lock,) = path.with_name("journal.db-workers").iterdir()
@@ -137,7 +158,9 @@ async def test_a_lock_file_that_cannot_be_opened_is_no_proof_of_a_death(journal:
     assert process.ask("append run_1 a") == "2"
 
 
-async def test_one_of_many_takes_a_dead_drivers_run_over(journal: SqliteJournal, start: Starts) -> None:
+async def test_one_of_many_takes_a_dead_drivers_run_over(
+    journal: SqliteJournal, start: Starts
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.kill()
@@ -149,7 +172,9 @@ async def test_one_of_many_takes_a_dead_drivers_run_over(journal: SqliteJournal,
     assert [word.split(":")[0] for word in said[:-1]] == ["busy", "busy"]
 
 
-async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_told(path: Path, start: Starts, look: Look) -> None:
+async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_told(
+    path: Path, start: Starts, look: Look
+) -> None:
     told = 0
     for time in range(3):
         process = start()
@@ -160,15 +185,23 @@ async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_to
         process.kill()
         assert look("pragma integrity_check") == [("ok",)]
         journal = SqliteJournal.open(path)
-        found = [entry.model for entry in await entries_of(journal, f"run_{time}", after=1) if isinstance(entry, ModelSwitched)]
+        found = [
+            entry.model
+            for entry in await entries_of(journal, f"run_{time}", after=1)
+            if isinstance(entry, ModelSwitched)
+        ]
         assert len(found) % 2 == 0
         assert len(found) // 2 > told
-        assert found == [word for number in range(len(found) // 2) for word in (str(number), f"{number} again")]
+        assert found == [
+            word for number in range(len(found) // 2) for word in (str(number), f"{number} again")
+        ]
         assert (await journal.take_over(f"run_{time}")).fence == 2
         await journal.aclose()
 
 
-async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: SqliteJournal, start: Starts, look: Look) -> None:
+async def test_a_driver_in_another_process_hears_that_it_shall_stop(
+    journal: SqliteJournal, start: Starts, look: Look
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.ask("begin run_2")
@@ -181,7 +214,9 @@ async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: Sql
     assert not await journal.ask_to_stop("run_1")
 
 
-async def test_a_session_is_not_cleared_under_the_run_of_another_process(journal: SqliteJournal, path: Path) -> None:
+async def test_a_session_is_not_cleared_under_the_run_of_another_process(
+    journal: SqliteJournal, path: Path
+) -> None:
     other = SqliteJournal.open(path)
     writer = await other.begin(started("run_1", session="ada"))
     with refuses("busy", "run run_1 of session 'ada' is running"):
@@ -192,7 +227,9 @@ async def test_a_session_is_not_cleared_under_the_run_of_another_process(journal
     await other.aclose()
 
 
-async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(journal: SqliteJournal, path: Path) -> None:
+async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(
+    journal: SqliteJournal, path: Path
+) -> None:
     other, stopped = SqliteJournal.open(path), list[str]()
     journal.on_stop(stopped.append)
     await journal.begin(started("run_1"))
@@ -212,7 +249,9 @@ async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(j
     await other.aclose()
 
 
-async def test_a_wish_to_stop_dies_with_the_driver(journal: SqliteJournal, start: Starts, look: Look) -> None:
+async def test_a_wish_to_stop_dies_with_the_driver(
+    journal: SqliteJournal, start: Starts, look: Look
+) -> None:
     process = start()
     process.ask("begin run_1")
     process.send(signal.SIGSTOP)
@@ -237,7 +276,9 @@ async def test_a_session_is_busy_across_processes(journal: SqliteJournal, start:
     await journal.begin(started("run_2", session="ada"))
 
 
-async def test_two_processes_write_to_one_file_and_lose_nothing(journal: SqliteJournal, start: Starts) -> None:
+async def test_two_processes_write_to_one_file_and_lose_nothing(
+    journal: SqliteJournal, start: Starts
+) -> None:
     processes = [start() for _ in range(2)]
     for number, process in enumerate(processes):
         process.ask(f"begin run_{number}")
@@ -256,7 +297,9 @@ async def test_two_processes_write_to_one_file_and_lose_nothing(journal: SqliteJ
 # ---------------------------------------------------------------- in one process
 
 
-async def test_two_journals_of_one_process_are_two_workers(journal: SqliteJournal, path: Path) -> None:
+async def test_two_journals_of_one_process_are_two_workers(
+    journal: SqliteJournal, path: Path
+) -> None:
     other = SqliteJournal.open(path)
     await journal.begin(started())
     with refuses("busy", f"by process {os.getpid()}"):
@@ -278,7 +321,9 @@ async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(path: P
     assert list(folder.iterdir()) == []
 
 
-async def test_programs_that_a_dead_driver_started_do_not_keep_its_runs(journal: SqliteJournal, start: Starts) -> None:
+async def test_programs_that_a_dead_driver_started_do_not_keep_its_runs(
+    journal: SqliteJournal, start: Starts
+) -> None:
     process = start()
     process.ask("begin run_1")
     child = int(process.ask("spawn"))
@@ -362,7 +407,12 @@ anyio.run(in_the_parent)
 
 
 def test_a_forked_child_writes_and_reads_nothing_through_its_parents_journal(path: Path) -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED_JOURNAL, str(path)], check=True, timeout=20, cwd=Path(__file__).parents[3])
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED_JOURNAL, str(path)],
+        check=True,
+        timeout=20,
+        cwd=Path(__file__).parents[3],
+    )
 
 
 def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
@@ -382,9 +432,16 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("says", "named", "process"),
-    [("", "unknown", (None, None)), ("what\n", "unknown", (None, None)), ("12\n", "12", (12, None)), ("12\nthere\n", "12 on there", (12, "there"))],
+    [
+        ("", "unknown", (None, None)),
+        ("what\n", "unknown", (None, None)),
+        ("12\n", "12", (12, None)),
+        ("12\nthere\n", "12 on there", (12, "there")),
+    ],
 )
-def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says: str, named: str, process: tuple[int | None, str | None]) -> None:
+def test_a_driver_is_alive_whatever_it_says_of_its_process(
+    tmp_path: Path, says: str, named: str, process: tuple[int | None, str | None]
+) -> None:
     workers = SqliteWorkers(tmp_path / "journal.db")
     workers.folder.mkdir()
     descriptor = hold(workers.folder / "worker_odd.lock", says)

@@ -66,7 +66,9 @@ def test_where_no_mounts_are_told_nothing_is_known() -> None:
         "fuse.mergerfs",
     ],
 )
-def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_network_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     assert kind in NETWORK
     monkeypatch.setattr(places, "mount_kind", lambda folder: kind)  # nothing else mounts one
     with refuses("invalid", f"network file system \\({kind}\\).*local disk"):
@@ -74,7 +76,9 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the type of a mount in a file")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells the type of a mount in a file"
+)
 def test_the_directory_of_this_test_is_on_a_known_file_system(tmp_path: Path) -> None:
     assert mount_kind(tmp_path) not in {"", *NETWORK}
 
@@ -95,7 +99,10 @@ async def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
 
 async def test_one_file_by_two_names_is_one_journal(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
-    first, second = SqliteJournal.open(tmp_path / "journal.db"), SqliteJournal.open(tmp_path / "link" / "journal.db")
+    first, second = (
+        SqliteJournal.open(tmp_path / "journal.db"),
+        SqliteJournal.open(tmp_path / "link" / "journal.db"),
+    )
     await first.begin(started())
     with refuses("busy"):
         await second.take_over("run_1")
@@ -110,16 +117,24 @@ def test_a_directory_is_no_journal(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
-    with refuses("invalid", r"the directory '.*file' of the journal cannot be made \(File exists\): choose another one"):
+    with refuses(
+        "invalid",
+        r"the directory '.*file' of the journal cannot be made \(File exists\): choose another one",
+    ):
         SqliteJournal.open(tmp_path / "file" / "journal.db")
 
 
-def test_a_file_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_made_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.EDQUOT, "Disk quota exceeded", str(tmp_path))
 
     monkeypatch.setattr(os, "open", full)
-    with refuses("invalid", r"the journal '.*journal.db' cannot be made \(Disk quota exceeded\): choose another directory"):
+    with refuses(
+        "invalid",
+        r"the journal '.*journal.db' cannot be made \(Disk quota exceeded\): choose another directory",
+    ):
         SqliteJournal.open(tmp_path / "journal.db")
 
 
@@ -132,16 +147,24 @@ def test_a_file_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path, monk
         ("journal.db", os.W_OK, "'.*journal.db' cannot be read and written"),
     ],
 )
-def test_what_this_user_may_not_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, right: int, said: str) -> None:
+def test_what_this_user_may_not_use_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, right: int, said: str
+) -> None:
     """Also to the superuser, who may everything but what the file system refuses."""
     (tmp_path / "journal.db").touch()
     forbidden, real = tmp_path / place, os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: real(path, mode) and not (path == forbidden and mode & right))
+    monkeypatch.setattr(
+        os,
+        "access",
+        lambda path, mode: real(path, mode) and not (path == forbidden and mode & right),
+    )
     with refuses("invalid", said):
         SqliteJournal.open(tmp_path / "journal.db")
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere"
+)
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
@@ -151,7 +174,9 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere"
+)
 async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     await SqliteJournal.open(path).aclose()
@@ -175,10 +200,16 @@ async def test_a_journal_with_a_second_name_is_refused(tmp_path: Path) -> None:
     await SqliteJournal.open(path).aclose()
 
 
-async def test_a_journal_that_is_itself_mounted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_journal_that_is_itself_mounted_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "journal.db"
-    monkeypatch.setattr(places, "mount_points", lambda: {"/", str(path)})  # mounting takes rights that a test may not have
-    with refuses("invalid", "is itself a mount point.*Mount the directory that holds the journal .docker run -v ./data:/data., not the file"):
+    # mounting takes rights that a test may not have
+    monkeypatch.setattr(places, "mount_points", lambda: {"/", str(path)})
+    with refuses(
+        "invalid",
+        "is itself a mount point.*Mount the directory that holds the journal .docker run -v ./data:/data., not the file",
+    ):
         SqliteJournal.open(path)
     assert list(tmp_path.iterdir()) == []
 
@@ -199,12 +230,30 @@ except AgentError as e:
 def test_a_journal_that_is_bound_into_a_container_alone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs.db").touch()
     (tmp_path / "ours.db").touch()
-    command = ["unshare", "--mount", "--map-root-user", sys.executable, "-c", BOUND, str(tmp_path / "theirs.db"), str(tmp_path / "ours.db")]
-    if shutil.which("unshare") is None or subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode:
+    command = [
+        "unshare",
+        "--mount",
+        "--map-root-user",
+        sys.executable,
+        "-c",
+        BOUND,
+        str(tmp_path / "theirs.db"),
+        str(tmp_path / "ours.db"),
+    ]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("nothing can be mounted here")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert "is itself a mount point" in done.stdout, done.stderr
 
 
 def test_mount_points_are_read_with_their_blanks() -> None:
-    assert mount_points(MOUNTS) == {"/", "/home", "/home/ada/local disk", "/mnt/remote", "/mnt/again"}
+    assert mount_points(MOUNTS) == {
+        "/",
+        "/home",
+        "/home/ada/local disk",
+        "/mnt/remote",
+        "/mnt/again",
+    }

@@ -9,7 +9,17 @@ from tests.journals.sqlite.conftest import Look
 from treadle.journal.entries import Fork
 from treadle.journal.sqlite import SqliteJournal
 
-TABLES = ("runs", "entries", "blobs", "cuts", "session_entries", "sessions", "said", "stops", "leaving")
+TABLES = (
+    "runs",
+    "entries",
+    "blobs",
+    "cuts",
+    "session_entries",
+    "sessions",
+    "said",
+    "stops",
+    "leaving",
+)
 
 
 def rows(look: Look) -> dict[str, int]:
@@ -43,7 +53,9 @@ async def test_the_file_shrinks(journal: SqliteJournal, path: Path) -> None:
     assert path.stat().st_size < large - freed.size_bytes * 0.9
 
 
-async def test_a_text_that_others_hold_is_not_counted_and_stays(journal: SqliteJournal, look: Look) -> None:
+async def test_a_text_that_others_hold_is_not_counted_and_stays(
+    journal: SqliteJournal, look: Look
+) -> None:
     shared = "shared " * 3_000
     for name, minute in (("old", 1), ("older", 1), ("new", 9)):
         writer = await journal.begin(started(name))
@@ -73,7 +85,10 @@ async def test_what_stays_of_a_session_goes_on(journal: SqliteJournal) -> None:
     journal.sessions.create("Empty", session_id="empty")
     await says(journal, "new", "ask new", "answer new", session="ada", minute=9)
     await journal.prune(at(5), apply=True)
-    assert {(one.id, one.message_count) for one in journal.sessions.list()} == {("ada", 2), ("empty", 0)}
+    assert {(one.id, one.message_count) for one in journal.sessions.list()} == {
+        ("ada", 2),
+        ("empty", 0),
+    }
     assert [said.text for said in journal.sessions.get_messages("ada")] == ["ask new", "answer new"]
     assert journal.sessions.search("old") == []
     await says(journal, "next", "go on", "on", session="ada", minute=10)
@@ -87,9 +102,19 @@ async def test_a_session_with_words_of_its_own_stays(journal: SqliteJournal) -> 
     assert [said.text for said in journal.sessions.get_messages("ada")] == ["a note"]
 
 
-async def test_what_only_pruned_forks_needed_of_a_deleted_session_goes_too(journal: SqliteJournal) -> None:
+async def test_what_only_pruned_forks_needed_of_a_deleted_session_goes_too(
+    journal: SqliteJournal,
+) -> None:
     await says(journal, "run_1", "hello", "hello", session="ada", minute=1)
-    await says(journal, "fork", "and?", "so", session="eve", minute=1, fork=Fork(run_id="run_1", turn=1, seq=2))
+    await says(
+        journal,
+        "fork",
+        "and?",
+        "so",
+        session="eve",
+        minute=1,
+        fork=Fork(run_id="run_1", turn=1, seq=2),
+    )
     journal.sessions.delete("ada")
     assert len(await journal.runs()) == 2
     await journal.prune(at(5), apply=True)

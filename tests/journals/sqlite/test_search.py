@@ -9,7 +9,18 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from tests.journals.runs import answers, asks, at, finished, gives, keeps, message, says, started, steers
+from tests.journals.runs import (
+    answers,
+    asks,
+    at,
+    finished,
+    gives,
+    keeps,
+    message,
+    says,
+    started,
+    steers,
+)
 from tests.journals.sqlite.conftest import Look
 from tests.strategies import nasty_text
 from treadle.journal.sqlite import SqliteJournal
@@ -20,7 +31,9 @@ def found(journal: SqliteJournal, words: str, *, limit: int = 20) -> list[str]:
 
 
 async def test_what_people_and_models_said_is_found_newest_first(journal: SqliteJournal) -> None:
-    await says(journal, "run_1", "Where is it warm in winter?", "In Lisbon.", session="ada", minute=1)
+    await says(
+        journal, "run_1", "Where is it warm in winter?", "In Lisbon.", session="ada", minute=1
+    )
     await says(journal, "run_2", "And is it warm in Oslo?", "No.", session="eve", minute=2)
     hits = journal.sessions.search("warm")
     assert [(hit.session_id, hit.title, hit.role, hit.excerpt) for hit in hits] == [
@@ -35,7 +48,9 @@ async def test_what_people_and_models_said_is_found_newest_first(journal: Sqlite
     assert found(journal, "warm", limit=0) == []
 
 
-async def test_an_entry_of_a_newer_version_hides_no_other_words(journal: SqliteJournal, look: Look) -> None:
+async def test_an_entry_of_a_newer_version_hides_no_other_words(
+    journal: SqliteJournal, look: Look
+) -> None:
     await says(journal, "run_1", "old needle", "yes", session="ada", minute=1)
     await journal.aclose()
     strange = b'{"type":"new","at":"2026-11-20T10:00:00Z"}'
@@ -56,16 +71,28 @@ async def test_words_inside_a_long_text_are_found(journal: SqliteJournal) -> Non
 
 async def test_only_words_of_ended_runs_in_sessions_are_found(journal: SqliteJournal) -> None:
     await says(journal, "alone", "needle alone", "needle")
-    writer = await journal.begin(started(text="needle one", session="ada", first=[message("needle zero")]))
-    await writer.append([*asks(1, "c", text="needle two"), gives("c", "needle in a result"), steers("needle three")])
+    writer = await journal.begin(
+        started(text="needle one", session="ada", first=[message("needle zero")])
+    )
+    await writer.append(
+        [*asks(1, "c", text="needle two"), gives("c", "needle in a result"), steers("needle three")]
+    )
     assert found(journal, "needle") == []
     await writer.append([*answers("run_1", "needle four"), finished(turns=2, tool_calls=1)])
-    assert sorted(found(journal, "needle")) == ["needle four", "needle one", "needle three", "needle two", "needle zero"]
+    assert sorted(found(journal, "needle")) == [
+        "needle four",
+        "needle one",
+        "needle three",
+        "needle two",
+        "needle zero",
+    ]
 
 
 async def test_messages_that_were_added_by_hand_are_found(journal: SqliteJournal) -> None:
     journal.sessions.create("Notes", session_id="ada")
-    journal.sessions.add_messages("ada", [message("a needle"), message("needle", "system"), message("needle!", "assistant")])
+    journal.sessions.add_messages(
+        "ada", [message("a needle"), message("needle", "system"), message("needle!", "assistant")]
+    )
     assert sorted(found(journal, "needle")) == ["a needle", "needle!"]
 
 
@@ -80,10 +107,16 @@ async def test_what_was_cleared_or_deleted_is_not_found(journal: SqliteJournal, 
     journal.sessions.delete("eve")
     assert found(journal, "needle") == ["needle three"]
     journal.sessions.delete("ada")
-    assert look("select count(*) from said") == look("select count(*) from words where words match 'needle'") == [(0,)]
+    assert (
+        look("select count(*) from said")
+        == look("select count(*) from words where words match 'needle'")
+        == [(0,)]
+    )
 
 
-async def test_what_goes_with_one_run_leaves_the_words_of_the_others(journal: SqliteJournal) -> None:
+async def test_what_goes_with_one_run_leaves_the_words_of_the_others(
+    journal: SqliteJournal,
+) -> None:
     await says(journal, "run_1", "needle one", "yes", session="ada", minute=1)
     await says(journal, "run_2", "needle two", "yes", session="ada", minute=5)
     await says(journal, "run_3", "needle three", "yes", session="eve", minute=6)
@@ -96,7 +129,9 @@ async def test_what_has_left_the_view_is_found(journal: SqliteJournal) -> None:
     for n in range(3):
         await says(journal, f"run_{n}", f"needle {n}", "yes", session="ada", minute=n)
     writer = await journal.begin(started("run_3", "hello", session="ada"))
-    await writer.append([keeps("msg_run_0", "msg_run_2", 3), *answers("run_3", "hi"), finished(turns=1)])
+    await writer.append(
+        [keeps("msg_run_0", "msg_run_2", 3), *answers("run_3", "hi"), finished(turns=1)]
+    )
     assert found(journal, "needle") == ["needle 2", "needle 1", "needle 0"]
 
 
@@ -116,7 +151,9 @@ async def test_what_has_left_the_view_is_found(journal: SqliteJournal) -> None:
         ("it's", "it's"),
     ],
 )
-async def test_words_are_found_as_people_type_them(journal: SqliteJournal, text: str, words: str) -> None:
+async def test_words_are_found_as_people_type_them(
+    journal: SqliteJournal, text: str, words: str
+) -> None:
     await says(journal, "run_1", text, "yes", session="ada")
     assert [hit.role for hit in journal.sessions.search(words)] == ["user"]
 
@@ -143,7 +180,9 @@ def test_whatever_is_typed_is_words(store: SqliteJournal, words: str) -> None:
 
 
 async def test_a_text_with_anything_in_it_is_indexed(journal: SqliteJournal) -> None:
-    await says(journal, "run_1", "needle \ud800 \x00 \x1b[31m \u2028 🧵", "needle\0needle", session="ada")
+    await says(
+        journal, "run_1", "needle \ud800 \x00 \x1b[31m \u2028 🧵", "needle\0needle", session="ada"
+    )
     assert len(found(journal, "needle")) == 2
 
 

@@ -26,7 +26,11 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteJournal:
 
 
 async def test_its_lists_are_what_they_were(old: SqliteJournal) -> None:
-    runs = {run.run_id: (run.status, run.turns, run.tool_calls, run.entries, run.model) for run in await old.runs() if run.queue is None}
+    runs = {
+        run.run_id: (run.status, run.turns, run.tool_calls, run.entries, run.model)
+        for run in await old.runs()
+        if run.queue is None
+    }
     assert runs == {
         "run_first": ("finished", 1, 0, 3, "m"),
         "run_tools": ("finished", 2, 2, 12, "m"),
@@ -56,10 +60,15 @@ async def test_what_was_said_is_there(old: SqliteJournal) -> None:
     assert texts[4:6] == ["Quick!", "Done. 🧵 \ud800"]
     assert "It had happened." in texts[6]
     assert texts[7:] == ["And now?", "Now."]
-    (results,) = [said.tool_results for said in old.sessions.get_messages("ada") if said.role == "tool"]
+    (results,) = [
+        said.tool_results for said in old.sessions.get_messages("ada") if said.role == "tool"
+    ]
     assert results[0].content == LONG
     assert results[1].unknown
-    assert [said.text for said in old.sessions.get_messages("eve")][-2:] == ["Rather this.", "That."]
+    assert [said.text for said in old.sessions.get_messages("eve")][-2:] == [
+        "Rather this.",
+        "That.",
+    ]
     assert [hit.excerpt for hit in old.sessions.search("lisbon")] == ["In Lisbon."]
     assert old.sessions.search("forgotten") == []
     await old.aclose()
@@ -70,7 +79,9 @@ async def test_its_runs_go_on(old: SqliteJournal) -> None:
     assert [call.id for call in state.open_calls] == ["call_open"]
     writer = await old.take_over("run_once")
     assert await writer.append([resumed(writer.fence), gives("call_open", "unknown")]) == 7
-    await writer.append([*answers("run_once", "Charged.", minute=20), finished(turns=2, tool_calls=2, minute=20)])
+    await writer.append(
+        [*answers("run_once", "Charged.", minute=20), finished(turns=2, tool_calls=2, minute=20)]
+    )
     assert (await old.info("run_once")).outcome is Outcome.COMPLETED
     waiting = await old.load("run_waiting")
     assert list(waiting.asked) == ["call_ask"]
@@ -84,10 +95,18 @@ async def test_its_runs_go_on(old: SqliteJournal) -> None:
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
 async def test_what_waits_for_a_worker_waits_for_ever(version: int, tmp_path: Path) -> None:
     old = SqliteJournal.open(unpack(version, tmp_path / "journal.db"))
-    infos = {run.run_id: (run.status, run.queue, run.tenant, run.parked) for run in await old.runs(limit=2)}
-    assert infos == {"run_queued": ("queued", "nightly", "ada", None), "run_parked": ("stopped", "default", None, "nobody can")}
+    infos = {
+        run.run_id: (run.status, run.queue, run.tenant, run.parked)
+        for run in await old.runs(limit=2)
+    }
+    assert infos == {
+        "run_queued": ("queued", "nightly", "ada", None),
+        "run_parked": ("stopped", "default", None, "nobody can"),
+    }
     (ticket,) = await old.queue.claim(["nightly", "default"], engine="local", most=5)
-    assert ticket == Ticket(run_id="run_queued", queue="nightly", priority=3, tenant="ada", delivery=1, queued_at=at(11))
+    assert ticket == Ticket(
+        run_id="run_queued", queue="nightly", priority=3, tenant="ada", delivery=1, queued_at=at(11)
+    )
     assert (await old.take_over("run_queued")).fence == 1
     await old.aclose()
 
@@ -96,11 +115,15 @@ async def test_a_journal_of_an_older_version_gets_its_queues(tmp_path: Path) -> 
     old = SqliteJournal.open(unpack(2, tmp_path / "journal.db"))
     assert await old.queue.backlogs() == []
     assert await old.queue.put_back("run_once", place=QueuePlace(tenant="bob"))
-    assert [ticket.run_id for ticket in await old.queue.claim(["default"], engine="local", most=5)] == ["run_once"]
+    assert [
+        ticket.run_id for ticket in await old.queue.claim(["default"], engine="local", most=5)
+    ] == ["run_once"]
     await old.aclose()
 
 
-async def test_its_runs_are_exported_and_taken_in_by_this_version(old: SqliteJournal, tmp_path: Path) -> None:
+async def test_its_runs_are_exported_and_taken_in_by_this_version(
+    old: SqliteJournal, tmp_path: Path
+) -> None:
     other = SqliteJournal.open(tmp_path / "other.db")
     for run in reversed(await old.runs()):
         data = await old.read_bytes(run.run_id)

@@ -27,7 +27,9 @@ def boundaries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return passed
 
 
-async def test_what_many_runs_append_at_once_is_one_transaction(path: Path, boundaries: list[str]) -> None:
+async def test_what_many_runs_append_at_once_is_one_transaction(
+    path: Path, boundaries: list[str]
+) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(30)]
     boundaries.clear()
@@ -45,7 +47,9 @@ async def test_what_many_runs_append_at_once_is_one_transaction(path: Path, boun
     await journal.aclose()
 
 
-async def test_more_than_one_transaction_should_hold_are_several(path: Path, boundaries: list[str]) -> None:
+async def test_more_than_one_transaction_should_hold_are_several(
+    path: Path, boundaries: list[str]
+) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writer = await journal.begin(started())
     count = 2 * writing.TOGETHER_MAX + 10
@@ -91,7 +95,9 @@ async def test_a_journal_is_closed_also_by_who_is_being_cancelled(path: Path) ->
         await journal.runs()
 
 
-async def test_a_cancellation_that_an_append_held_back_comes_once_and_then_is_over(path: Path) -> None:
+async def test_a_cancellation_that_an_append_held_back_comes_once_and_then_is_over(
+    path: Path,
+) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writer = await journal.begin(started())
     blocker = apsw.Connection(str(path))
@@ -111,7 +117,8 @@ async def test_a_cancellation_that_an_append_held_back_comes_once_and_then_is_ov
         came.append("went on")
         task.uncancel()
 
-    async with anyio.create_task_group() as group:  # without a deadline around it: one would hide that the cancellation is not handed on
+    # without a deadline around it: one would hide that the cancellation is not handed on
+    async with anyio.create_task_group() as group:
         group.start_soon(append)
         await anyio.lowlevel.checkpoint()
         task = came[0]
@@ -162,10 +169,14 @@ async def test_appends_of_one_run_keep_their_order(journal: SqliteJournal) -> No
         for n in range(300):
             group.start_soon(append, str(n))
     assert firsts == list(range(2, 602, 2))
-    assert await entries_of(journal, after=1) == [fact(word) for n in range(300) for word in (str(n), f"{n} again")]
+    assert await entries_of(journal, after=1) == [
+        fact(word) for n in range(300) for word in (str(n), f"{n} again")
+    ]
 
 
-async def test_a_boundary_is_passed_before_and_after_each_commit_of_entries(path: Path, boundaries: list[str]) -> None:
+async def test_a_boundary_is_passed_before_and_after_each_commit_of_entries(
+    path: Path, boundaries: list[str]
+) -> None:
     journal = SqliteJournal.open(path)
     journal.sessions.create(session_id="ada")
     assert boundaries == []
@@ -216,7 +227,9 @@ async def test_nobody_overtakes_what_waits(path: Path) -> None:
     await journal.aclose()
 
 
-async def test_a_signal_right_after_the_beginning_of_a_transaction_keeps_nobody_from_writing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_signal_right_after_the_beginning_of_a_transaction_keeps_nobody_from_writing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal, here = SqliteJournal.open(path), list[bool]()
     writer = await journal.begin(started())
 
@@ -246,7 +259,9 @@ async def test_who_closes_a_journal_at_once_with_others_waits_for_its_end(path: 
 
 
 @pytest.mark.parametrize("instant", ["before", "after"])
-async def test_a_signal_around_the_commit_leaves_the_run_where_the_file_has_it(path: Path, monkeypatch: pytest.MonkeyPatch, instant: str) -> None:
+async def test_a_signal_around_the_commit_leaves_the_run_where_the_file_has_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, instant: str
+) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     await writer.append([fact("a")])
@@ -298,7 +313,9 @@ async def test_the_log_stays_short_while_a_run_goes_on(path: Path) -> None:
     longest = 0
     for n in range(800):
         await writer.append([gives(f"call_{n}", "x" * 200)])
-        longest = max(longest, sum(one.stat().st_size for one in path.parent.iterdir() if one.is_file()))
+        longest = max(
+            longest, sum(one.stat().st_size for one in path.parent.iterdir() if one.is_file())
+        )
     assert longest < 2_000_000
     await journal.aclose()
 
@@ -314,7 +331,9 @@ class Interrupted:
         raise KeyboardInterrupt
 
 
-async def test_an_interrupt_while_durability_changes_never_leaves_a_once_start_unsynced(path: Path) -> None:
+async def test_an_interrupt_while_durability_changes_never_leaves_a_once_start_unsynced(
+    path: Path,
+) -> None:
     journal = SqliteJournal.open(path)
     writer = journal._writer  # pyright: ignore[reportPrivateUsage]
     db = writer._db  # pyright: ignore[reportPrivateUsage]

@@ -1,6 +1,8 @@
-"""Agents as `treadle mcp` serves them, under the names of the suite's fixtures: `python -m tests.peers.conformance.agents FOLDER`.
+"""Agents as `treadle mcp` serves them, under the names of the suite's fixtures: `python -m
+tests.peers.conformance.agents FOLDER`.
 
-The suite calls its tools without arguments, so each is given a prompt here; all else is the product.
+The suite calls its tools without arguments, so each is given a prompt here; all else is the
+product.
 """
 
 from __future__ import annotations
@@ -48,10 +50,16 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "test_tool_with_progress": [calls("climb"), calls("climb"), {"text": "done"}],
     "test_elicitation": PAYS,
     "test_streaming_elicitation": PAYS,
-    "test_input_required_result_elicitation": [{"tool_calls": [{"name": "pay", "id": "user_name"}]}, {"text": "done"}],
+    "test_input_required_result_elicitation": [
+        {"tool_calls": [{"name": "pay", "id": "user_name"}]},
+        {"text": "done"},
+    ],
     "test_input_required_result_request_state": PAYS,
     "test_input_required_result_tampered_state": PAYS,
-    "test_input_required_result_multiple_inputs": [{"tool_calls": [{"name": "pay"}, {"name": "pay"}, {"name": "pay"}]}, {"text": "done"}],
+    "test_input_required_result_multiple_inputs": [
+        {"tool_calls": [{"name": "pay"}, {"name": "pay"}, {"name": "pay"}]},
+        {"text": "done"},
+    ],
     "test_input_required_result_multi_round": [calls("pay"), calls("pay"), {"text": "done"}],
     "test_input_required_result_capabilities": PAYS,
 }
@@ -60,7 +68,9 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 class PromptedTool(ServedAgent):
     @override
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        return await super().call(context, params.model_copy(update={"arguments": {"prompt": "Do it."}}))
+        return await super().call(
+            context, params.model_copy(update={"arguments": {"prompt": "Do it."}})
+        )
 
 
 async def main(folder: Path) -> None:
@@ -69,7 +79,9 @@ async def main(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(script), encoding="utf-8")
         agents.append(Agent(name=name, model=f"script:{folder / name}.json", tools=[pay, climb]))
     async with Runtime.open(f"sqlite:///{folder}/journal.db") as runtime:
-        await carry(McpToolServer([PromptedTool(agent, runtime, {"mode": "ask"}) for agent in agents]))
+        await carry(
+            McpToolServer([PromptedTool(agent, runtime, {"mode": "ask"}) for agent in agents])
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A server of ours over streamable HTTP, for a suite that speaks nothing else: on a free port, until standard input ends. Entry: `carry`."""
+"""A server of ours over streamable HTTP, for a suite that speaks nothing else: on a free port,
+until standard input ends. Entry: `carry`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class KeptEvents(EventStore):
         return str(len(self._kept))
 
     @override
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
         last = int(last_event_id)
         if not 0 < last <= len(self._kept):
             return None
@@ -43,9 +47,12 @@ async def carry(server: McpToolServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         app = server.sdk.streamable_http_app(event_store=KeptEvents(), retry_interval=100)
-        # httptools leaves the spaces around a header's value, which the suite sends and RFC 9110 says are not part of it
+        # httptools leaves the spaces around a header's value, which the suite sends and RFC 9110
+        # says are not part of it
         threading.Thread(target=until_input_ends, daemon=True).start()
-        await uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11")).serve([listening])
+        await uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11")).serve(
+            [listening]
+        )
 
 
 def until_input_ends() -> None:

@@ -1,7 +1,9 @@
-"""The fixtures of the conformance suite's reference server, on our `McpToolServer`: `python -m tests.peers.conformance.everything`.
+"""The fixtures of the conformance suite's reference server, on our `McpToolServer`: `python -m
+tests.peers.conformance.everything`.
 
-Its tools are served by our class. Prompts, resources, completion and logging are no features of it: their handlers stand on the SDK's
-server beneath, so that the scenarios about them show that ours leaves the rest of the protocol whole. What each fixture is called and gives is the suite's.
+Its tools are served by our class. Prompts, resources, completion and logging are no features of it:
+their handlers stand on the SDK's server beneath, so that the scenarios about them show that ours
+leaves the rest of the protocol whole. What each fixture is called and gives is the suite's.
 """
 
 from __future__ import annotations
@@ -38,12 +40,20 @@ class Fixture:
         if isinstance(given, types.CallToolResult | types.InputRequiredResult):
             return given
         parts: list[Any] = given if isinstance(given, list) else [given]
-        return types.CallToolResult(content=[types.TextContent(text=part) if isinstance(part, str) else part for part in parts])
+        return types.CallToolResult(
+            content=[
+                types.TextContent(text=part) if isinstance(part, str) else part for part in parts
+            ]
+        )
 
 
 def fixture(schema: dict[str, Any] | None = None) -> Callable[[Body], Body]:
     def add(body: Body) -> Body:
-        definition = types.Tool(name=body.__name__, description=body.__doc__, input_schema=schema or {"type": "object", "properties": {}})
+        definition = types.Tool(
+            name=body.__name__,
+            description=body.__doc__,
+            input_schema=schema or {"type": "object", "properties": {}},
+        )
         TOOLS.append(Fixture(definition, body))
         return body
 
@@ -51,11 +61,17 @@ def fixture(schema: dict[str, Any] | None = None) -> Callable[[Body], Body]:
 
 
 def texts(*names: str) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+    }
 
 
 def told(uri: str, mime_type: str, text: str) -> types.EmbeddedResource:
-    return types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+    return types.EmbeddedResource(
+        resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    )
 
 
 # ---------------------------------------------------------------- what a tool gives
@@ -89,7 +105,11 @@ async def test_embedded_resource(context: Context, params: Params) -> Any:
 async def test_multiple_content_types(context: Context, params: Params) -> Any:
     """Gives a text, an image and a resource."""
     image = types.ImageContent(data=PIXEL, mime_type="image/png")
-    return ["Multiple content types test:", image, told("test://mixed-content-resource", "application/json", '{"test": "data", "value": 123}')]
+    return [
+        "Multiple content types test:",
+        image,
+        told("test://mixed-content-resource", "application/json", '{"test": "data", "value": 123}'),
+    ]
 
 
 @fixture()
@@ -148,7 +168,11 @@ async def test_x_mcp_header(context: Context, params: Params) -> Any:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "$defs": {
-            "address": {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}},
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            },
         },
         "properties": {
             "name": {"type": "string"},
@@ -175,7 +199,11 @@ async def test_missing_capability(context: Context, params: Params) -> Any:
     offered = context.session.client_capabilities
     if offered is None or offered.sampling is None:
         data = {"requiredCapabilities": {"sampling": {}}}
-        raise MCPError(code=types.MISSING_REQUIRED_CLIENT_CAPABILITY, message="this tool needs a client that samples", data=data)
+        raise MCPError(
+            code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            message="this tool needs a client that samples",
+            data=data,
+        )
     return "the client samples"
 
 
@@ -199,16 +227,25 @@ async def test_trigger_prompt_change(context: Context, params: Params) -> Any:
 @fixture(texts("prompt"))
 async def test_sampling(context: Context, params: Params) -> Any:
     """Has the client's model answer."""
-    message = types.SamplingMessage(role="user", content=types.TextContent(text=(params.arguments or {})["prompt"]))
+    message = types.SamplingMessage(
+        role="user", content=types.TextContent(text=(params.arguments or {})["prompt"])
+    )
     with warnings.catch_warnings(action="ignore"):  # likewise
-        given = await context.session.create_message([message], max_tokens=100, related_request_id=context.request_id)
+        given = await context.session.create_message(
+            [message], max_tokens=100, related_request_id=context.request_id
+        )
     return f"LLM response: {given.content.text if isinstance(given.content, types.TextContent) else ''}"
 
 
 @fixture(texts("message"))
 async def test_elicitation(context: Context, params: Params) -> Any:
     """Asks a person."""
-    return await asked(context, (params.arguments or {})["message"], {"response": {"type": "string", "description": "User's response"}}, ["response"])
+    return await asked(
+        context,
+        (params.arguments or {})["message"],
+        {"response": {"type": "string", "description": "User's response"}},
+        ["response"],
+    )
 
 
 @fixture()
@@ -218,7 +255,11 @@ async def test_elicitation_sep1034_defaults(context: Context, params: Params) ->
         "name": {"type": "string", "default": "John Doe"},
         "age": {"type": "integer", "default": 30},
         "score": {"type": "number", "default": 95.5},
-        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "status": {
+            "type": "string",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
         "verified": {"type": "boolean", "default": True},
     }
     return await asked(context, "Please provide user information", properties)
@@ -227,20 +268,46 @@ async def test_elicitation_sep1034_defaults(context: Context, params: Params) ->
 @fixture()
 async def test_elicitation_sep1330_enums(context: Context, params: Params) -> Any:
     """Asks with choices of each kind."""
-    levels, features = {"low": "Low Priority", "medium": "Medium Priority", "high": "High Priority"}, {"feature": "New Feature", "bug": "Bug Fix"}
+    levels, features = (
+        {"low": "Low Priority", "medium": "Medium Priority", "high": "High Priority"},
+        {"feature": "New Feature", "bug": "Bug Fix"},
+    )
     properties = {
         "untitledSingle": {"type": "string", "enum": ["active", "inactive", "pending"]},
-        "titledSingle": {"type": "string", "oneOf": [{"const": value, "title": title} for value, title in levels.items()]},
-        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["read", "write", "execute"]}},
-        "titledMulti": {"type": "array", "items": {"anyOf": [{"const": value, "title": title} for value, title in features.items()]}},
-        "legacyEnum": {"type": "string", "enum": ["small", "large"], "enumNames": ["Small Size", "Large Size"]},
+        "titledSingle": {
+            "type": "string",
+            "oneOf": [{"const": value, "title": title} for value, title in levels.items()],
+        },
+        "untitledMulti": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["read", "write", "execute"]},
+        },
+        "titledMulti": {
+            "type": "array",
+            "items": {
+                "anyOf": [{"const": value, "title": title} for value, title in features.items()]
+            },
+        },
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["small", "large"],
+            "enumNames": ["Small Size", "Large Size"],
+        },
     }
     return await asked(context, "Please select", properties, list(properties))
 
 
-async def asked(context: Context, message: str, properties: dict[str, Any], required: list[str] | None = None) -> str:
-    schema = {"type": "object", "properties": properties, **({"required": required} if required else {})}
-    answer = await context.session.elicit_form(message, schema, related_request_id=context.request_id)
+async def asked(
+    context: Context, message: str, properties: dict[str, Any], required: list[str] | None = None
+) -> str:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+    }
+    answer = await context.session.elicit_form(
+        message, schema, related_request_id=context.request_id
+    )
     return f"action={answer.action}, content={json.dumps(answer.content or {})}"
 
 
@@ -251,12 +318,16 @@ OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": [
 
 
 def question(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    )
 
 
 def sample(text: str) -> types.CreateMessageRequest:
     message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=100))
+    return types.CreateMessageRequest(
+        params=types.CreateMessageRequestParams(messages=[message], max_tokens=100)
+    )
 
 
 def wants(state: str | None = None, **requests: Any) -> types.InputRequiredResult:
@@ -277,7 +348,9 @@ def has(params: Params, *keys: str) -> bool:
 async def test_input_required_result_elicitation(context: Context, params: Params) -> Any:
     """Asks for a name."""
     name = said(params, "user_name", "name")
-    return wants(user_name=question("What is your name?", NAME)) if name is None else f"Hello, {name}!"
+    return (
+        wants(user_name=question("What is your name?", NAME)) if name is None else f"Hello, {name}!"
+    )
 
 
 @fixture()
@@ -290,13 +363,21 @@ async def test_streaming_elicitation(context: Context, params: Params) -> Any:
 @fixture()
 async def test_input_required_result_sampling(context: Context, params: Params) -> Any:
     """Asks the client's model."""
-    return "Model said something" if has(params, "capital_question") else wants(capital_question=sample("What is the capital of France?"))
+    return (
+        "Model said something"
+        if has(params, "capital_question")
+        else wants(capital_question=sample("What is the capital of France?"))
+    )
 
 
 @fixture()
 async def test_input_required_result_list_roots(context: Context, params: Params) -> Any:
     """Asks for the client's roots."""
-    return "Client exposed roots" if has(params, "client_roots") else wants(client_roots=types.ListRootsRequest())
+    return (
+        "Client exposed roots"
+        if has(params, "client_roots")
+        else wants(client_roots=types.ListRootsRequest())
+    )
 
 
 @fixture()
@@ -310,7 +391,11 @@ async def test_input_required_result_request_state(context: Context, params: Par
 @fixture()
 async def test_input_required_result_tampered_state(context: Context, params: Params) -> Any:
     """Hands out a state that nobody else can make."""
-    return wants("round-1", confirm=question("Please confirm", OK)) if params.request_state is None else f"state-ok: {params.request_state}"
+    return (
+        wants("round-1", confirm=question("Please confirm", OK))
+        if params.request_state is None
+        else f"state-ok: {params.request_state}"
+    )
 
 
 @fixture()
@@ -318,7 +403,12 @@ async def test_input_required_result_multiple_inputs(context: Context, params: P
     """Asks for three things at once."""
     if has(params, "user_name", "greeting", "client_roots"):
         return "All inputs received."
-    return wants("multiple", user_name=question("What is your name?", NAME), greeting=sample("Generate a greeting"), client_roots=types.ListRootsRequest())
+    return wants(
+        "multiple",
+        user_name=question("What is your name?", NAME),
+        greeting=sample("Generate a greeting"),
+        client_roots=types.ListRootsRequest(),
+    )
 
 
 @fixture()
@@ -326,8 +416,15 @@ async def test_input_required_result_multi_round(context: Context, params: Param
     """Asks twice, and remembers in between."""
     state: Mapping[str, Any] = json.loads(params.request_state or "{}")
     if (name := said(params, "step1", "name")) is not None:
-        colour = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
-        return wants(json.dumps({"name": name}), step2=question("Step 2: What is your favorite color?", colour))
+        colour = {
+            "type": "object",
+            "properties": {"color": {"type": "string"}},
+            "required": ["color"],
+        }
+        return wants(
+            json.dumps({"name": name}),
+            step2=question("Step 2: What is your favorite color?", colour),
+        )
     if "name" in state and (colour := said(params, "step2", "color")) is not None:
         return f"{state['name']} likes {colour}."
     return wants(json.dumps({"round": 1}), step1=question("Step 1: What is your name?", NAME))
@@ -337,8 +434,18 @@ async def test_input_required_result_multi_round(context: Context, params: Param
 async def test_input_required_result_capabilities(context: Context, params: Params) -> Any:
     """Asks only what the client can answer."""
     offered = context.session.client_capabilities
-    can: dict[str, Any] = {"sample": sample("Say hello")} if offered is None or offered.sampling else {}
-    return wants("gated", **can, **({"ask": question("What is your name?", NAME)} if offered is None or offered.elicitation else {}))
+    can: dict[str, Any] = (
+        {"sample": sample("Say hello")} if offered is None or offered.sampling else {}
+    )
+    return wants(
+        "gated",
+        **can,
+        **(
+            {"ask": question("What is your name?", NAME)}
+            if offered is None or offered.elicitation
+            else {}
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What of the suite's reference server is no tool: prompts, resources, completion, log levels and changes, on the SDK's server. Entry: `offer_the_rest`."""
+"""What of the suite's reference server is no tool: prompts, resources, completion, log levels and
+changes, on the SDK's server. Entry: `offer_the_rest`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from treadle.apps.mcp_server.server import Context
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
-TEXT, BINARY, WATCHED, TEMPLATE = "test://static-text", "test://static-binary", "test://watched-resource", "test://template/{id}/data"
+TEXT, BINARY, WATCHED, TEMPLATE = (
+    "test://static-text",
+    "test://static-binary",
+    "test://watched-resource",
+    "test://template/{id}/data",
+)
 BUS = InMemorySubscriptionBus()
 Params = Any
 
@@ -48,29 +55,49 @@ async def _complete(context: Context, params: Params) -> types.CompleteResult:
 
 async def _list_resources(context: Context, params: Params) -> types.ListResourcesResult:
     kinds = {TEXT: "text/plain", BINARY: "image/png", WATCHED: "text/plain"}
-    return types.ListResourcesResult(resources=[types.Resource(name=uri, uri=uri, mime_type=kind) for uri, kind in kinds.items()])
+    return types.ListResourcesResult(
+        resources=[types.Resource(name=uri, uri=uri, mime_type=kind) for uri, kind in kinds.items()]
+    )
 
 
 async def _list_templates(context: Context, params: Params) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(resource_templates=[types.ResourceTemplate(name="template", uri_template=TEMPLATE)])
+    return types.ListResourceTemplatesResult(
+        resource_templates=[types.ResourceTemplate(name="template", uri_template=TEMPLATE)]
+    )
 
 
-async def _read(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def _read(
+    context: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     before, after = TEMPLATE.split("{id}")
     uri = params.uri
     if uri == BINARY:
-        return types.ReadResourceResult(contents=[types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PIXEL)])
+        return types.ReadResourceResult(
+            contents=[types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PIXEL)]
+        )
     if uri.startswith(before) and uri.endswith(after):
         number = uri.removeprefix(before).removesuffix(after)
-        return _text(uri, "application/json", json.dumps({"id": number, "templateTest": True, "data": f"Data for ID: {number}"}))
+        return _text(
+            uri,
+            "application/json",
+            json.dumps({"id": number, "templateTest": True, "data": f"Data for ID: {number}"}),
+        )
     if uri not in (TEXT, WATCHED):
         code = types.INVALID_PARAMS if context.protocol_version >= "2026" else -32002
         raise MCPError(code=code, message=f"there is no resource {uri!r}", data={"uri": uri})
-    return _text(uri, "text/plain", "This is the content of the static text resource." if uri == TEXT else "Watched resource content")
+    return _text(
+        uri,
+        "text/plain",
+        "This is the content of the static text resource."
+        if uri == TEXT
+        else "Watched resource content",
+    )
 
 
 def _text(uri: str, kind: str, text: str) -> types.ReadResourceResult:
-    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)])
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)]
+    )
 
 
 # ---------------------------------------------------------------- prompts
@@ -86,13 +113,19 @@ ARGUMENTS = {
 
 async def _list_prompts(context: Context, params: Params) -> types.ListPromptsResult:
     prompts = [
-        types.Prompt(name=name, description=name, arguments=[types.PromptArgument(name=one, required=True) for one in arguments])
+        types.Prompt(
+            name=name,
+            description=name,
+            arguments=[types.PromptArgument(name=one, required=True) for one in arguments],
+        )
         for name, arguments in ARGUMENTS.items()
     ]
     return types.ListPromptsResult(prompts=prompts)
 
 
-async def _get_prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult | types.InputRequiredResult:
+async def _get_prompt(
+    context: Context, params: types.GetPromptRequestParams
+) -> types.GetPromptResult | types.InputRequiredResult:
     given = params.arguments or {}
     match params.name:
         case "test_simple_prompt":
@@ -100,25 +133,47 @@ async def _get_prompt(context: Context, params: types.GetPromptRequestParams) ->
         case "test_prompt_with_arguments":
             return _said(f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'")
         case "test_prompt_with_embedded_resource":
-            content = types.TextResourceContents(uri=given["resourceUri"], mime_type="text/plain", text="Embedded resource content for testing.")
-            return _said(types.EmbeddedResource(resource=content), "Please process the embedded resource above.")
+            content = types.TextResourceContents(
+                uri=given["resourceUri"],
+                mime_type="text/plain",
+                text="Embedded resource content for testing.",
+            )
+            return _said(
+                types.EmbeddedResource(resource=content),
+                "Please process the embedded resource above.",
+            )
         case "test_prompt_with_image":
-            return _said(types.ImageContent(data=PIXEL, mime_type="image/png"), "Please analyze the image above.")
+            return _said(
+                types.ImageContent(data=PIXEL, mime_type="image/png"),
+                "Please analyze the image above.",
+            )
         case "test_input_required_result_prompt":
             return _with_context(params)
         case name:
             raise MCPError(code=types.INVALID_PARAMS, message=f"there is no prompt {name!r}")
 
 
-def _with_context(params: types.GetPromptRequestParams) -> types.GetPromptResult | types.InputRequiredResult:
+def _with_context(
+    params: types.GetPromptRequestParams,
+) -> types.GetPromptResult | types.InputRequiredResult:
     answer = (params.input_responses or {}).get("user_context")
     if isinstance(answer, types.ElicitResult) and answer.content:
         return _said(f"Use the following context: {answer.content.get('context')}")
-    schema = {"type": "object", "properties": {"context": {"type": "string"}}, "required": ["context"]}
-    question = types.ElicitRequestFormParams(message="What context should the prompt use?", requested_schema=schema)
-    return types.InputRequiredResult(input_requests={"user_context": types.ElicitRequest(params=question)})
+    schema = {
+        "type": "object",
+        "properties": {"context": {"type": "string"}},
+        "required": ["context"],
+    }
+    question = types.ElicitRequestFormParams(
+        message="What context should the prompt use?", requested_schema=schema
+    )
+    return types.InputRequiredResult(
+        input_requests={"user_context": types.ElicitRequest(params=question)}
+    )
 
 
 def _said(*parts: Any) -> types.GetPromptResult:
     contents = [types.TextContent(text=part) if isinstance(part, str) else part for part in parts]
-    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content) for content in contents])
+    return types.GetPromptResult(
+        messages=[types.PromptMessage(role="user", content=content) for content in contents]
+    )

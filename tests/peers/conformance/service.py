@@ -1,6 +1,8 @@
-"""`/mcp` of the whole service, as `treadle serve` carries it, with the suite's names for its tools: `python -m tests.peers.conformance.service FOLDER`.
+"""`/mcp` of the whole service, as `treadle serve` carries it, with the suite's names for its tools:
+`python -m tests.peers.conformance.service FOLDER`.
 
-The suite cannot sign in, so that each request is given a token on its way in; what it asks of Host is asked of this port. All else is the product.
+The suite cannot sign in, so that each request is given a token on its way in; what it asks of Host
+is asked of this port. All else is the product.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ class Token:
 
     async def __call__(self, scope: Asked, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope["headers"] = [*scope["headers"], *((b"authorization", token) for token in self._said)]
+            scope["headers"] = [
+                *scope["headers"],
+                *((b"authorization", token) for token in self._said),
+            ]
         await self._app(scope, receive, send)
 
 

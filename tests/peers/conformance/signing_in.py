@@ -1,4 +1,6 @@
-"""Providers of OAuth as a user of ours takes them from the SDK, and a person who says yes to everything. Entry: `provider_for`."""
+"""Providers of OAuth as a user of ours takes them from the SDK, and a person who says yes to
+everything. Entry: `provider_for`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider, PrivateKeyJWTOAuthProvider, SignedJWTParameters
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
@@ -50,16 +56,28 @@ class Person:
 
     async def returns(self) -> AuthorizationCodeResult:
         words = {name: values[0] for name, values in parse_qs(urlsplit(self._back).query).items()}
-        return AuthorizationCodeResult(code=words["code"], state=words.get("state"), iss=words.get("iss"))
+        return AuthorizationCodeResult(
+            code=words["code"], state=words.get("state"), iss=words.get("iss")
+        )
 
 
 async def provider_for(scenario: str, url: str, given: Mapping[str, Any]) -> httpx2.Auth:
     match scenario:
         case "auth/client-credentials-jwt":
-            key = {"signing_algorithm": given.get("signing_algorithm", "ES256"), "signing_key": given["private_key_pem"]}
-            signed = SignedJWTParameters(issuer=given["client_id"], subject=given["client_id"], **key)
+            key = {
+                "signing_algorithm": given.get("signing_algorithm", "ES256"),
+                "signing_key": given["private_key_pem"],
+            }
+            signed = SignedJWTParameters(
+                issuer=given["client_id"], subject=given["client_id"], **key
+            )
             proof = signed.create_assertion_provider()
-            return PrivateKeyJWTOAuthProvider(server_url=url, storage=Kept(), client_id=given["client_id"], assertion_provider=proof)
+            return PrivateKeyJWTOAuthProvider(
+                server_url=url,
+                storage=Kept(),
+                client_id=given["client_id"],
+                assertion_provider=proof,
+            )
         case "auth/client-credentials-basic":
             return ClientCredentialsOAuthProvider(
                 server_url=url,
@@ -79,17 +97,36 @@ def _of_a_person(url: str, given: Mapping[str, Any]) -> OAuthClientProvider:
     if client := given.get("client_id"):
         secret = given.get("client_secret")
         method = "client_secret_basic" if secret else "none"
-        kept.info = OAuthClientInformationFull(client_id=client, client_secret=secret, redirect_uris=[BACK], token_endpoint_auth_method=method)
-    about = OAuthClientMetadata(client_name="treadle", redirect_uris=[BACK], grant_types=["authorization_code", "refresh_token"], response_types=["code"])
+        kept.info = OAuthClientInformationFull(
+            client_id=client,
+            client_secret=secret,
+            redirect_uris=[BACK],
+            token_endpoint_auth_method=method,
+        )
+    about = OAuthClientMetadata(
+        client_name="treadle",
+        redirect_uris=[BACK],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+    )
     return OAuthClientProvider(
-        server_url=url, client_metadata=about, storage=kept, redirect_handler=person.opens, callback_handler=person.returns, client_metadata_url=ABOUT_US
+        server_url=url,
+        client_metadata=about,
+        storage=kept,
+        redirect_handler=person.opens,
+        callback_handler=person.returns,
+        client_metadata_url=ABOUT_US,
     )
 
 
 async def _of_an_enterprise(url: str, given: Mapping[str, Any]) -> IdentityAssertionOAuthProvider:
     """Its users know the issuer; the suite tells it in the server's metadata alone."""
     async with httpx2.AsyncClient() as asking:
-        metadata = (await asking.get(build_protected_resource_metadata_discovery_urls(None, url)[0])).raise_for_status().json()
+        metadata = (
+            (await asking.get(build_protected_resource_metadata_discovery_urls(None, url)[0]))
+            .raise_for_status()
+            .json()
+        )
 
     async def assertion(audience: str, resource: str) -> str:
         form = {
@@ -102,7 +139,11 @@ async def _of_an_enterprise(url: str, given: Mapping[str, Any]) -> IdentityAsser
             "resource": resource,
         }
         async with httpx2.AsyncClient() as asking:
-            return (await asking.post(given["idp_token_endpoint"], data=form)).raise_for_status().json()["access_token"]
+            return (
+                (await asking.post(given["idp_token_endpoint"], data=form))
+                .raise_for_status()
+                .json()["access_token"]
+            )
 
     return IdentityAssertionOAuthProvider(
         server_url=url,

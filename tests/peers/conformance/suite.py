@@ -1,6 +1,8 @@
-"""The conformance suite of the Model Context Protocol, `@modelcontextprotocol/conformance`, run by a node of its own, which it needs to be 22.
+"""The conformance suite of the Model Context Protocol, `@modelcontextprotocol/conformance`, run by
+a node of its own, which it needs to be 22.
 
-Its version and node's stand in ../package.json; both are looked for where `make peers` installs them. Entry: `find_suite`, `Suite`.
+Its version and node's stand in ../package.json; both are looked for where `make peers` installs
+them. Entry: `find_suite`, `Suite`.
 """
 
 from __future__ import annotations
@@ -26,9 +28,14 @@ Failures = dict[str, frozenset[str]]
 
 def find_suite() -> Suite | str:
     """Or why there is none."""
-    node, program = MODULES / ".bin" / "node", MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    node, program = (
+        MODULES / ".bin" / "node",
+        MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js",
+    )
     missing = [path for path in (node, program) if not path.is_file()]
-    return f"{missing[0]} is not there: `make peers` installs it" if missing else Suite(node, program)
+    return (
+        f"{missing[0]} is not there: `make peers` installs it" if missing else Suite(node, program)
+    )
 
 
 def expected(part: str) -> Failures:
@@ -58,27 +65,54 @@ class Suite:
 
     def try_server(self, url: str, version: str, results: Path) -> Failures:
         """All scenarios of this revision."""
-        done = self._run("server", "--url", f"{url}/mcp", "--requirements", version, "--output-dir", str(results))
+        done = self._run(
+            "server", "--url", f"{url}/mcp", "--requirements", version, "--output-dir", str(results)
+        )
         return _failures(results, "server-", done)
 
     def try_client(self, scenario: str, version: str, results: Path) -> Failures:
         """One scenario, since all of them at once are too many processes for a small machine."""
         wanted = ["--scenario", scenario, "--spec-version", version, "--force"]
-        done = self._run("client", "--command", DRIVER, *wanted, "--timeout", "60000", "--output-dir", str(results))
+        done = self._run(
+            "client",
+            "--command",
+            DRIVER,
+            *wanted,
+            "--timeout",
+            "60000",
+            "--output-dir",
+            str(results),
+        )
         return _failures(results, "", done)
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        plain = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
-        return subprocess.run([self.node, self.program, *arguments], cwd=ROOT, env=plain, capture_output=True, text=True, timeout=170)
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "LANG", "TMPDIR")
+        }
+        return subprocess.run(
+            [self.node, self.program, *arguments],
+            cwd=ROOT,
+            env=plain,
+            capture_output=True,
+            text=True,
+            timeout=170,
+        )
 
 
 def _failures(results: Path, prefix: str, done: subprocess.CompletedProcess[str]) -> Failures:
-    """What the suite has written, a folder for each scenario. Nothing written is a failure of the suite's own."""
+    """What the suite has written, a folder for each scenario.
+
+    Nothing written is a failure of the suite's own.
+    """
     found: Failures = {}
     files = sorted(results.rglob("checks.json"))
     assert files, done.stdout + done.stderr
     for file in files:
-        scenario = str(file.parent.relative_to(results)).removeprefix(prefix)[: -len("-2026-11-20T23-09-41-373Z")]
+        scenario = str(file.parent.relative_to(results)).removeprefix(prefix)[
+            : -len("-2026-11-20T23-09-41-373Z")
+        ]
         checks = json.loads(file.read_text(encoding="utf-8"))
         assert checks or scenario in SILENT, f"{scenario} checked nothing: {done.stdout}"
         if failed := frozenset(check["id"] for check in checks if check["status"] in FAILED):

@@ -1,4 +1,5 @@
-"""The task tools as they are served to clients, under the names of the suite's fixtures: `python -m tests.peers.conformance.tasks FOLDER`.
+"""The task tools as they are served to clients, under the names of the suite's fixtures: `python -m
+tests.peers.conformance.tasks FOLDER`.
 
 The suite calls its tools without arguments, so each is given some here; all else is the product.
 """
@@ -37,7 +38,9 @@ FIXTURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Fixture(ServedTask):
-    def __init__(self, server: MCPToolServer, name: str, identity_of: IdentityOf = lambda _: terminal_user()) -> None:
+    def __init__(
+        self, server: MCPToolServer, name: str, identity_of: IdentityOf = lambda _: terminal_user()
+    ) -> None:
         tool, self._given = FIXTURES[name]
         super().__init__(server, TOOLS[tool], identity_of)
         self.definition = self.definition.model_copy(update={"name": name})  # pyright: ignore[reportGeneralTypeIssues]  the suite's name for it

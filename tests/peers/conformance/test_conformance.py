@@ -1,4 +1,5 @@
-"""What the protocol's own conformance suite says of our server and our client, against a list of what is expected to fail.
+"""What the protocol's own conformance suite says of our server and our client, against a list of
+what is expected to fail.
 
 A failure that is not on the list fails, and so does an entry of the list that passes.
 """
@@ -17,9 +18,15 @@ from tests.peers.conformance.suite import Suite, expected, find_suite
 from tests.peers.conftest import absent
 
 VERSIONS = ["2025-11-25", "2026-07-28"]
-CLIENT: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("client_scenarios.yml").read_text(encoding="utf-8"))
+CLIENT: dict[str, list[str]] = yaml.safe_load(
+    Path(__file__).with_name("client_scenarios.yml").read_text(encoding="utf-8")
+)
 """By revision."""
-EXTENSIONS = [name for name in CLIENT["2026-07-28"] if name.startswith(("auth/client-", "auth/enterprise-", "auth/dpop", "auth/wif-"))]
+EXTENSIONS = [
+    name
+    for name in CLIENT["2026-07-28"]
+    if name.startswith(("auth/client-", "auth/enterprise-", "auth/dpop", "auth/wif-"))
+]
 """The same at each revision, and tried at one."""
 
 
@@ -32,10 +39,14 @@ def suite() -> Suite:
 
 
 @pytest.fixture(scope="session", params=["everything", "agents", "tasks", "service"])
-def server(request: pytest.FixtureRequest, suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def server(
+    request: pytest.FixtureRequest, suite: Suite, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
     """Which of ours, and its address."""
     folder: Path = tmp_path_factory.mktemp(request.param)
-    with serving([sys.executable, "-m", f"tests.peers.conformance.{request.param}", folder], folder / "log") as url:
+    with serving(
+        [sys.executable, "-m", f"tests.peers.conformance.{request.param}", folder], folder / "log"
+    ) as url:
         yield request.param, url
 
 
@@ -47,7 +58,10 @@ def test_a_server_of_ours(suite: Suite, server: tuple[str, str], version: str, t
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("version", "scenario"), [(version, scenario) for version, names in CLIENT.items() for scenario in names])
+@pytest.mark.parametrize(
+    ("version", "scenario"),
+    [(version, scenario) for version, names in CLIENT.items() for scenario in names],
+)
 def test_our_client(suite: Suite, version: str, scenario: str, tmp_path: Path):
     found = suite.try_client(scenario, version, tmp_path)
     assert found.get(scenario) == expected("client").get(scenario)

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tests.providers.loopback import sse
-from tests.providers.speech import ANSWER_ID, ANSWERED_BY, KEY, MODEL, Call, Json, Reasoning, Said, Text
+from tests.providers.speech import (
+    ANSWER_ID,
+    ANSWERED_BY,
+    KEY,
+    MODEL,
+    Call,
+    Json,
+    Reasoning,
+    Said,
+    Text,
+)
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.openai_chat import ChatModel, connect
 from treadle.models.providers.openai_chat.servers import server_at
@@ -24,7 +34,10 @@ USAGE = {
 class ChatSpeech:
     wire = "openai-chat"
     target = "/v1/chat/completions"
-    headers: ClassVar[Mapping[str, str]] = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    headers: ClassVar[Mapping[str, str]] = {
+        "authorization": f"Bearer {KEY}",
+        "content-type": "application/json",
+    }
     words: ClassVar[Mapping[StopReason, str]] = {
         StopReason.COMPLETE: "stop",
         StopReason.TOOL_USE: "tool_calls",
@@ -43,7 +56,9 @@ class ChatSpeech:
         return connect(api_key=KEY, base_url=f"{url}/v1", timeout_s=timeout_s)
 
     def model(self, connection: Connection, **options: Any) -> ChatModel:
-        return ChatModel(MODEL, connection=connection, server=server_at("http://127.0.0.1", "vllm"), **options)
+        return ChatModel(
+            MODEL, connection=connection, server=server_at("http://127.0.0.1", "vllm"), **options
+        )
 
     def frames(self, *said: Said, end: StopReason | None = StopReason.COMPLETE) -> Sequence[bytes]:
         frames = [self.data(chunk) for chunk in self._chunks(said, end)]
@@ -54,7 +69,18 @@ class ChatSpeech:
         calls = 0
         for part in said:
             if isinstance(part, Call):
-                yield chunk({"tool_calls": [{"index": calls, "id": part.id, "type": "function", "function": {"name": part.name, "arguments": ""}}]})
+                yield chunk(
+                    {
+                        "tool_calls": [
+                            {
+                                "index": calls,
+                                "id": part.id,
+                                "type": "function",
+                                "function": {"name": part.name, "arguments": ""},
+                            }
+                        ]
+                    }
+                )
             for piece in part.pieces:
                 yield chunk(_delta(part, piece, calls))
             calls += isinstance(part, Call)
@@ -73,9 +99,17 @@ class ChatSpeech:
                     message["reasoning"] = whole
                 case Call():
                     function = {"name": part.name, "arguments": whole}
-                    message.setdefault("tool_calls", []).append({"id": part.id, "type": "function", "function": function})
+                    message.setdefault("tool_calls", []).append(
+                        {"id": part.id, "type": "function", "function": function}
+                    )
         choice = {"index": 0, "message": message, "finish_reason": self.words[end]}
-        return {"id": ANSWER_ID, "model": ANSWERED_BY, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+        return {
+            "id": ANSWER_ID,
+            "model": ANSWERED_BY,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": USAGE,
+        }
 
     def error(self, status: int, message: str) -> Json:
         kind = {401: "invalid_api_key", 429: "rate_limit_exceeded"}.get(status)
@@ -93,7 +127,13 @@ class ChatSpeech:
 
 def chunk(delta: Json, *, finish: str | None = None) -> Json:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return {"id": ANSWER_ID, "object": "chat.completion.chunk", "model": ANSWERED_BY, "choices": [choice], "usage": None}
+    return {
+        "id": ANSWER_ID,
+        "object": "chat.completion.chunk",
+        "model": ANSWERED_BY,
+        "choices": [choice],
+        "usage": None,
+    }
 
 
 def _delta(part: Said, piece: str, index: int) -> Json:

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tests.providers.loopback import sse
-from tests.providers.speech import ANSWER_ID, ANSWERED_BY, KEY, MODEL, Call, Json, Reasoning, Said, Text
+from tests.providers.speech import (
+    ANSWER_ID,
+    ANSWERED_BY,
+    KEY,
+    MODEL,
+    Call,
+    Json,
+    Reasoning,
+    Said,
+    Text,
+)
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.openai_responses import OpenAIResponsesModel, connect
 from treadle.types import StopReason
@@ -23,7 +33,10 @@ USAGE = {
 class OpenAIResponsesSpeech:
     wire = "openai"
     target = "/responses"
-    headers: ClassVar[Mapping[str, str]] = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    headers: ClassVar[Mapping[str, str]] = {
+        "authorization": f"Bearer {KEY}",
+        "content-type": "application/json",
+    }
     words: ClassVar[Mapping[StopReason, str]] = {
         StopReason.COMPLETE: "completed",
         StopReason.TOOL_USE: "completed",
@@ -40,10 +53,21 @@ class OpenAIResponsesSpeech:
         return OpenAIResponsesModel(MODEL, connection=connection, **{"own_host": True, **options})
 
     def frames(self, *said: Said, end: StopReason | None = StopReason.COMPLETE) -> Sequence[bytes]:
-        return [sse({**event, "sequence_number": number}) for number, event in enumerate(self._events(said, end))]
+        return [
+            sse({**event, "sequence_number": number})
+            for number, event in enumerate(self._events(said, end))
+        ]
 
     def _events(self, said: Sequence[Said], end: StopReason | None) -> Iterator[Json]:
-        begun = {"id": ANSWER_ID, "object": "response", "status": "in_progress", "model": ANSWERED_BY, "output": [], "error": None, "usage": None}
+        begun = {
+            "id": ANSWER_ID,
+            "object": "response",
+            "status": "in_progress",
+            "model": ANSWERED_BY,
+            "output": [],
+            "error": None,
+            "usage": None,
+        }
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
         for index, part in enumerate(said):
@@ -58,12 +82,25 @@ class OpenAIResponsesSpeech:
         yield {"type": "response.output_item.added", "output_index": index, "item": begun}
         match part:
             case Text():
-                kind, of, rest = "response.output_text", {"content_index": 0}, {"logprobs": [], "obfuscation": "x" * 9}
+                kind, of, rest = (
+                    "response.output_text",
+                    {"content_index": 0},
+                    {"logprobs": [], "obfuscation": "x" * 9},
+                )
                 empty = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
                 yield {"type": "response.content_part.added", **place, **of, "part": empty}
             case Reasoning():
-                kind, of, rest = "response.reasoning_summary_text", {"summary_index": 0}, {"obfuscation": "x" * 9}
-                yield {"type": "response.reasoning_summary_part.added", **place, **of, "part": {"type": "summary_text", "text": ""}}
+                kind, of, rest = (
+                    "response.reasoning_summary_text",
+                    {"summary_index": 0},
+                    {"obfuscation": "x" * 9},
+                )
+                yield {
+                    "type": "response.reasoning_summary_part.added",
+                    **place,
+                    **of,
+                    "part": {"type": "summary_text", "text": ""},
+                }
             case Call():
                 kind, of, rest = "response.function_call_arguments", {}, {"obfuscation": "x" * 9}
         for piece in part.pieces:
@@ -73,11 +110,27 @@ class OpenAIResponsesSpeech:
         whole = "".join(part.pieces)
         match part:
             case Text():
-                yield {"type": "response.output_text.done", **place, **of, "text": whole, "logprobs": []}
-                yield {"type": "response.content_part.done", **place, **of, "part": item["content"][0]}
+                yield {
+                    "type": "response.output_text.done",
+                    **place,
+                    **of,
+                    "text": whole,
+                    "logprobs": [],
+                }
+                yield {
+                    "type": "response.content_part.done",
+                    **place,
+                    **of,
+                    "part": item["content"][0],
+                }
             case Reasoning():
                 yield {"type": "response.reasoning_summary_text.done", **place, **of, "text": whole}
-                yield {"type": "response.reasoning_summary_part.done", **place, **of, "part": item["summary"][0]}
+                yield {
+                    "type": "response.reasoning_summary_part.done",
+                    **place,
+                    **of,
+                    "part": item["summary"][0],
+                }
             case Call():
                 yield {"type": "response.function_call_arguments.done", **place, "arguments": whole}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
@@ -97,12 +150,25 @@ class OpenAIResponsesSpeech:
         }
 
     def error(self, status: int, message: str) -> Json:
-        code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded", 529: "server_is_overloaded"}.get(status)
+        code = {
+            401: "invalid_api_key",
+            404: "model_not_found",
+            429: "rate_limit_exceeded",
+            529: "server_is_overloaded",
+        }.get(status)
         kind = "server_error" if status >= 500 else "invalid_request_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
     def broken_off(self, message: str) -> bytes:
-        return sse({"type": "error", "code": "server_is_overloaded", "message": message, "param": None, "sequence_number": 9})
+        return sse(
+            {
+                "type": "error",
+                "code": "server_is_overloaded",
+                "message": message,
+                "param": None,
+                "sequence_number": 9,
+            }
+        )
 
     def history(self, body: Json) -> list[Json]:
         return body["input"]
@@ -116,12 +182,39 @@ def _items(index: int, part: Said) -> tuple[Json, Json]:
     whole = "".join(part.pieces)
     match part:
         case Text():
-            item = {"type": "message", "id": f"msg_{index}", "role": "assistant", "phase": "final_answer"}
+            item = {
+                "type": "message",
+                "id": f"msg_{index}",
+                "role": "assistant",
+                "phase": "final_answer",
+            }
             content = {"type": "output_text", "annotations": [], "logprobs": [], "text": whole}
-            return {**item, "status": "completed", "content": [content]}, {**item, "status": "in_progress", "content": []}
+            return {**item, "status": "completed", "content": [content]}, {
+                **item,
+                "status": "in_progress",
+                "content": [],
+            }
         case Reasoning():
-            item = {"type": "reasoning", "id": f"rs_{index}", "summary": [], "encrypted_content": "half"}
-            return {**item, "summary": [{"type": "summary_text", "text": whole}], "encrypted_content": "enc=="}, item
+            item = {
+                "type": "reasoning",
+                "id": f"rs_{index}",
+                "summary": [],
+                "encrypted_content": "half",
+            }
+            return {
+                **item,
+                "summary": [{"type": "summary_text", "text": whole}],
+                "encrypted_content": "enc==",
+            }, item
         case Call():
-            item = {"type": "function_call", "id": f"fc_{index}", "call_id": part.id, "name": part.name, "arguments": ""}
-            return {**item, "status": "completed", "arguments": whole}, {**item, "status": "in_progress"}
+            item = {
+                "type": "function_call",
+                "id": f"fc_{index}",
+                "call_id": part.id,
+                "name": part.name,
+                "arguments": "",
+            }
+            return {**item, "status": "completed", "arguments": whole}, {
+                **item,
+                "status": "in_progress",
+            }

@@ -30,7 +30,10 @@ def url(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
 
 @pytest.fixture
 def visit(browser: Browser, url: str) -> Iterator[Callable[..., Person]]:
-    """Makes a person who looks at the page. Whatever they do, the browser has nothing against it, and asks no other server."""
+    """Makes a person who looks at the page.
+
+    Whatever they do, the browser has nothing against it, and asks no other server.
+    """
     people: list[Person] = []
 
     def make(**options: Any) -> Person:

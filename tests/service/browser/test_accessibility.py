@@ -1,4 +1,6 @@
-"""Everybody can use the page: by keyboard alone, read aloud, in the dark, on the narrowest phone; checked by hand-written rules in the browser."""
+"""Everybody can use the page: by keyboard alone, read aloud, in the dark, on the narrowest phone;
+checked by hand-written rules in the browser.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,10 @@ def filled(person: Person) -> Person:
 
 
 def faults(page: Page) -> dict[str, Any]:
-    found = {name: page.evaluate(rule) for name, rule in {"contrast": CONTRAST, "unnamed": UNNAMED, "twice": TWICE}.items()}
+    found = {
+        name: page.evaluate(rule)
+        for name, rule in {"contrast": CONTRAST, "unnamed": UNNAMED, "twice": TWICE}.items()
+    }
     return {name: value for name, value in found.items() if value}
 
 
@@ -145,12 +150,16 @@ def test_the_focus_is_seen_and_the_first_key_can_skip_to_the_message(person: Per
 
 def test_replies_are_read_aloud_politely_and_errors_at_once(person: Person) -> None:
     person.say("add buy milk")
-    expect(person.page.locator("#spoken")).to_have_text("Got it! Added 'buy milk' to your list. Anything else?")
+    expect(person.page.locator("#spoken")).to_have_text(
+        "Got it! Added 'buy milk' to your list. Anything else?"
+    )
     assert person.page.locator("#spoken").get_attribute("aria-live") == "polite"
     person.context.set_offline(True)
     person.message_field.fill("add more")
     person.message_field.press("Enter")
-    expect(person.page.get_by_role("alert").filter(has_text="There is no connection")).to_be_visible()
+    expect(
+        person.page.get_by_role("alert").filter(has_text="There is no connection")
+    ).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [320, 390])

@@ -17,17 +17,25 @@ def test_a_reload_keeps_who_is_signed_in_what_was_said_and_what_was_typed(person
     expect(person.page.locator(".reply .step")).to_have_text("Added a task")
     expect(person.message_field).to_have_value("half a sentence")
     assert person.context.cookies(person.url + "/auth/")[0].get("httpOnly")
-    assert "eyJ" not in person.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert "eyJ" not in person.page.evaluate(
+        "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
+    )
 
 
 def test_a_message_that_does_not_get_through_goes_back_to_its_field(person: Person) -> None:
     def refuse(route: Route) -> None:
-        route.fulfill(status=429, headers={"Retry-After": "30", "Content-Type": "application/problem+json"}, body='{"detail": "That is too much."}')
+        route.fulfill(
+            status=429,
+            headers={"Retry-After": "30", "Content-Type": "application/problem+json"},
+            body='{"detail": "That is too much."}',
+        )
 
     person.page.route("**/chat", refuse)
     person.message_field.fill("add something long\nwith two lines")
     person.message_field.press("Enter")
-    expect(person.page.locator("#alarm")).to_contain_text(re.compile(r"That is too much\. Try again in 30 seconds, at \d\d:\d\d"))
+    expect(person.page.locator("#alarm")).to_contain_text(
+        re.compile(r"That is too much\. Try again in 30 seconds, at \d\d:\d\d")
+    )
     expect(person.message_field).to_have_value("add something long\nwith two lines")
     person.page.unroute("**/chat")
     person.context.set_offline(True)
@@ -40,7 +48,9 @@ def test_a_message_that_does_not_get_through_goes_back_to_its_field(person: Pers
 
 
 def test_a_reply_whose_stream_breaks_is_gone_on_with(person: Person) -> None:
-    """The stream ends behind the first event: the rest comes by another request, which names that event."""
+    """The stream ends behind the first event: the rest comes by another request, which names that
+    event.
+    """
     asked: list[str | None] = []
 
     def cut(route: Route) -> None:
@@ -72,16 +82,25 @@ def test_many_requests_share_one_refresh_when_the_token_is_over(person: Person) 
         stale.add(route.request.headers["authorization"])
         return route.fulfill(status=401, body="{}")
 
-    person.page.on("request", lambda request: refreshed.append(request.url) if request.url.endswith("/auth/refresh") else None)
+    person.page.on(
+        "request",
+        lambda request: (
+            refreshed.append(request.url) if request.url.endswith("/auth/refresh") else None
+        ),
+    )
     for path in ("**/tasks", "**/chat"):
         person.page.route(path, refuse_once)
     person.page.get_by_label("New task").fill("From the list")
     person.message_field.fill("add from the chat")
-    person.page.evaluate("for (const form of ['#add-task', '#composer']) document.querySelector(form).requestSubmit()")
+    person.page.evaluate(
+        "for (const form of ['#add-task', '#composer']) document.querySelector(form).requestSubmit()"
+    )
     assert "Added" in person.reply(0)
     expect(person.task("From the list")).to_be_visible()
     assert len(refused) == 2
-    assert len(refreshed) == len(stale), "one for each token that was refused, which is one unless the second request was late"
+    assert len(refreshed) == len(stale), (
+        "one for each token that was refused, which is one unless the second request was late"
+    )
 
 
 def test_of_two_conversations_that_are_opened_at_once_the_last_stays(person: Person) -> None:
@@ -89,7 +108,9 @@ def test_of_two_conversations_that_are_opened_at_once_the_last_stays(person: Per
     person.page.get_by_role("button", name="New conversation").click()
     person.say("add buy bread")
     held: list[Route] = []
-    person.page.route("**/conversations/*", lambda route: route.continue_() if held else held.append(route))
+    person.page.route(
+        "**/conversations/*", lambda route: route.continue_() if held else held.append(route)
+    )
     rows = person.page.locator("#conversation-list .open")
     rows.filter(has_text="add buy milk").click()
     rows.filter(has_text="add buy bread").click()

@@ -62,7 +62,9 @@ def test_signing_out_leaves_nothing_on_the_screen_of_any_tab(person: Person) -> 
     person.page.locator("[name=username]:visible").fill(person.name)
     person.page.locator("[name=password]:visible").fill("not this one")
     person.page.locator("[name=password]:visible").press("Enter")
-    expect(person.page.get_by_role("alert").filter(has_text="The name or the password is wrong.")).to_be_visible()
+    expect(
+        person.page.get_by_role("alert").filter(has_text="The name or the password is wrong.")
+    ).to_be_visible()
     person.page.locator("[name=password]:visible").fill(PASSWORD)
     person.page.locator("[name=password]:visible").press("Enter")
     expect(person.task("A secret")).to_be_visible()
@@ -130,7 +132,9 @@ def test_steps_that_are_alike_are_one_line_with_their_number(person: Person) -> 
 
 
 def test_nothing_can_be_said_before_the_conversation_is_there(visit: Visit) -> None:
-    """A new account at the address of a conversation that it does not have: what is typed meanwhile would be lost."""
+    """A new account at the address of a conversation that it does not have: what is typed meanwhile
+    would be lost.
+    """
     person = visit()
     held: list[Route] = []
     person.page.route("**/conversations/gone", lambda route: held.append(route))

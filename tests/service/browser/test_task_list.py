@@ -1,4 +1,6 @@
-"""The list of tasks is as the server has it, is changed by hand, and shows whatever stands in it as text."""
+"""The list of tasks is as the server has it, is changed by hand, and shows whatever stands in it as
+text.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_a_deletion_by_hand_can_be_taken_back_and_else_happens(person: Person) -
         if title == "Keep":
             person.page.get_by_role("button", name="Undo").click()
             expect(person.task(title)).to_be_visible()
-    assert "Drop" not in person.say("list my tasks"), "what was deleted a moment ago is deleted before anything is said"
+    assert "Drop" not in person.say("list my tasks"), (
+        "what was deleted a moment ago is deleted before anything is said"
+    )
     person.page.reload()
     expect(person.task("Keep")).to_be_visible()
     expect(person.task("Drop")).to_have_count(0)
@@ -40,9 +44,13 @@ def test_title_priority_and_due_date_are_edited_in_place(person: Person) -> None
     person.page.get_by_label("Priority").select_option("High")
     person.page.get_by_label("Due").fill("2031-05-02")
     person.page.get_by_role("button", name="Save").click()
-    expect(person.task("Pay the rent").locator(".facts")).to_have_text(re.compile("High priority.*2 May 2031"))
+    expect(person.task("Pay the rent").locator(".facts")).to_have_text(
+        re.compile("High priority.*2 May 2031")
+    )
     person.page.reload()
-    expect(person.task("Pay the rent").locator(".facts")).to_have_text(re.compile("High priority.*2 May 2031"))
+    expect(person.task("Pay the rent").locator(".facts")).to_have_text(
+        re.compile("High priority.*2 May 2031")
+    )
 
 
 def test_a_change_elsewhere_leaves_what_is_typed_into_an_editor(person: Person) -> None:
@@ -72,14 +80,24 @@ def test_a_second_tab_changes_with_the_first(person: Person) -> None:
 
 
 @pytest.mark.parametrize(
-    "title", ["<img src=x onerror=alert(1)>", "<script src=//elsewhere.test></script>", "[a](https://elsewhere.test) ![b](https://elsewhere.test/i.png)"]
+    "title",
+    [
+        "<img src=x onerror=alert(1)>",
+        "<script src=//elsewhere.test></script>",
+        "[a](https://elsewhere.test) ![b](https://elsewhere.test/i.png)",
+    ],
 )
 def test_markup_stays_text_and_asks_no_server(person: Person, title: str) -> None:
     person.add(title)
     person.say(f"add {title}")
     person.say("list my tasks")
     expect(person.page.locator("#open-tasks .title").first).to_have_text(title)
-    assert person.page.locator("main img, main script, main a, section img, section script, section a").count() == 0
+    assert (
+        person.page.locator(
+            "main img, main script, main a, section img, section script, section a"
+        ).count()
+        == 0
+    )
 
 
 def test_right_to_left_text_turns_only_itself(person: Person) -> None:

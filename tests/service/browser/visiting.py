@@ -1,4 +1,7 @@
-"""A person with a browser: what the tests of the page and the pictures for the docs share. Entry: `served`, `browsing`, `Person`."""
+"""A person with a browser: what the tests of the page and the pictures for the docs share. Entry:
+
+`served`, `browsing`, `Person`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 ARGUMENTS = (
     "--headless",
@@ -29,7 +40,9 @@ ARGUMENTS = (
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PASSWORD = "a loom has two treadles"
 _NAMES = count(1)
-_ANSWERS_OF_THE_SERVER = re.compile(r"Failed to load resource: (the server responded with a status of|net::ERR_)")
+_ANSWERS_OF_THE_SERVER = re.compile(
+    r"Failed to load resource: (the server responded with a status of|net::ERR_)"
+)
 
 
 @contextmanager
@@ -37,9 +50,19 @@ def served(folder: Path) -> Iterator[str]:
     """The address of a `treadle serve` of its own, with the embedded model."""
     home = folder / "home"
     home.mkdir(parents=True)
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "TREADLE_HOME": str(home / ".treadle"), "LANG": "C.UTF-8"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TREADLE_HOME": str(home / ".treadle"),
+        "LANG": "C.UTF-8",
+    }
     command = [sys.executable, "-m", "treadle", "serve", "--port", "0"]
-    with (folder / "server.log").open("w") as log, subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=log, text=True) as server:
+    with (
+        (folder / "server.log").open("w") as log,
+        subprocess.Popen(
+            command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as server,
+    ):
         assert server.stdout is not None
         try:
             first = server.stdout.readline().strip()
@@ -62,11 +85,27 @@ def browsing() -> Iterator[Browser]:
 
 
 class Person:
-    """Somebody with a browser of their own. `complaints`: what a browser said against the page; `elsewhere`: what it asked other servers for."""
+    """Somebody with a browser of their own.
 
-    def __init__(self, browser: Browser, url: str, *, width: int = 1280, height: int = 800, dark: bool = False) -> None:
+    `complaints`: what a browser said against the page; `elsewhere`: what it asked other servers
+    for.
+    """
+
+    def __init__(
+        self,
+        browser: Browser,
+        url: str,
+        *,
+        width: int = 1280,
+        height: int = 800,
+        dark: bool = False,
+    ) -> None:
         self.url = url
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
         self.name = f"person-{next(_NAMES)}"
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
@@ -121,7 +160,15 @@ class Person:
         expect(self.task(title)).to_be_visible()
 
     def task(self, title: str, page: Page | None = None) -> Locator:
-        return (page or self.page).locator("#tasks .task").filter(has=(page or self.page).locator(".title", has_text=re.compile(f"^{re.escape(title)}$")))
+        return (
+            (page or self.page)
+            .locator("#tasks .task")
+            .filter(
+                has=(page or self.page).locator(
+                    ".title", has_text=re.compile(f"^{re.escape(title)}$")
+                )
+            )
+        )
 
     @property
     def message_field(self) -> Locator:

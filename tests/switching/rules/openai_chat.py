@@ -1,6 +1,7 @@
 """Chat Completions, as the vendor has it, and as templates of open models take it.
 
-Source: https://platform.openai.com/docs/api-reference/chat/create, and what its 400s say (ids of at most 40 characters). Entry: `broken`.
+Source: https://platform.openai.com/docs/api-reference/chat/create, and what its 400s say (ids of at
+most 40 characters). Entry: `broken`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,27 @@ _KNOWN = {
     "developer": ("role", "content", "name"),
     "user": ("role", "content", "name"),
     "tool": ("role", "content", "tool_call_id", "name"),
-    "assistant": ("role", "content", "tool_calls", "refusal", "name", "audio", "reasoning_content", "reasoning", "reasoning_details"),
+    "assistant": (
+        "role",
+        "content",
+        "tool_calls",
+        "refusal",
+        "name",
+        "audio",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+    ),
 }
 _PARTS = {"user": {"text", "image_url", "file", "input_audio"}, "assistant": {"text", "refusal"}}
 
 
-def broken(body: Json, *, call_id: re.Pattern[str] = PLAIN_ID, user_after_tools: bool = True) -> list[str]:
-    """`user_after_tools`: whether the user may speak right after results, as everywhere but at Mistral."""
+def broken(
+    body: Json, *, call_id: re.Pattern[str] = PLAIN_ID, user_after_tools: bool = True
+) -> list[str]:
+    """`user_after_tools`: whether the user may speak right after results, as everywhere but at
+    Mistral.
+    """
     problems = Problems()
     open_calls: list[str] = []
     before = ""
@@ -29,13 +44,25 @@ def broken(body: Json, *, call_id: re.Pattern[str] = PLAIN_ID, user_after_tools:
         where, role = f"messages[{i}]", message.get("role")
         problems.unless(role in _KNOWN, where, f"there is no role {role!r}")
         if role == "tool":
-            problems.unless(message["tool_call_id"] in open_calls, where, "role 'tool' must be a response to a preceding message with 'tool_calls'")
+            problems.unless(
+                message["tool_call_id"] in open_calls,
+                where,
+                "role 'tool' must be a response to a preceding message with 'tool_calls'",
+            )
             open_calls = [call for call in open_calls if call != message["tool_call_id"]]
         else:
-            problems.unless(not open_calls, where, f"the calls {open_calls} have no answer directly after them")
+            problems.unless(
+                not open_calls, where, f"the calls {open_calls} have no answer directly after them"
+            )
             open_calls = [call["id"] for call in message.get("tool_calls", [])]
-            problems.unless(len(set(open_calls)) == len(open_calls), where, "duplicate ids of calls")
-        problems.unless(user_after_tools or (before, role) != ("tool", "user"), where, "unexpected role 'user' after role 'tool'")
+            problems.unless(
+                len(set(open_calls)) == len(open_calls), where, "duplicate ids of calls"
+            )
+        problems.unless(
+            user_after_tools or (before, role) != ("tool", "user"),
+            where,
+            "unexpected role 'user' after role 'tool'",
+        )
         before = role
         problems.fields(message, where, needs=("role",), may=_KNOWN.get(role, ()))
         _content(problems, where, message)
@@ -49,7 +76,11 @@ def broken(body: Json, *, call_id: re.Pattern[str] = PLAIN_ID, user_after_tools:
 def _content(problems: Problems, where: str, message: Json) -> None:
     role, content = message["role"], message.get("content")
     if role == "assistant":
-        problems.unless(content or message.get("tool_calls") or message.get("refusal"), where, "it has neither content nor calls")
+        problems.unless(
+            content or message.get("tool_calls") or message.get("refusal"),
+            where,
+            "it has neither content nor calls",
+        )
         problems.unless(message.get("tool_calls") != [], where, "an empty list of calls")
     elif role == "tool":
         problems.unless(content is not None, where, "a result without content")
@@ -57,7 +88,11 @@ def _content(problems: Problems, where: str, message: Json) -> None:
         problems.unless(content, where, "content must not be empty")
     for part in content if isinstance(content, list) else ():
         kind = part["type"]
-        problems.unless(kind in _PARTS.get(role, {"text"}), where, f"a part of type {kind!r} in a message of {role}")
+        problems.unless(
+            kind in _PARTS.get(role, {"text"}),
+            where,
+            f"a part of type {kind!r} in a message of {role}",
+        )
         if kind in ("text", "refusal"):
             problems.text(part[kind], where)
 

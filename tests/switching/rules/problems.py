@@ -1,4 +1,7 @@
-"""What the rules have in common: a list of what is wrong, each with the place where it is. Entry: `Problems`."""
+"""What the rules have in common: a list of what is wrong, each with the place where it is. Entry:
+
+`Problems`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,23 @@ class Problems(list[str]):
         if not fine:
             self.append(f"{where}: {what}")
 
-    def fields(self, value: Json, where: str, *, needs: Collection[str], may: Collection[str] = ()) -> None:
+    def fields(
+        self, value: Json, where: str, *, needs: Collection[str], may: Collection[str] = ()
+    ) -> None:
         """An API of this kind refuses extra inputs as well as missing ones."""
         self.unless(set(needs) <= value.keys(), where, f"lacks {sorted(set(needs) - value.keys())}")
-        self.unless(value.keys() <= {*needs, *may}, where, f"has {sorted(value.keys() - {*needs, *may})}, which the API does not know")
+        self.unless(
+            value.keys() <= {*needs, *may},
+            where,
+            f"has {sorted(value.keys() - {*needs, *may})}, which the API does not know",
+        )
 
     def text(self, value: object, where: str) -> None:
-        self.unless(isinstance(value, str) and value, where, f"must be a text that is not empty, not {value!r}")
+        self.unless(
+            isinstance(value, str) and value,
+            where,
+            f"must be a text that is not empty, not {value!r}",
+        )
 
     def identifier(self, value: object, where: str, longest: int) -> None:
         fine = isinstance(value, str) and IDENTIFIER.fullmatch(value) and len(value) <= longest
@@ -41,7 +54,12 @@ class Problems(list[str]):
 
     def base64(self, value: object, where: str) -> None:
         try:
-            fine = isinstance(value, str) and value and base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True) is not None
+            fine = (
+                isinstance(value, str)
+                and value
+                and base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
+                is not None
+            )
         except binascii.Error:
             fine = False
         self.unless(fine, where, f"{value!r:.80} is not base64")

@@ -65,7 +65,11 @@ REST = """
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
 def test_the_three_forms_say_the_same_of_the_parameters(text: str) -> None:
-    assert read(text).parameters == {"ctx": "The context.", "city": "Name of the city.", "days": "How many days ahead, 1 to 7."}
+    assert read(text).parameters == {
+        "ctx": "The context.",
+        "city": "Name of the city.",
+        "days": "How many days ahead, 1 to 7.",
+    }
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
@@ -105,7 +109,10 @@ def test_raises_examples_notes_and_fields_are_left_out_and_admonitions_stay() ->
             before today.
         :rtype: str
         """)
-    assert docs.text == "Sum.\n\nNote:\n    In Celsius.\n\nAfterwards\n----------\nKept, returns: and all."
+    assert (
+        docs.text
+        == "Sum.\n\nNote:\n    In Celsius.\n\nAfterwards\n----------\nKept, returns: and all."
+    )
 
 
 def test_a_docstring_of_such_a_section_alone_is_the_text() -> None:
@@ -140,7 +147,10 @@ def test_paragraphs_and_list_items_keep_their_lines() -> None:
                 Or another.
             days: Few.
         """)
-    assert docs.parameters == {"city": "One of\n- Paris\n- Rome, which is warm\n\nOr another.", "days": "Few."}
+    assert docs.parameters == {
+        "city": "One of\n- Paris\n- Rome, which is warm\n\nOr another.",
+        "days": "Few.",
+    }
 
 
 def test_a_deeper_line_is_never_a_parameter() -> None:
@@ -167,7 +177,9 @@ def test_words_about_a_parameter_that_is_not_there_are_dropped() -> None:
 
 
 def test_brackets_and_colons_in_a_google_type_are_skipped() -> None:
-    docs = read("Args:\n    city (dict[str, tuple(int, int)]): Pairs (e.g. a: b).\n    days: At 10:30.")
+    docs = read(
+        "Args:\n    city (dict[str, tuple(int, int)]): Pairs (e.g. a: b).\n    days: At 10:30."
+    )
     assert docs.parameters == {"city": "Pairs (e.g. a: b).", "days": "At 10:30."}
 
 
@@ -198,7 +210,9 @@ def test_rest_fields_may_go_on_without_indentation_until_the_next_field_or_a_bla
 
 
 def test_a_rest_field_of_no_parameter_is_dropped() -> None:
-    assert read("Sum.\n\n:param country: Gone since\n    long.\n:param city: Name.") == Docstring("Sum.", {"city": "Name."})
+    assert read("Sum.\n\n:param country: Gone since\n    long.\n:param city: Name.") == Docstring(
+        "Sum.", {"city": "Name."}
+    )
 
 
 def test_a_rest_field_holds_deeper_paragraphs() -> None:

@@ -1,4 +1,6 @@
-"""Tools made from functions: what is refused at once, what is called how, and what stays a plain function."""
+"""Tools made from functions: what is refused at once, what is called how, and what stays a plain
+function.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ import pytest
 from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
 from treadle.tools.function import FunctionTool, tool
-from treadle.tools.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    DidNotHappen,
+    Happened,
+    InvalidArguments,
+    Tool,
+    ToolContext,
+    ToolFailed,
+    ToolOutput,
+)
 
 Call = Callable[..., Any]
 
@@ -42,7 +53,15 @@ async def charge(ctx: ToolContext[Any], amount: int) -> str:
 def test_a_bare_decorator_makes_a_once_tool_with_the_defaults() -> None:
     assert isinstance(charge, FunctionTool)
     assert isinstance(charge, Tool)
-    assert (charge.name, charge.effect, charge.timeout_s, charge.parallel, charge.needs_approval, charge.max_output, charge.isolate) == (
+    assert (
+        charge.name,
+        charge.effect,
+        charge.timeout_s,
+        charge.parallel,
+        charge.needs_approval,
+        charge.max_output,
+        charge.isolate,
+    ) == (
         "charge",
         "once",
         None,
@@ -58,8 +77,22 @@ def test_a_bare_decorator_makes_a_once_tool_with_the_defaults() -> None:
 def test_options_are_what_was_given() -> None:
     async def look(ctx: ToolContext[Any], amount: int) -> None: ...
 
-    made = tool(name="pay-2", description="Pays.", timeout_s=20, parallel=False, needs_approval=True, max_output=10, probe=look)(charge.function)
-    assert (made.name, made.timeout_s, made.parallel, made.needs_approval, made.max_output) == ("pay-2", 20, False, True, 10)
+    made = tool(
+        name="pay-2",
+        description="Pays.",
+        timeout_s=20,
+        parallel=False,
+        needs_approval=True,
+        max_output=10,
+        probe=look,
+    )(charge.function)
+    assert (made.name, made.timeout_s, made.parallel, made.needs_approval, made.max_output) == (
+        "pay-2",
+        20,
+        False,
+        True,
+        10,
+    )
     assert (made.definition.name, made.definition.description) == ("pay-2", "Pays.")
     assert tool(effect="pure")(charge.function).effect == "pure"
     assert tool()(charge.function).effect == "once"
@@ -137,7 +170,9 @@ async def test_a_wrapped_function_keeps_its_schema(ctx: ToolContext[Any]) -> Non
         """
         return f"hello {name}"
 
-    assert greet.definition.parameters["properties"] == {"name": {"type": "string", "description": "Whom."}}
+    assert greet.definition.parameters["properties"] == {
+        "name": {"type": "string", "description": "Whom."}
+    }
     assert await run(greet, ctx, '{"name": "Ada"}') == "hello Ada"
 
 
@@ -190,7 +225,11 @@ def test_a_method_taken_from_its_class_is_no_tool() -> None:
 
 
 async def test_a_static_method_needs_no_instance(ctx: ToolContext[Any]) -> None:
-    assert await run(Shop.opens, ctx, '{"day": "Monday"}') == await run(Shop(1).opens, ctx, '{"day": "Monday"}') == "Monday: 9"
+    assert (
+        await run(Shop.opens, ctx, '{"day": "Monday"}')
+        == await run(Shop(1).opens, ctx, '{"day": "Monday"}')
+        == "Monday: 9"
+    )
 
 
 async def test_a_bound_method_of_a_plain_class_is_a_tool(ctx: ToolContext[Any]) -> None:
@@ -282,11 +321,19 @@ async def _probe(ctx: object, **arguments: object) -> None: ...
         (lambda a: a, {}, "the name '<lambda>' is not one that models take .*give name="),
         (_fine, {"name": "a b"}, "the name 'a b' is not one that models take"),
         (_fine, {"name": "x" * 129}, "at most 128"),
-        (_fine, {"effect": "sometimes"}, "effect='sometimes' is none of 'pure', 'idempotent', 'once'"),
+        (
+            _fine,
+            {"effect": "sometimes"},
+            "effect='sometimes' is none of 'pure', 'idempotent', 'once'",
+        ),
         (_fine, {"timeout_s": 0}, "timeout_s=0 must be greater than 0"),
         (_fine, {"timeout_s": float("nan")}, "timeout_s=nan must be greater than 0"),
         (_fine, {"max_output": 0}, "max_output=0 .* at least 1"),
-        (_fine, {"effect": "pure", "probe": _probe}, "a probe tells whether a once-tool happened; with effect='pure'"),
+        (
+            _fine,
+            {"effect": "pure", "probe": _probe},
+            "a probe tells whether a once-tool happened; with effect='pure'",
+        ),
         (_fine, {"probe": _sync_probe}, "must be an async function: async def probe"),
         (_sync, {"isolate": "thread"}, "isolate='thread' is neither 'process' nor None"),
         (_fine, {"isolate": "process"}, "isolate='process' takes a sync function"),
@@ -295,7 +342,9 @@ async def _probe(ctx: object, **arguments: object) -> None: ...
         (Shop.count.function, {"isolate": "process"}, "that another process can import"),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused_when_it_is_decorated(function: Any, options: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_a_tool_is_refused_when_it_is_decorated(
+    function: Any, options: dict[str, Any], says: str
+) -> None:
     with pytest.raises(AgentError, match=says) as e:
         tool(**options)(function) if options else tool(function)
     assert e.value.kind == "invalid"
@@ -363,7 +412,9 @@ async def test_an_async_function_is_cancelled(ctx: ToolContext[Any]) -> None:
 
 
 @pytest.mark.parametrize(("annotation", "text"), [(None, "done"), (str | None, "null")])
-async def test_none_says_done_where_nothing_was_to_come_back(ctx: ToolContext[Any], annotation: Any, text: str) -> None:
+async def test_none_says_done_where_nothing_was_to_come_back(
+    ctx: ToolContext[Any], annotation: Any, text: str
+) -> None:
     async def f() -> Any: ...
 
     f.__annotations__["return"] = annotation
@@ -413,7 +464,9 @@ async def test_a_probe_that_gives_something_else_is_a_fault(ctx: ToolContext[Any
     async def look(ctx: ToolContext[Any], **arguments: object) -> Any:
         return True
 
-    with pytest.raises(AgentError, match=r"the probe of tool 'charge' gave True: it gives Happened\(result\)"):
+    with pytest.raises(
+        AgentError, match=r"the probe of tool 'charge' gave True: it gives Happened\(result\)"
+    ):
         await tool(probe=look)(charge.function).probe(ctx, {})
 
 
@@ -439,5 +492,7 @@ print([name for name in ("pydantic", "pydantic_core", "jsonschema_rs", "asyncio"
 
 
 def test_decorating_and_constructing_import_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", START_UP], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", START_UP], capture_output=True, text=True, timeout=30, check=True
+    )
     assert done.stdout == "[]\n"

@@ -22,12 +22,24 @@ SCHEMA: dict[str, object] = {
         "city": {"type": "string", "minLength": 2, "description": "Name."},
         "days": {"type": "integer", "minimum": 1},
         "unit": {"enum": ["celsius", "fahrenheit"]},
-        "either": {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"q": {"type": "integer"}}, "required": ["q"]}]},
+        "either": {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "properties": {"q": {"type": "integer"}}, "required": ["q"]},
+            ]
+        },
         "list": {"type": "array", "items": {"$ref": "#/$defs/item"}},
     },
     "required": ["city"],
     "additionalProperties": False,
-    "$defs": {"item": {"type": "object", "properties": {"colour": {}}, "additionalProperties": False, "required": ["colour"]}},
+    "$defs": {
+        "item": {
+            "type": "object",
+            "properties": {"colour": {}},
+            "additionalProperties": False,
+            "required": ["colour"],
+        }
+    },
 }
 
 
@@ -35,7 +47,13 @@ def made(parameters: Any = SCHEMA, execute: Any = None) -> FunctionTool[Any]:
     async def nothing(**arguments: object) -> object:
         return arguments
 
-    return FunctionTool(name="weather", description="Forecast.", parameters=parameters, execute=execute or nothing, effect="pure")
+    return FunctionTool(
+        name="weather",
+        description="Forecast.",
+        parameters=parameters,
+        execute=execute or nothing,
+        effect="pure",
+    )
 
 
 def refusal(arguments: str) -> list[str]:
@@ -53,7 +71,11 @@ def refusal(arguments: str) -> list[str]:
 def test_the_schema_is_the_definition() -> None:
     one = made()
     assert one.definition is one.definition
-    assert (one.definition.name, one.definition.description, one.definition.parameters) == ("weather", "Forecast.", SCHEMA)
+    assert (one.definition.name, one.definition.description, one.definition.parameters) == (
+        "weather",
+        "Forecast.",
+        SCHEMA,
+    )
     assert one.effect == "pure"
 
 
@@ -71,15 +93,39 @@ def test_changing_the_given_schema_afterwards_changes_nothing() -> None:
         ({"type": "string"}, "'type' is 'string' and must be 'object'"),
         ({"type": "object", "properties": 3}, "the properties of parameters are 3"),
         ({"type": "object", "properties": {"a": 3}}, r"parameters\.a is 3 and must be a schema"),
-        ({"type": "object", "properties": {"a": {"type": "str"}}}, r"parameters\.a has the type 'str': one of array, boolean"),
-        ({"type": "object", "properties": {"a": {"items": {"type": ["string", "nil"]}}}}, r"parameters\.a\[\] has the type 'nil'"),
-        ({"type": "object", "required": "a"}, "'required' of parameters is 'a' and must be a list of names"),
-        ({"type": "object", "default": object()}, "no JSON Schema: Encoding objects of type object"),
+        (
+            {"type": "object", "properties": {"a": {"type": "str"}}},
+            r"parameters\.a has the type 'str': one of array, boolean",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"items": {"type": ["string", "nil"]}}}},
+            r"parameters\.a\[\] has the type 'nil'",
+        ),
+        (
+            {"type": "object", "required": "a"},
+            "'required' of parameters is 'a' and must be a list of names",
+        ),
+        (
+            {"type": "object", "default": object()},
+            "no JSON Schema: Encoding objects of type object",
+        ),
         ([], "'type' is None"),
-        ({"type": "object", "properties": {"a": {"$ref": "http://treadle.invalid/x"}}}, r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put"),
-        ({"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd#/x"}}}, "refers to 'file:///etc/passwd#/x', and nothing is fetched"),
-        ({"type": "object", "$defs": {"a": {"items": [{"$dynamicRef": "urn:treadle:x"}]}}}, "refers to 'urn:treadle:x'"),
-        ({"type": "object", "$id": "https://treadle.invalid/a", "not": {"$ref": "b.json"}}, "refers to 'b.json'"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "http://treadle.invalid/x"}}},
+            r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd#/x"}}},
+            "refers to 'file:///etc/passwd#/x', and nothing is fetched",
+        ),
+        (
+            {"type": "object", "$defs": {"a": {"items": [{"$dynamicRef": "urn:treadle:x"}]}}},
+            "refers to 'urn:treadle:x'",
+        ),
+        (
+            {"type": "object", "$id": "https://treadle.invalid/a", "not": {"$ref": "b.json"}},
+            "refers to 'b.json'",
+        ),
     ],
 )
 def test_what_can_be_no_schema_is_refused_when_the_tool_is_made(parameters: Any, says: str) -> None:
@@ -93,7 +139,9 @@ def test_what_can_be_no_schema_is_refused_when_the_tool_is_made(parameters: Any,
     ("schema", "says"),
     [({"pattern": "("}, "regex"), ({"$ref": "#/$defs/gone"}, "gone")],
 )
-def test_what_only_compiling_tells_is_refused_at_the_first_call(schema: dict[str, object], says: str) -> None:
+def test_what_only_compiling_tells_is_refused_at_the_first_call(
+    schema: dict[str, object], says: str
+) -> None:
     one = made({"type": "object", "properties": {"a": schema}})
     with pytest.raises(AgentError, match=says) as e:
         one.parse("{}")
@@ -103,10 +151,17 @@ def test_what_only_compiling_tells_is_refused_at_the_first_call(schema: dict[str
 @pytest.mark.parametrize(
     "schema",
     [
-        {"$id": "https://treadle.invalid/a", "$ref": "b", "$defs": {"b": {"$id": "b", "type": "object"}}},
+        {
+            "$id": "https://treadle.invalid/a",
+            "$ref": "b",
+            "$defs": {"b": {"$id": "b", "type": "object"}},
+        },
         {"$ref": "#/$defs/b", "$defs": {"b": {"type": "object"}}},
         {"$id": "urn:treadle:a", "$ref": "#b", "$defs": {"b": {"$anchor": "b", "type": "object"}}},
-        {"properties": {"$ref": {"type": "string"}}, "enum": [{"$ref": "http://treadle.invalid/x"}, {}]},
+        {
+            "properties": {"$ref": {"type": "string"}},
+            "enum": [{"$ref": "http://treadle.invalid/x"}, {}],
+        },
     ],
 )
 def test_a_reference_to_what_is_at_hand_is_followed(schema: dict[str, object]) -> None:
@@ -126,10 +181,20 @@ def test_booleans_are_schemas_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"), [({"name": "a b"}, "the name 'a b'"), ({"effect": "never"}, "effect='never'"), ({"execute": 3}, "cannot be called")]
+    ("options", "says"),
+    [
+        ({"name": "a b"}, "the name 'a b'"),
+        ({"effect": "never"}, "effect='never'"),
+        ({"execute": 3}, "cannot be called"),
+    ],
 )
 def test_what_it_declares_is_checked(options: dict[str, Any], says: str) -> None:
-    fields: dict[str, Any] = {"name": "t", "description": "", "parameters": {"type": "object"}, "execute": print}
+    fields: dict[str, Any] = {
+        "name": "t",
+        "description": "",
+        "parameters": {"type": "object"},
+        "execute": print,
+    }
     with pytest.raises(AgentError, match=says):
         FunctionTool(**(fields | options))
 
@@ -137,9 +202,14 @@ def test_what_it_declares_is_checked(options: dict[str, Any], says: str) -> None
 # ---------------------------------------------------------------- calling it
 
 
-async def test_execute_is_called_with_keyword_arguments(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_execute_is_called_with_keyword_arguments(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     one = made()
-    assert await one.execute(make_context(tmp_path), one.parse('{"city": "Rome", "days": 2}')) == '{"city":"Rome","days":2}'
+    assert (
+        await one.execute(make_context(tmp_path), one.parse('{"city": "Rome", "days": 2}'))
+        == '{"city":"Rome","days":2}'
+    )
 
 
 async def _by_name(ctx, **arguments):
@@ -159,12 +229,18 @@ def _in_a_thread(context: ToolContext[Any], city: str) -> str:
 
 
 @pytest.mark.parametrize("execute", [_by_name, _by_type, _last, _in_a_thread])
-async def test_execute_gets_the_context_where_it_takes_one(make_context: MakeContext, tmp_path: Path, execute: Any) -> None:
+async def test_execute_gets_the_context_where_it_takes_one(
+    make_context: MakeContext, tmp_path: Path, execute: Any
+) -> None:
     one = made(execute=execute)
-    assert await one.execute(make_context(tmp_path), one.parse('{"city": "Rome"}')) == "call_1: Rome"
+    assert (
+        await one.execute(make_context(tmp_path), one.parse('{"city": "Rome"}')) == "call_1: Rome"
+    )
 
 
-async def test_a_schema_that_asks_for_ctx_means_an_argument(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_schema_that_asks_for_ctx_means_an_argument(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     async def echo(ctx):
         return ctx
 
@@ -182,19 +258,48 @@ async def test_a_schema_that_asks_for_ctx_means_an_argument(make_context: MakeCo
         ('{"city": "x"}', ['- city: is shorter than 2 characters, got "x"']),
         ('{"city": "xy", "days": "2"}', ['- days: expected integer, got "2"']),
         ('{"city": "xy", "days": 0}', ["- days: is less than the minimum of 1, got 0"]),
-        ('{"city": "xy", "unit": "celcius"}', ['- unit: expected one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?']),
+        (
+            '{"city": "xy", "unit": "celcius"}',
+            [
+                '- unit: expected one of "celsius", "fahrenheit", got "celcius"; did you mean "celsius"?'
+            ],
+        ),
         ('{"city": "xy", "unit": 3}', ['- unit: expected one of "celsius", "fahrenheit", got 3']),
-        ('{"city": "xy", "ciy": 1}', ['- ciy: there is no argument of this name; did you mean "city"?']),
-        ('{"city": "xy", "list": "[]"}', ['- list: expected array, got "[]"; send the JSON itself, not a string that holds it']),
-        ('{"city": "xy", "list": [{"color": 1, "colour": 1}]}', ['- list[0].color: there is no argument of this name; did you mean "colour"?']),
+        (
+            '{"city": "xy", "ciy": 1}',
+            ['- ciy: there is no argument of this name; did you mean "city"?'],
+        ),
+        (
+            '{"city": "xy", "list": "[]"}',
+            ['- list: expected array, got "[]"; send the JSON itself, not a string that holds it'],
+        ),
+        (
+            '{"city": "xy", "list": [{"color": 1, "colour": 1}]}',
+            ['- list[0].color: there is no argument of this name; did you mean "colour"?'],
+        ),
         ('{"city": "xy", "list": [{}]}', ["- list[0].colour: missing"]),
-        ('{"city": "xy", "either": 3}', ["- either: none of the allowed forms fits (expected string; expected object), got 3"]),
-        ('{"city": "xy", "either": {"q": "x"}}', ['- either: none of the allowed forms fits (expected string; expected integer), got {"q": "x"}']),
+        (
+            '{"city": "xy", "either": 3}',
+            ["- either: none of the allowed forms fits (expected string; expected object), got 3"],
+        ),
+        (
+            '{"city": "xy", "either": {"q": "x"}}',
+            [
+                '- either: none of the allowed forms fits (expected string; expected integer), got {"q": "x"}'
+            ],
+        ),
         ("[]", ["- the arguments: expected one JSON object, got []"]),
-        ('"{}"', ['- the arguments: expected one JSON object, got "{}"; send the JSON itself, not a string that holds it']),
+        (
+            '"{}"',
+            [
+                '- the arguments: expected one JSON object, got "{}"; send the JSON itself, not a string that holds it'
+            ],
+        ),
     ],
 )
-def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(sent: str, lines: list[str]) -> None:
+def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(
+    sent: str, lines: list[str]
+) -> None:
     assert refusal(sent) == lines
 
 
@@ -225,7 +330,14 @@ def test_what_is_missing_is_described_from_the_schema() -> None:
 
 
 def test_a_schema_that_refers_to_itself_at_the_same_place_is_refused() -> None:
-    one = made({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}})
+    one = made(
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "required": ["a"],
+            "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}},
+        }
+    )
     with pytest.raises(AgentError, match="leads back to itself at the same place"):
         one.parse("{}")
 

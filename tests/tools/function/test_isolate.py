@@ -40,18 +40,30 @@ async def run(made: FunctionTool[Any], ctx: ToolContext[Any], **arguments: objec
 # ---------------------------------------------------------------- in and out
 
 
-async def test_it_runs_elsewhere_with_the_contexts_directory_and_environment(ctx: ToolContext[Any], tmp_path: Path) -> None:
+async def test_it_runs_elsewhere_with_the_contexts_directory_and_environment(
+    ctx: ToolContext[Any], tmp_path: Path
+) -> None:
     told = json.loads(str(await run(functions.where, ctx, word="ä\n", numbers=[1, 2.5])))
     assert told["pid"] != os.getpid()
     assert told["cwd"] == str(tmp_path)
     assert told["environment"].items() >= {"GIVEN": "yes"}.items()
     assert "HOME" not in told["environment"]
-    assert (told["word"], told["numbers"], told["name"], told["stdin"]) == ("ä\n", [1, 2.5], functions.__name__, "")
+    assert (told["word"], told["numbers"], told["name"], told["stdin"]) == (
+        "ä\n",
+        [1, 2.5],
+        functions.__name__,
+        "",
+    )
     assert told["pydantic"] is False  # plain arguments travel as they are
 
 
-async def test_arguments_that_json_cannot_carry_arrive_in_their_types(ctx: ToolContext[Any]) -> None:
-    assert await run(functions.typed, ctx, day="2026-01-02", path="/x", colour="red") == '["date","PosixPath","Colour","2026-01-02"]'
+async def test_arguments_that_json_cannot_carry_arrive_in_their_types(
+    ctx: ToolContext[Any],
+) -> None:
+    assert (
+        await run(functions.typed, ctx, day="2026-01-02", path="/x", colour="red")
+        == '["date","PosixPath","Colour","2026-01-02"]'
+    )
 
 
 async def test_what_it_prints_is_kept_apart_from_its_result(ctx: ToolContext[Any]) -> None:
@@ -67,7 +79,9 @@ async def test_what_it_prints_is_kept_apart_from_its_result(ctx: ToolContext[Any
         (functions.half_a_surrogate, "\ud800"),
     ],
 )
-async def test_results_are_what_they_are_without_a_process(ctx: ToolContext[Any], made: FunctionTool[Any], output: object) -> None:
+async def test_results_are_what_they_are_without_a_process(
+    ctx: ToolContext[Any], made: FunctionTool[Any], output: object
+) -> None:
     assert await run(made, ctx) == output
 
 
@@ -79,7 +93,9 @@ def test_a_plain_call_starts_no_process() -> None:
 # ---------------------------------------------------------------- going wrong
 
 
-async def test_what_it_raises_is_raised_under_its_name_with_its_trace(ctx: ToolContext[Any]) -> None:
+async def test_what_it_raises_is_raised_under_its_name_with_its_trace(
+    ctx: ToolContext[Any],
+) -> None:
     with pytest.raises(Exception, match="no such thing") as e:
         await run(functions.fails, ctx, how="value")
     assert type(e.value).__name__ == "ValueError"
@@ -115,19 +131,35 @@ async def test_failures_for_the_model_come_through(ctx: ToolContext[Any]) -> Non
     [
         ("exit", "ended with exit code 7"),
         ("signal", "was killed by SIGSEGV"),
-        pytest.param("unnamed", r"was killed by signal \d+", marks=pytest.mark.skipif(sys.platform == "darwin", reason="every signal has a name there")),
+        pytest.param(
+            "unnamed",
+            r"was killed by signal \d+",
+            marks=pytest.mark.skipif(
+                sys.platform == "darwin", reason="every signal has a name there"
+            ),
+        ),
         ("pipe", "closed its pipe and stayed"),
     ],
 )
-async def test_a_death_leaves_it_unknown_and_says_how(ctx: ToolContext[Any], how: str, death: str) -> None:
-    with pytest.raises(ToolFailed, match=rf"The process of the tool 'dies' {death}.* before it gave a result\. It printed last:\nlast words") as e:
+async def test_a_death_leaves_it_unknown_and_says_how(
+    ctx: ToolContext[Any], how: str, death: str
+) -> None:
+    with pytest.raises(
+        ToolFailed,
+        match=rf"The process of the tool 'dies' {death}.* before it gave a result\. It printed last:\nlast words",
+    ) as e:
         await run(functions.dies, ctx, how=how)
     assert e.value.happened is None
 
 
-async def test_a_process_that_cannot_even_begin_is_told(ctx: ToolContext[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_even_begin_is_told(
+    ctx: ToolContext[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(ToolFailed, match=r"The process of the tool 'where' ended with exit code 1 before it gave a result\.$"):
+    with pytest.raises(
+        ToolFailed,
+        match=r"The process of the tool 'where' ended with exit code 1 before it gave a result\.$",
+    ):
         await run(functions.where, ctx, word="x" * 1_000_000)
 
 
@@ -156,7 +188,9 @@ del gone
 
 
 async def test_a_function_that_is_not_found_there_did_nothing(ctx: ToolContext[Any]) -> None:
-    with pytest.raises(ToolFailed, match="'gone' could not be loaded in its process: AttributeError") as e:
+    with pytest.raises(
+        ToolFailed, match="'gone' could not be loaded in its process: AttributeError"
+    ) as e:
         await run(vanished, ctx)
     assert e.value.happened is False
 
@@ -189,16 +223,24 @@ def fifo(tmp_path: Path) -> Any:
     os.close(one.fd)
 
 
-async def test_cancelling_kills_it_and_its_children_at_once(ctx: ToolContext[Any], fifo: Fifo) -> None:
+async def test_cancelling_kills_it_and_its_children_at_once(
+    ctx: ToolContext[Any], fifo: Fifo
+) -> None:
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            group.start_soon(functions.hangs.execute, ctx, functions.hangs.parse(json.dumps({"fifo": str(fifo.path)})))
+            group.start_soon(
+                functions.hangs.execute,
+                ctx,
+                functions.hangs.parse(json.dumps({"fifo": str(fifo.path)})),
+            )
             assert await fifo.wait() == b"up"
             group.cancel_scope.cancel()
         assert await fifo.wait() == b""
 
 
-async def test_what_it_leaves_running_is_killed_when_it_returns(ctx: ToolContext[Any], fifo: Fifo) -> None:
+async def test_what_it_leaves_running_is_killed_when_it_returns(
+    ctx: ToolContext[Any], fifo: Fifo
+) -> None:
     assert await run(functions.leaves_a_child, ctx, fifo=str(fifo.path)) == "left"
     with anyio.fail_after(30):
         assert await fifo.wait() == b"up"
@@ -238,31 +280,50 @@ GUARDED = SCRIPT + '\nif __name__ == "__main__":\n    anyio.run(main)\n'
 
 
 def python(*arguments: str, cwd: Path, text: str | None = None) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, input=text, timeout=60)
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        input=text,
+        timeout=60,
+    )
     return done.stdout + done.stderr
 
 
 def test_a_function_of_a_script_is_found_under_another_name(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(GUARDED)
-    assert python(str(tmp_path / "script"), cwd=tmp_path) == "loaded as __main__\nhello from __treadle_main__\n"
+    assert (
+        python(str(tmp_path / "script"), cwd=tmp_path)
+        == "loaded as __main__\nhello from __treadle_main__\n"
+    )
 
 
 def test_a_function_of_a_module_that_is_run_is_found_under_its_real_name(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text(GUARDED)
-    assert python("-m", "package", cwd=tmp_path) == "loaded as __main__\nhello from package.__main__\n"
+    assert (
+        python("-m", "package", cwd=tmp_path) == "loaded as __main__\nhello from package.__main__\n"
+    )
 
 
 def test_a_script_that_starts_itself_again_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT + "\nanyio.run(main)\n")
     told = python("script.py", cwd=tmp_path)
-    assert "'where' was called while its script was loaded for the tool 'where': put what the script does below `if __name__ == '__main__':`" in told
+    assert (
+        "'where' was called while its script was loaded for the tool 'where': put what the script does below `if __name__ == '__main__':`"
+        in told
+    )
     assert told.count("loaded as __main__") == 1
 
 
 @pytest.mark.parametrize("typed", [["-c", SCRIPT], ["-"]])
-def test_what_was_typed_into_an_interpreter_is_refused_when_it_is_decorated(tmp_path: Path, typed: list[str]) -> None:
-    assert "isolate='process' takes a function that stands in a file" in python(*typed, cwd=tmp_path, text=SCRIPT)
+def test_what_was_typed_into_an_interpreter_is_refused_when_it_is_decorated(
+    tmp_path: Path, typed: list[str]
+) -> None:
+    assert "isolate='process' takes a function that stands in a file" in python(
+        *typed, cwd=tmp_path, text=SCRIPT
+    )
 
 
 def loaded(file: Path) -> ModuleType:
@@ -275,23 +336,39 @@ def loaded(file: Path) -> ModuleType:
     return module
 
 
-async def test_a_module_that_no_path_leads_to_is_loaded_from_its_file(ctx: ToolContext[Any], tmp_path: Path) -> None:
+async def test_a_module_that_no_path_leads_to_is_loaded_from_its_file(
+    ctx: ToolContext[Any], tmp_path: Path
+) -> None:
     (tmp_path / "file.py").write_text(SCRIPT)
-    assert await run(loaded(tmp_path / "file.py").where, ctx, word="hello from") == "hello from unreachable"
+    assert (
+        await run(loaded(tmp_path / "file.py").where, ctx, word="hello from")
+        == "hello from unreachable"
+    )
 
 
-async def test_a_module_that_does_not_load_there_is_told(ctx: ToolContext[Any], tmp_path: Path) -> None:
+async def test_a_module_that_does_not_load_there_is_told(
+    ctx: ToolContext[Any], tmp_path: Path
+) -> None:
     (tmp_path / "file.py").write_text(SCRIPT)
     module = loaded(tmp_path / "file.py")
     (tmp_path / "file.py").write_text("import not_there_at_all")
-    with pytest.raises(ToolFailed, match="could not be loaded in its process: ModuleNotFoundError: No module named 'not_there_at_all'"):
+    with pytest.raises(
+        ToolFailed,
+        match="could not be loaded in its process: ModuleNotFoundError: No module named 'not_there_at_all'",
+    ):
         await run(module.where, ctx, word="")
 
 
-async def test_nothing_is_imported_from_the_working_directory(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_nothing_is_imported_from_the_working_directory(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     for name in ("sitecustomize", "usercustomize", "json", "importlib", "treadle", "msgspec"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'trapped')!r}, 'w').write({name!r})")
-    context = make_context(tmp_path, environment={"PYTHONPATH": os.pathsep, "PYTHONSTARTUP": str(tmp_path / "json.py")})
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'trapped')!r}, 'w').write({name!r})"
+        )
+    context = make_context(
+        tmp_path, environment={"PYTHONPATH": os.pathsep, "PYTHONSTARTUP": str(tmp_path / "json.py")}
+    )
     assert await run(functions.nothing, context) == "done"
     assert not (tmp_path / "trapped").exists()
 
@@ -311,7 +388,9 @@ async def test_it_dies_with_the_process_that_waits_for_it(tmp_path: Path, fifo: 
         """)
     )
     with anyio.fail_after(30):
-        async with await anyio.open_process([sys.executable, "script.py"], cwd=tmp_path, stdin=None, stdout=None, stderr=None) as waiting:
+        async with await anyio.open_process(
+            [sys.executable, "script.py"], cwd=tmp_path, stdin=None, stdout=None, stderr=None
+        ) as waiting:
             assert await fifo.wait() == b"up"
             waiting.send_signal(signal.SIGKILL)
         assert await fifo.wait() == b""

@@ -97,7 +97,10 @@ class OwnMapping(Mapping[str, int]):
         (Data(a=1, models=[Model(a=2)]), '{"a":1,"models":[{"a":2,"when":"2026-01-02"}]}'),
         ([Struct(a=1)], '[{"a":1}]'),
         (Pair(1, "x"), '[1,"x"]'),
-        ({"at": dt.datetime(2026, 1, 2, tzinfo=dt.UTC), "id": uuid.UUID(int=1)}, '{"at":"2026-01-02T00:00:00Z","id":"00000000-0000-0000-0000-000000000001"}'),
+        (
+            {"at": dt.datetime(2026, 1, 2, tzinfo=dt.UTC), "id": uuid.UUID(int=1)},
+            '{"at":"2026-01-02T00:00:00Z","id":"00000000-0000-0000-0000-000000000001"}',
+        ),
         ({"of": decimal.Decimal("1.10"), "in": Path("/x")}, '{"of":"1.10","in":"/x"}'),
         ([OwnInt(1), OwnFloat(1.5), Loud("quiet")], '[1,1.5,"quiet"]'),
         (OwnMapping(), '{"a":1}'),
@@ -171,8 +174,14 @@ def _endless() -> object:
     [
         (b"\xff\xfe\x00", "returned 3 bytes that are neither text nor an image or PDF"),
         (b"a\x00b", "returned 3 bytes that are neither text"),
-        (Unwritable(), r"returned a Unwritable that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)"),
-        ([Unwritable()], r"returned a list that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)"),
+        (
+            Unwritable(),
+            r"returned a Unwritable that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)",
+        ),
+        (
+            [Unwritable()],
+            r"returned a list that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)",
+        ),
         ({(1, 2): 3}, "returned a dict that cannot be written as JSON"),
         ((i for i in ()), "returned a generator"),
         (ValueError("no"), "returned a ValueError"),
@@ -180,7 +189,18 @@ def _endless() -> object:
         (_endless(), "returned a list"),
         (10**5000, "returned a int"),
     ],
-    ids=["bytes", "nul", "object", "inner", "key", "generator", "error", "broken", "endless", "digits"],
+    ids=[
+        "bytes",
+        "nul",
+        "object",
+        "inner",
+        "key",
+        "generator",
+        "error",
+        "broken",
+        "endless",
+        "digits",
+    ],
 )
 def test_what_no_model_can_be_shown_is_told_by_its_type(value: object, says: str) -> None:
     with pytest.raises(ToolFailed, match=says) as e:
@@ -188,7 +208,11 @@ def test_what_no_model_can_be_shown_is_told_by_its_type(value: object, says: str
     assert e.value.happened is True
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
 @given(st.lists(JSON) | st.dictionaries(st.text(), JSON))

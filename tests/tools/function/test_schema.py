@@ -101,7 +101,11 @@ def test_a_signature_becomes_a_schema_of_an_object() -> None:
             "type": "object",
             "properties": {
                 "city": {"type": "string", "description": "Name of the city."},
-                "days": {"type": "integer", "description": "How many days ahead, 1 to 7.", "default": 1},
+                "days": {
+                    "type": "integer",
+                    "description": "How many days ahead, 1 to 7.",
+                    "default": 1,
+                },
             },
             "required": ["city"],
             "additionalProperties": False,
@@ -112,7 +116,12 @@ def test_a_signature_becomes_a_schema_of_an_object() -> None:
 def test_no_parameters_are_an_object_without_properties() -> None:
     def nothing() -> None: ...
 
-    assert tool(nothing).definition.parameters == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    assert tool(nothing).definition.parameters == {
+        "type": "object",
+        "properties": {},
+        "required": [],
+        "additionalProperties": False,
+    }
     assert tool(nothing).parse("") == {}
 
 
@@ -138,23 +147,37 @@ POINT = {
         (int | list[int], {"anyOf": [INTEGER, {"type": "array", "items": INTEGER}]}),
         (Any, {}),
         (dt.date, {"type": "string", "format": "date"}),
-        (Annotated[int, Field(ge=1, le=7, description="Days.")], {"type": "integer", "minimum": 1, "maximum": 7, "description": "Days."}),
+        (
+            Annotated[int, Field(ge=1, le=7, description="Days.")],
+            {"type": "integer", "minimum": 1, "maximum": 7, "description": "Days."},
+        ),
         (Annotated[int, "Days."], {"type": "integer", "description": "Days."}),
         (Annotated[int, Doc("Days.")], {"type": "integer", "description": "Days."}),
         (Point, POINT),
         (list[Point], {"type": "array", "items": POINT}),
         (
             Options,
-            {"type": "object", "properties": {"depth": INTEGER, "follow": {"type": "boolean"}}, "required": ["depth"], "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"depth": INTEGER, "follow": {"type": "boolean"}},
+                "required": ["depth"],
+                "additionalProperties": False,
+            },
         ),
         (
             Cat,
-            {"type": "object", "properties": {"kind": {"type": "string", "const": "cat"}, "lives": INTEGER}, "required": ["kind", "lives"]},
+            {
+                "type": "object",
+                "properties": {"kind": {"type": "string", "const": "cat"}, "lives": INTEGER},
+                "required": ["kind", "lives"],
+            },
         ),
     ],
     ids=str,
 )
-def test_each_type_is_described_without_titles_and_in_place(hint: Any, schema: dict[str, Any]) -> None:
+def test_each_type_is_described_without_titles_and_in_place(
+    hint: Any, schema: dict[str, Any]
+) -> None:
     def f(value): ...
 
     f.__annotations__["value"] = hint
@@ -174,11 +197,17 @@ def test_recursive_types_keep_their_definitions() -> None:
     def f(tree: Tree, others: list[Tree]) -> None: ...
 
     parameters = tool(f).definition.parameters
-    assert parameters["properties"] == {"tree": {"$ref": "#/$defs/Tree"}, "others": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}
+    assert parameters["properties"] == {
+        "tree": {"$ref": "#/$defs/Tree"},
+        "others": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
+    }
     assert parameters["$defs"] == {
         "Tree": {
             "type": "object",
-            "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []}},
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []},
+            },
             "required": ["name"],
         }
     }
@@ -206,7 +235,9 @@ def test_types_that_hold_each_other_keep_their_definitions() -> None:
     assert tool(f).parse('{"around": {"ping": {"pong": {"ping": {}}}, "twice": {}}}') == {
         "around": Around(ping=Ping(pong=Pong(ping=Ping())), twice=Ping()),
     }
-    assert "- around.ping.pong.ping: expected an object, got 3" in refusal(f, '{"around": {"ping": {"pong": {"ping": 3}}, "twice": {}}}')
+    assert "- around.ping.pong.ping: expected an object, got 3" in refusal(
+        f, '{"around": {"ping": {"pong": {"ping": 3}}, "twice": {}}}'
+    )
 
 
 def test_a_long_type_that_is_used_twice_is_defined_once() -> None:
@@ -231,7 +262,14 @@ def test_two_structs_of_one_name_stay_apart() -> None:
 
 @pytest.mark.parametrize(
     ("default", "shown"),
-    [(3, 3), (None, None), (Colour.RED, "red"), (Point(1), {"x": 1, "y": 0}), (Tree("a"), {"name": "a", "children": []}), (Path("/x"), "/x")],
+    [
+        (3, 3),
+        (None, None),
+        (Colour.RED, "red"),
+        (Point(1), {"x": 1, "y": 0}),
+        (Tree("a"), {"name": "a", "children": []}),
+        (Path("/x"), "/x"),
+    ],
 )
 def test_a_default_is_shown_as_json(default: object, shown: object) -> None:
     def f(value=default): ...
@@ -248,7 +286,9 @@ def test_a_default_that_json_cannot_say_is_left_out(default: object) -> None:
 
 
 def test_the_annotation_speaks_before_the_docstring() -> None:
-    def f(a: Annotated[int, Field(description="said here")], b: Annotated[int, Field(ge=1)]) -> None:
+    def f(
+        a: Annotated[int, Field(description="said here")], b: Annotated[int, Field(ge=1)]
+    ) -> None:
         """Sum.
 
         :param a: said there
@@ -260,7 +300,11 @@ def test_the_annotation_speaks_before_the_docstring() -> None:
 
 
 def test_a_field_as_the_default_is_understood() -> None:
-    def f(a: int = Field(5, ge=1), b: list[int] = Field(default_factory=list), c: str = Field(min_length=2)) -> None: ...  # noqa: B008  pydantic's own idiom
+    def f(
+        a: int = Field(5, ge=1),
+        b: list[int] = Field(default_factory=list),  # noqa: B008
+        c: str = Field(min_length=2),
+    ) -> None: ...
 
     assert tool(f).definition.parameters["required"] == ["c"]
     assert tool(f).parse('{"c": "xy"}') == {"a": 5, "b": [], "c": "xy"}
@@ -323,7 +367,10 @@ class Later:
 def test_an_annotation_that_cannot_be_evaluated_is_named() -> None:
     def f(a: int, b: OnlyForCheckers) -> None: ...
 
-    with pytest.raises(AgentError, match=r"f: the annotation 'OnlyForCheckers' of parameter 'b' cannot be evaluated .*TYPE_CHECKING") as e:
+    with pytest.raises(
+        AgentError,
+        match=r"f: the annotation 'OnlyForCheckers' of parameter 'b' cannot be evaluated .*TYPE_CHECKING",
+    ) as e:
         _ = tool(f).definition
     assert e.value.kind == "invalid"
 
@@ -341,7 +388,17 @@ def takes_unannotated(ctx, a: int) -> None: ...
 
 @pytest.mark.parametrize(
     "function",
-    [takes_whole, takes_module, takes_renamed, takes_optional, takes_second_spelling, takes_old_optional, takes_unknown_deps, takes_last, takes_unannotated],
+    [
+        takes_whole,
+        takes_module,
+        takes_renamed,
+        takes_optional,
+        takes_second_spelling,
+        takes_old_optional,
+        takes_unknown_deps,
+        takes_last,
+        takes_unannotated,
+    ],
 )
 @pytest.mark.parametrize("evaluated", [False, True])
 def test_the_context_is_found_however_it_is_written(function: Any, evaluated: bool) -> None:
@@ -387,12 +444,16 @@ def test_a_type_that_is_no_json_is_refused_by_name(hint: Any) -> None:
     def f(fine: int, bad): ...
 
     f.__annotations__["bad"] = hint
-    with pytest.raises(AgentError, match=r"\.f: parameter 'bad' of type .* cannot be described as JSON") as e:
+    with pytest.raises(
+        AgentError, match=r"\.f: parameter 'bad' of type .* cannot be described as JSON"
+    ) as e:
         _ = tool(f).definition
     assert e.value.kind == "invalid"
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="typing's own TypedDict will do from 3.12 on")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="typing's own TypedDict will do from 3.12 on"
+)
 def test_a_typed_dict_of_typing_is_told_where_to_come_from() -> None:
     class Own(typing.TypedDict):
         a: int
@@ -438,31 +499,68 @@ def everything(
     [
         ("{}", ["city: missing; expected string: Name."]),
         ('{"city": "x"}', ['city: string should have at least 2 characters, got "x"']),
-        ('{"city": "xy", "days": "two"}', ['days: expected a valid integer, unable to parse string as an integer, got "two"']),
-        ('{"city": "xy", "dayz": 2}', ['dayz: there is no argument of this name; did you mean "days"?']),
-        ('{"city": "xy", "colour": "gren"}', ["colour: expected 'red' or 'green', got \"gren\"; did you mean \"green\"?"]),
-        ('{"city": "xy", "unit": "celcius"}', ["unit: expected 'celsius' or 'fahrenheit', got \"celcius\"; did you mean \"celsius\"?"]),
+        (
+            '{"city": "xy", "days": "two"}',
+            ['days: expected a valid integer, unable to parse string as an integer, got "two"'],
+        ),
+        (
+            '{"city": "xy", "dayz": 2}',
+            ['dayz: there is no argument of this name; did you mean "days"?'],
+        ),
+        (
+            '{"city": "xy", "colour": "gren"}',
+            ["colour: expected 'red' or 'green', got \"gren\"; did you mean \"green\"?"],
+        ),
+        (
+            '{"city": "xy", "unit": "celcius"}',
+            [
+                "unit: expected 'celsius' or 'fahrenheit', got \"celcius\"; did you mean \"celsius\"?"
+            ],
+        ),
         ('{"city": "xy", "unit": "k"}', ["unit: expected 'celsius' or 'fahrenheit', got \"k\""]),
         ('{"city": "xy", "temperature": NaN}', ["temperature: expected a finite number, got NaN"]),
-        ('{"city": "xy", "points": [{"x": 1}, {"y": 2}]}', ["points[1].x: missing; expected integer"]),
-        ('{"city": "xy", "points": "[]"}', ['points: expected a valid array, got "[]"; send the JSON itself, not a string that holds it']),
-        ('{"city": "xy", "tree": {"name": 3}}', ['tree: expected `str`, got `int` - at `$.name`, got {"name": 3}']),
-        ('{"city": "xy", "several": "x"}', ['several: expected a valid integer, unable to parse string as an integer, or expected a valid array, got "x"']),
+        (
+            '{"city": "xy", "points": [{"x": 1}, {"y": 2}]}',
+            ["points[1].x: missing; expected integer"],
+        ),
+        (
+            '{"city": "xy", "points": "[]"}',
+            [
+                'points: expected a valid array, got "[]"; send the JSON itself, not a string that holds it'
+            ],
+        ),
+        (
+            '{"city": "xy", "tree": {"name": 3}}',
+            ['tree: expected `str`, got `int` - at `$.name`, got {"name": 3}'],
+        ),
+        (
+            '{"city": "xy", "several": "x"}',
+            [
+                'several: expected a valid integer, unable to parse string as an integer, or expected a valid array, got "x"'
+            ],
+        ),
         ("[]", ["the arguments: expected an object, got []"]),
         ("null", ["the arguments: expected an object, got null"]),
         ('{"city": "xy", "a b\\n": 1}', ['["a b\\n"]: there is no argument of this name; known: ']),
     ],
 )
-def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(sent: str, lines: list[str]) -> None:
+def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(
+    sent: str, lines: list[str]
+) -> None:
     told = refusal(everything, sent).splitlines()
     assert told[0] == "The arguments do not fit the tool 'everything', and nothing was run:"
     assert told[-1] == "Mend them and call it again."
-    assert [line[: len(f"- {expected}")] for line, expected in zip(told[1:-1], lines, strict=True)] == [f"- {expected}" for expected in lines]
+    assert [
+        line[: len(f"- {expected}")] for line, expected in zip(told[1:-1], lines, strict=True)
+    ] == [f"- {expected}" for expected in lines]
 
 
 def test_an_unknown_name_comes_before_what_it_leaves_missing() -> None:
     told = refusal(everything, '{"ciy": "Rome"}').splitlines()[1:-1]
-    assert told == ['- ciy: there is no argument of this name; did you mean "city"?', "- city: missing; expected string: Name."]
+    assert told == [
+        '- ciy: there is no argument of this name; did you mean "city"?',
+        "- city: missing; expected string: Name.",
+    ]
 
 
 def test_a_tool_without_parameters_says_so() -> None:
@@ -488,8 +586,14 @@ def test_many_problems_are_told_in_a_bounded_text() -> None:
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
-        ('{"city": "Paris" "days": 2}', "Expecting ',' delimiter at line 1, column 18, near '{\"city\": \"Paris\" ' <here> '\"days\": 2}'"),
-        ('{"city": "Par', "Unterminated string starting at line 1, column 10, near '{\"city\": ' <here> '\"Par' (it seems to be cut off)"),
+        (
+            '{"city": "Paris" "days": 2}',
+            "Expecting ',' delimiter at line 1, column 18, near '{\"city\": \"Paris\" ' <here> '\"days\": 2}'",
+        ),
+        (
+            '{"city": "Par',
+            "Unterminated string starting at line 1, column 10, near '{\"city\": ' <here> '\"Par' (it seems to be cut off)",
+        ),
         ('{"city": ', "(it seems to be cut off)"),
         ("nonsense", "near '' <here> 'nonsense'"),
         ("[" * 10_000 + "]" * 10_000, "it is nested too deeply"),
@@ -502,17 +606,26 @@ def test_many_problems_are_told_in_a_bounded_text() -> None:
 )
 def test_text_that_is_no_json_is_shown_where_it_goes_wrong(sent: str, says: str) -> None:
     told = refusal(everything, sent)
-    assert told.startswith("The arguments for the tool 'everything' are not valid JSON, and nothing was run: ")
+    assert told.startswith(
+        "The arguments for the tool 'everything' are not valid JSON, and nothing was run: "
+    )
     assert any(piece in told for piece in says.split("|"))
     assert len(told) < 500
 
 
 @pytest.mark.parametrize(
     ("value", "read"),
-    [("1e400", float("inf")), ("123456789012345678901234567890", 123456789012345678901234567890), ('{"a": 1, "a": 2}', {"a": 2})],
+    [
+        ("1e400", float("inf")),
+        ("123456789012345678901234567890", 123456789012345678901234567890),
+        ('{"a": 1, "a": 2}', {"a": 2}),
+    ],
 )
 def test_json_of_an_odd_kind_reaches_what_takes_anything(value: str, read: object) -> None:
-    assert tool(everything).parse(f'{{"city": "xy", "anything": {value}}}') == {"city": "xy", "anything": read}
+    assert tool(everything).parse(f'{{"city": "xy", "anything": {value}}}') == {
+        "city": "xy",
+        "anything": read,
+    }
 
 
 @pytest.mark.parametrize("nothing", ["", " ", "\n", "{}"])
@@ -592,14 +705,26 @@ JSON_TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (dict[str, list[str]], st.dictionaries(TEXT, st.lists(TEXT))),
     (Literal["a", "b"], st.sampled_from(["a", "b"])),
     (int | str | None, st.none() | st.integers(-(2**31), 2**31) | TEXT),
-    (Options, st.fixed_dictionaries({"depth": st.integers(0, 9)}, optional={"follow": st.booleans()})),
-    (Any, st.recursive(st.none() | st.booleans() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=10)),
+    (
+        Options,
+        st.fixed_dictionaries({"depth": st.integers(0, 9)}, optional={"follow": st.booleans()}),
+    ),
+    (
+        Any,
+        st.recursive(
+            st.none() | st.booleans() | TEXT,
+            lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+            max_leaves=10,
+        ),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("hint", "values"), JSON_TYPES, ids=[str(hint) for hint, _ in JSON_TYPES])
 @given(data=st.data())
-def test_what_the_schema_allows_reaches_the_function_unchanged(hint: Any, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
+def test_what_the_schema_allows_reaches_the_function_unchanged(
+    hint: Any, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
     def f(value): ...
 
     f.__annotations__["value"] = hint

@@ -68,11 +68,18 @@ def _nothing_is_left_over() -> Iterator[None]:
     assert abandoned_calls() == ()
 
 
-async def test_a_cancelled_call_returns_at_once_and_its_thread_is_reported(ctx: ToolContext[Any], stuck: Stuck) -> None:
+async def test_a_cancelled_call_returns_at_once_and_its_thread_is_reported(
+    ctx: ToolContext[Any], stuck: Stuck
+) -> None:
     with anyio.fail_after(5):
         await stuck.abandon(ctx)
     (left,) = abandoned_calls()
-    assert (left.tool, left.run_id, left.call_id, left.ended.done()) == ("work", "run_1", "call_1", False)
+    assert (left.tool, left.run_id, left.call_id, left.ended.done()) == (
+        "work",
+        "run_1",
+        "call_1",
+        False,
+    )
     assert repr(left) == "ThreadCall('work', call_id='call_1')"
     assert await wait_for_abandoned([left], 0) == (left,)
     stuck.let_go.set()
@@ -81,7 +88,9 @@ async def test_a_cancelled_call_returns_at_once_and_its_thread_is_reported(ctx: 
     assert (left.value, left.error) == ("late", None)
 
 
-async def test_abandoned_calls_are_told_by_run(make_context: MakeContext, tmp_path: Path, stuck: Stuck) -> None:
+async def test_abandoned_calls_are_told_by_run(
+    make_context: MakeContext, tmp_path: Path, stuck: Stuck
+) -> None:
     other = Stuck()
     await stuck.abandon(make_context(tmp_path, run_id="run_a"))
     await other.abandon(make_context(tmp_path, run_id="run_b"))
@@ -95,7 +104,9 @@ async def test_abandoned_calls_are_told_by_run(make_context: MakeContext, tmp_pa
 
 
 @pytest.mark.parametrize("error", [ValueError("late"), SystemExit(3)])
-async def test_what_an_abandoned_call_raises_disturbs_nobody(ctx: ToolContext[Any], error: BaseException) -> None:
+async def test_what_an_abandoned_call_raises_disturbs_nobody(
+    ctx: ToolContext[Any], error: BaseException
+) -> None:
     stuck = Stuck(error)
     await stuck.abandon(ctx)
     (left,) = abandoned_calls()
@@ -105,7 +116,9 @@ async def test_what_an_abandoned_call_raises_disturbs_nobody(ctx: ToolContext[An
     assert left.error is error
 
 
-async def test_a_call_that_waits_for_a_thread_never_runs_once_cancelled(ctx: ToolContext[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_waits_for_a_thread_never_runs_once_cancelled(
+    ctx: ToolContext[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 1)
     first, second = Stuck(), Stuck()
     async with anyio.create_task_group() as group:
@@ -120,7 +133,9 @@ async def test_a_call_that_waits_for_a_thread_never_runs_once_cancelled(ctx: Too
     assert not second.begun.is_set()
 
 
-async def test_a_call_that_was_given_up_before_its_thread_began_does_nothing(ctx: ToolContext[Any]) -> None:
+async def test_a_call_that_was_given_up_before_its_thread_began_does_nothing(
+    ctx: ToolContext[Any],
+) -> None:
     ran: list[int] = []
     call = threads.ThreadCall("f", ctx, lambda: ran.append(1))
     call.abandon()
@@ -158,15 +173,25 @@ async def gone() -> None:
         (Stuck(), "late"),
         (Stuck(value={"paid": [3]}), '{"paid":[3]}'),
         (Stuck(value=None), "null"),
-        (Stuck(value=[TextPart(text="a"), MediaPart(media_type="image/png", data="", name="b.png")]), "a\n[b.png, image/png: not shown]"),
-        (Stuck(value=b"\0"), "The tool ran, but it returned 1 bytes that are neither text nor an image or PDF."),
+        (
+            Stuck(
+                value=[TextPart(text="a"), MediaPart(media_type="image/png", data="", name="b.png")]
+            ),
+            "a\n[b.png, image/png: not shown]",
+        ),
+        (
+            Stuck(value=b"\0"),
+            "The tool ran, but it returned 1 bytes that are neither text nor an image or PDF.",
+        ),
         (Stuck(ValueError("no such account")), "ValueError: no such account"),
         (Stuck(ToolFailed("no such account")), "ToolFailed: no such account"),
         (Stuck(SystemExit(3)), "SystemExit: 3"),
         (Stuck(Unspeakable()), "Unspeakable"),
     ],
 )
-async def test_what_an_abandoned_call_gave_is_told_once_from_its_thread(make_context: MakeContext, tmp_path: Path, stuck: Stuck, told: str) -> None:
+async def test_what_an_abandoned_call_gave_is_told_once_from_its_thread(
+    make_context: MakeContext, tmp_path: Path, stuck: Stuck, told: str
+) -> None:
     heard = Heard()
     await stuck.abandon(make_context(tmp_path, late=heard))
     assert heard.said == []
@@ -175,7 +200,9 @@ async def test_what_an_abandoned_call_gave_is_told_once_from_its_thread(make_con
     assert heard.said == [(told, False)]
 
 
-async def test_a_coroutine_that_comes_late_is_not_run(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_coroutine_that_comes_late_is_not_run(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     async def second_half() -> None:
         raise AssertionError("nobody waits for it")
 
@@ -183,10 +210,14 @@ async def test_a_coroutine_that_comes_late_is_not_run(make_context: MakeContext,
     await stuck.abandon(make_context(tmp_path, late=heard))
     stuck.let_go.set()
     await gone()
-    assert [text for text, _ in heard.said] == ["It ended with a coroutine that nobody waited for any more: what that was to do may not have been done."]
+    assert [text for text, _ in heard.said] == [
+        "It ended with a coroutine that nobody waited for any more: what that was to do may not have been done."
+    ]
 
 
-async def test_a_call_that_is_over_when_it_is_cut_tells_it_too(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_call_that_is_over_when_it_is_cut_tells_it_too(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     heard = Heard()
     call = threads.ThreadCall("f", make_context(tmp_path, late=heard), lambda: "just now", str)
     await anyio.to_thread.run_sync(call.run)
@@ -196,7 +227,9 @@ async def test_a_call_that_is_over_when_it_is_cut_tells_it_too(make_context: Mak
     assert abandoned_calls() == ()
 
 
-async def test_a_call_that_was_waited_for_tells_nothing_late(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_call_that_was_waited_for_tells_nothing_late(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     def cancelled_inside() -> str:
         raise asyncio.CancelledError("from the function itself")
 
@@ -208,7 +241,9 @@ async def test_a_call_that_was_waited_for_tells_nothing_late(make_context: MakeC
     assert heard.said == []
 
 
-async def test_a_call_that_was_given_up_before_it_began_tells_nothing(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_call_that_was_given_up_before_it_began_tells_nothing(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     heard = Heard()
     call = threads.ThreadCall("f", make_context(tmp_path, late=heard), lambda: "never", str)
     call.abandon()
@@ -216,7 +251,9 @@ async def test_a_call_that_was_given_up_before_it_began_tells_nothing(make_conte
     assert heard.said == []
 
 
-async def test_what_a_tool_that_may_be_repeated_gives_late_is_for_nobody(make_context: MakeContext, tmp_path: Path, stuck: Stuck) -> None:
+async def test_what_a_tool_that_may_be_repeated_gives_late_is_for_nobody(
+    make_context: MakeContext, tmp_path: Path, stuck: Stuck
+) -> None:
     heard = Heard()
     await stuck.abandon(make_context(tmp_path, late=heard), stuck.repeat)
     stuck.let_go.set()
@@ -224,7 +261,9 @@ async def test_what_a_tool_that_may_be_repeated_gives_late_is_for_nobody(make_co
     assert heard.said == []
 
 
-async def test_a_late_result_that_nobody_can_take_disturbs_nobody(make_context: MakeContext, tmp_path: Path, stuck: Stuck) -> None:
+async def test_a_late_result_that_nobody_can_take_disturbs_nobody(
+    make_context: MakeContext, tmp_path: Path, stuck: Stuck
+) -> None:
     told = threading.Event()
 
     def closed(text: str) -> None:
@@ -239,7 +278,9 @@ async def test_a_late_result_that_nobody_can_take_disturbs_nobody(make_context: 
     assert (left.value, left.error) == ("late", None)
 
 
-async def test_whoever_waits_for_an_abandoned_call_goes_on_after_it_was_told(make_context: MakeContext, tmp_path: Path, stuck: Stuck) -> None:
+async def test_whoever_waits_for_an_abandoned_call_goes_on_after_it_was_told(
+    make_context: MakeContext, tmp_path: Path, stuck: Stuck
+) -> None:
     order: list[str] = []
 
     def late(text: str) -> None:
@@ -272,7 +313,9 @@ async def cut_at_its_end(ctx: ToolContext[Any]) -> list[object]:
     return given
 
 
-async def test_a_call_that_is_cut_at_its_end_gives_its_result_once(make_context: MakeContext, tmp_path: Path) -> None:
+async def test_a_call_that_is_cut_at_its_end_gives_its_result_once(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
     for _ in range(100):
         heard = Heard()
         given = await cut_at_its_end(make_context(tmp_path, late=heard))

@@ -1,4 +1,5 @@
-"""A server made with the official SDK, of which tests ask everything that servers do: `python a_server.py stdio`, or `http PORT` on loopback.
+"""A server made with the official SDK, of which tests ask everything that servers do: `python
+a_server.py stdio`, or `http PORT` on loopback.
 
 Entry: it is a program.
 """
@@ -12,7 +13,15 @@ from mcp.server import MCPServer
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, Resolve
-from mcp_types import CallToolResult, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents, ToolAnnotations
+from mcp_types import (
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
 from opentelemetry.propagate import set_global_textmap
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic import BaseModel
@@ -43,8 +52,19 @@ def dots() -> CallToolResult:
             TextContent(type="text", text="two"),
             ImageContent(type="image", data=DOT, mime_type="image/jpeg"),
             ImageContent(type="image", data="bm8gaW1hZ2U=", mime_type="image/png"),
-            EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///x.txt", text="inside", mime_type="text/plain")),
-            ResourceLink(type="resource_link", name="more", uri="file:///y.txt", mime_type="text/plain", size=7),
+            EmbeddedResource(
+                type="resource",
+                resource=TextResourceContents(
+                    uri="file:///x.txt", text="inside", mime_type="text/plain"
+                ),
+            ),
+            ResourceLink(
+                type="resource_link",
+                name="more",
+                uri="file:///y.txt",
+                mime_type="text/plain",
+                size=7,
+            ),
         ]
     )
 

@@ -1,4 +1,6 @@
-"""Servers of MCP as tests want them, each in a process of its own, and one runtime's worth of connections."""
+"""Servers of MCP as tests want them, each in a process of its own, and one runtime's worth of
+connections.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ def listening(command: list[str], port: int, log: Path, **environment: str) -> G
     env = {**os.environ, **environment}
     with (
         log.open("wb") as said,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env, start_new_session=True) as process,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=env,
+            start_new_session=True,
+        ) as process,
     ):
         try:
             until = time.monotonic() + READY_WITHIN_S
@@ -51,7 +60,9 @@ def listening(command: list[str], port: int, log: Path, **environment: str) -> G
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
                 assert process.poll() is None, log.read_text(errors="replace")
-                assert time.monotonic() < until, f"{command} does not listen: {log.read_text(errors='replace')}"
+                assert time.monotonic() < until, (
+                    f"{command} does not listen: {log.read_text(errors='replace')}"
+                )
                 time.sleep(0.05)
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
@@ -68,20 +79,35 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
-    with listening([sys.executable, str(HERE / "a_server.py"), "http", str(port)], port, tmp_path_factory.mktemp("mcp") / "log") as url:
+    with listening(
+        [sys.executable, str(HERE / "a_server.py"), "http", str(port)],
+        port,
+        tmp_path_factory.mktemp("mcp") / "log",
+    ) as url:
         yield url
 
 
 def ours(**more: Any) -> McpServer:
     """The server of a_server.py, on stdio."""
-    fields: dict[str, Any] = {"name": "ours", "command": [sys.executable, str(HERE / "a_server.py"), "stdio"], "start_timeout_s": 60, "wait_s": 60}
+    fields: dict[str, Any] = {
+        "name": "ours",
+        "command": [sys.executable, str(HERE / "a_server.py"), "stdio"],
+        "start_timeout_s": 60,
+        "wait_s": 60,
+    }
     return McpServer(**fields | more)
 
 
 def bad(how: str, *more: str, **other: Any) -> McpServer:
     """The server of a_bad_server.py that is bad in this way."""
     command = [sys.executable, str(HERE / "a_bad_server.py"), how, *more]
-    fields: dict[str, Any] = {"name": "bad", "command": command, "start_timeout_s": 30, "timeout_s": 20, "protocol": "legacy"}
+    fields: dict[str, Any] = {
+        "name": "bad",
+        "command": command,
+        "start_timeout_s": 30,
+        "timeout_s": 20,
+        "protocol": "legacy",
+    }
     return McpServer(**fields | other)
 
 
@@ -89,8 +115,12 @@ def bad(how: str, *more: str, **other: Any) -> McpServer:
 def call(make_context: MakeContext, tmp_path: Path) -> Use:
     """Calls a tool of theirs by its name there, with arguments, and gives what it gives."""
 
-    async def use(tools: list[McpTool], name: str, /, context: dict[str, Any] | None = None, **arguments: Any) -> Any:
+    async def use(
+        tools: list[McpTool], name: str, /, context: dict[str, Any] | None = None, **arguments: Any
+    ) -> Any:
         tool = next(tool for tool in tools if tool.name.partition("_")[2] == name)
-        return await tool.execute(make_context(tmp_path, **(context or {})), tool.parse(json.dumps(arguments)))
+        return await tool.execute(
+            make_context(tmp_path, **(context or {})), tool.parse(json.dumps(arguments))
+        )
 
     return use

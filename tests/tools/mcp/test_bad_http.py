@@ -22,7 +22,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 class _Host(http.server.ThreadingHTTPServer):
-    """A server with sessions, of 2025, whose tool `do` answers as its test says. What it is told about `other` it does."""
+    """A server with sessions, of 2025, whose tool `do` answers as its test says.
+
+    What it is told about `other` it does.
+    """
 
     daemon_threads = True
 
@@ -55,11 +58,26 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             host.sessions += 1
             host.session = f"session-{host.sessions}"
             info = {"name": "host", "version": "1"}
-            self.result(message["id"], {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
+            self.result(
+                message["id"],
+                {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                },
+            )
         elif self.headers.get("mcp-session-id") != host.session:
             self.whole(404, b"")
         elif message.get("method") == "tools/list":
-            self.result(message["id"], {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("do", "other")]})
+            self.result(
+                message["id"],
+                {
+                    "tools": [
+                        {"name": name, "inputSchema": {"type": "object"}}
+                        for name in ("do", "other")
+                    ]
+                },
+            )
         elif message.get("method") == "tools/call":
             if message["params"]["name"] == "do":
                 host.do(self, message["id"])
@@ -111,7 +129,13 @@ def server(host: _Host, **more: Any) -> McpServer:
 
 
 def _packed(answers: _Answers, request: int) -> None:
-    body = json.dumps({"jsonrpc": "2.0", "id": request, "result": {"content": [{"type": "text", "text": "x" * 100_000_000}]}}).encode()
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": request,
+            "result": {"content": [{"type": "text", "text": "x" * 100_000_000}]},
+        }
+    ).encode()
     answers.whole(200, gzip.compress(body, 1), content_encoding="gzip")
 
 
@@ -142,7 +166,11 @@ def _long_event(answers: _Answers, request: int) -> None:
 
 
 WAYS: list[tuple[Callable[[_Answers, int], None], str, bool | None]] = [
-    (lambda answers, request: answers.text(request, "x" * 9_000_000), "its answer is longer than 8 MiB", None),
+    (
+        lambda answers, request: answers.text(request, "x" * 9_000_000),
+        "its answer is longer than 8 MiB",
+        None,
+    ),
     (_packed, "its answer is packed, which was not asked for", None),
     (_cut, "its answer was cut", None),
     (_cut_events, "SSE stream", None),
@@ -153,8 +181,14 @@ WAYS: list[tuple[Callable[[_Answers, int], None], str, bool | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("do", "says", "happened"), WAYS, ids=["long", "packed", "cut", "cut-events", "long-event", "broken", "nonsense", "accepted"])
-async def test_a_bad_answer_costs_its_call(servers: McpServers, host: _Host, call: Use, do: Any, says: str, happened: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("do", "says", "happened"),
+    WAYS,
+    ids=["long", "packed", "cut", "cut-events", "long-event", "broken", "nonsense", "accepted"],
+)
+async def test_a_bad_answer_costs_its_call(
+    servers: McpServers, host: _Host, call: Use, do: Any, says: str, happened: bool | None
+) -> None:
     host.do = do
     tools = await servers.tools([server(host)], warn=print)
     with pytest.raises(ToolFailed) as failed:
@@ -165,7 +199,9 @@ async def test_a_bad_answer_costs_its_call(servers: McpServers, host: _Host, cal
     assert host.sessions == 1, "the connection is the same one"
 
 
-async def test_a_call_that_hangs_is_cut_while_others_go_on(servers: McpServers, host: _Host, call: Use) -> None:
+async def test_a_call_that_hangs_is_cut_while_others_go_on(
+    servers: McpServers, host: _Host, call: Use
+) -> None:
     let_go = threading.Event()
     host.do = lambda answers, _: cast("None", let_go.wait(60))
     tools = await servers.tools([server(host, timeout_s=2.0)], warn=print)
@@ -186,14 +222,18 @@ async def test_a_call_that_hangs_is_cut_while_others_go_on(servers: McpServers, 
     let_go.set()
 
 
-async def test_a_session_that_the_server_has_forgotten_is_begun_anew(servers: McpServers, host: _Host, call: Use) -> None:
+async def test_a_session_that_the_server_has_forgotten_is_begun_anew(
+    servers: McpServers, host: _Host, call: Use
+) -> None:
     tools = await servers.tools([server(host)], warn=print)
     host.session = "none that was given"
     assert await call(tools, "other") == "well"
     assert host.sessions == 2
 
 
-async def test_a_server_that_has_gone_ran_nothing_and_is_there_when_it_is_back(servers: McpServers, call: Use) -> None:
+async def test_a_server_that_has_gone_ran_nothing_and_is_there_when_it_is_back(
+    servers: McpServers, call: Use
+) -> None:
     with _Host() as first:
         threading.Thread(target=first.serve_forever, daemon=True).start()
         tools = await servers.tools([server(first)], warn=print)
@@ -201,7 +241,8 @@ async def test_a_server_that_has_gone_ran_nothing_and_is_there_when_it_is_back(s
         first.is_gone = True  # to connections that are open
         first.shutdown()
     failures: list[ToolFailed] = []
-    while not failures or failures[-1].happened is None:  # a connection that was open already may live a moment longer
+    # a connection that was open already may live a moment longer
+    while not failures or failures[-1].happened is None:
         try:
             await call(tools, "other")
         except ToolFailed as e:

@@ -26,7 +26,11 @@ PLACES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "le
 @pytest.fixture(params=PLACES, ids=lambda place: "-".join(place))
 def server(request: pytest.FixtureRequest) -> McpServer:
     how, protocol = request.param
-    return ours(protocol=protocol) if how == "stdio" else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
+    return (
+        ours(protocol=protocol)
+        if how == "stdio"
+        else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
+    )
 
 
 async def tools_of(servers: McpServers, server: McpServer) -> list[McpTool]:
@@ -36,7 +40,9 @@ async def tools_of(servers: McpServers, server: McpServer) -> list[McpTool]:
     return tools
 
 
-async def test_a_tool_gives_what_its_server_gives(servers: McpServers, server: McpServer, call: Use) -> None:
+async def test_a_tool_gives_what_its_server_gives(
+    servers: McpServers, server: McpServer, call: Use
+) -> None:
     tools = await tools_of(servers, server)
     assert all(isinstance(tool, Tool) for tool in tools)
     assert tools[0].definition.name == "ours_add"
@@ -45,7 +51,9 @@ async def test_a_tool_gives_what_its_server_gives(servers: McpServers, server: M
     assert await call(tools, "big", size=2_000_000) == "x" * 2_000_000
 
 
-async def test_a_tool_that_fails_tells_the_model_why(servers: McpServers, server: McpServer, call: Use) -> None:
+async def test_a_tool_that_fails_tells_the_model_why(
+    servers: McpServers, server: McpServer, call: Use
+) -> None:
     tools = await tools_of(servers, server)
     with pytest.raises(ToolFailed, match="fail") as failed:
         await call(tools, "fail", why="the disk is full")
@@ -54,7 +62,9 @@ async def test_a_tool_that_fails_tells_the_model_why(servers: McpServers, server
         await call(tools, "add", a=1)
 
 
-async def test_images_are_shown_by_their_bytes_and_resources_as_text(servers: McpServers, server: McpServer, call: Use) -> None:
+async def test_images_are_shown_by_their_bytes_and_resources_as_text(
+    servers: McpServers, server: McpServer, call: Use
+) -> None:
     tools = await tools_of(servers, server)
     first, image, rest = await call(tools, "with_dots_" + tools[2].name.rpartition("_")[2])
     assert first == TextPart(text="one\ntwo")
@@ -79,7 +89,9 @@ async def test_progress_is_told(servers: McpServers, server: McpServer, call: Us
     assert told[-1] == ("at 3", 3.0, 3.0)
 
 
-async def test_a_cancelled_call_is_stopped_at_the_server(servers: McpServers, server: McpServer, call: Use, tmp_path: Path) -> None:
+async def test_a_cancelled_call_is_stopped_at_the_server(
+    servers: McpServers, server: McpServer, call: Use, tmp_path: Path
+) -> None:
     tools, mark = await tools_of(servers, server), tmp_path / "mark"
     async with anyio.create_task_group() as group:
         group.start_soon(partial(call, tools, "wait", mark=str(mark)))
@@ -89,7 +101,9 @@ async def test_a_cancelled_call_is_stopped_at_the_server(servers: McpServers, se
     assert await call(tools, "add", a=2, b=2) == "4"
 
 
-async def test_a_call_that_takes_too_long_is_stopped_and_harms_no_other(servers: McpServers, server: McpServer, call: Use, tmp_path: Path) -> None:
+async def test_a_call_that_takes_too_long_is_stopped_and_harms_no_other(
+    servers: McpServers, server: McpServer, call: Use, tmp_path: Path
+) -> None:
     tools = await tools_of(servers, server)
     server = msgspec.structs.replace(server, timeout_s=1.0)
     hasty, mark = await tools_of(servers, server), tmp_path / "mark"
@@ -123,7 +137,13 @@ async def test_a_person_is_asked_what_the_server_asks(server: McpServer, call: U
     async with McpServers(ask=ask) as servers:
         assert await call(await tools_of(servers, server), "meet") == "hello Ada"
     (question,) = asked
-    assert (question.server, question.message, question.tool, question.run_id, question.call_id) == ("ours", "Who are you?", "ours_meet", "run_1", "call_1")
+    assert (
+        question.server,
+        question.message,
+        question.tool,
+        question.run_id,
+        question.call_id,
+    ) == ("ours", "Who are you?", "ours_meet", "run_1", "call_1")
     assert question.schema is not None
     assert question.schema["required"] == ["name"]
 
@@ -143,7 +163,9 @@ async def test_whoever_does_not_answer_declines(server: McpServer, call: Use) ->
             assert await call(tools, "meet") == "they said decline"
 
 
-async def test_the_time_in_which_a_person_thinks_is_not_the_calls(server: McpServer, call: Use) -> None:
+async def test_the_time_in_which_a_person_thinks_is_not_the_calls(
+    server: McpServer, call: Use
+) -> None:
     server = msgspec.structs.replace(server, timeout_s=1.0)
 
     async def ask(_: ServerQuestion) -> Mapping[str, Any]:
@@ -154,14 +176,20 @@ async def test_the_time_in_which_a_person_thinks_is_not_the_calls(server: McpSer
         assert await call(await tools_of(servers, server), "meet") == "hello Ada"
 
 
-async def test_where_nobody_can_be_asked_the_call_fails_with_a_reason(servers: McpServers, server: McpServer, call: Use) -> None:
+async def test_where_nobody_can_be_asked_the_call_fails_with_a_reason(
+    servers: McpServers, server: McpServer, call: Use
+) -> None:
     with pytest.raises(ToolFailed, match="elicit"):
         await call(await tools_of(servers, server), "meet")
 
 
-async def test_an_answer_that_is_too_long_costs_this_call_alone(servers: McpServers, server: McpServer, call: Use) -> None:
+async def test_an_answer_that_is_too_long_costs_this_call_alone(
+    servers: McpServers, server: McpServer, call: Use
+) -> None:
     tools = await tools_of(servers, server)
-    with pytest.raises(ToolFailed, match=r"longer than 8 MiB|exceeded the 8388608 byte limit") as failed:
+    with pytest.raises(
+        ToolFailed, match=r"longer than 8 MiB|exceeded the 8388608 byte limit"
+    ) as failed:
         await call(tools, "big", size=9_000_000)
     assert failed.value.happened is None
     assert await call(tools, "add", a=1, b=1) == "2"

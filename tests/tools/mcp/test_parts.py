@@ -41,13 +41,19 @@ def test_lines_are_the_same_however_they_come(pieces: list[bytes], longest: int)
     found = [line for piece in pieces for line in lines.feed(piece)]
     whole = b"".join(pieces).split(b"\n")[:-1]
     assert [line.size for line in found] == [len(line) for line in whole]
-    assert [line.data for line in found if line.size <= longest] == [line for line in whole if len(line) <= longest]
+    assert [line.data for line in found if line.size <= longest] == [
+        line for line in whole if len(line) <= longest
+    ]
 
 
 def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
     lines = BoundedLines(2_000)
     text = b'{"id": 7, ' + b"x" * 100_000 + b'"id": 8}'
-    (line,) = [line for start in range(0, len(text) + 1, 999) for line in lines.feed((text + b"\n")[start : start + 999])]
+    (line,) = [
+        line
+        for start in range(0, len(text) + 1, 999)
+        for line in lines.feed((text + b"\n")[start : start + 999])
+    ]
     assert line.is_cut
     assert len(line.data) == 1024
     assert (line.data[:9], line.data[-8:], line.size) == (b'{"id": 7,', b'"id": 8}', len(text))
@@ -64,7 +70,9 @@ def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
         (b"no message", None),
     ],
 )
-def test_whom_an_unreadable_line_answers_is_guessed_from_the_outside(text: bytes, answered: int | None) -> None:
+def test_whom_an_unreadable_line_answers_is_guessed_from_the_outside(
+    text: bytes, answered: int | None
+) -> None:
     assert answered_id(BoundedLine(text, len(text))) == answered
 
 
@@ -89,7 +97,9 @@ def test_words_of_servers_move_no_cursor_and_hide_nothing(text: str) -> None:
     ],
 )
 def test_only_pages_are_shown_to_a_person(url: str, is_shown: bool) -> None:
-    asked = question_of("s", mcp_types.ElicitRequestURLParams(message="open", url=url, elicitation_id="1"))
+    asked = question_of(
+        "s", mcp_types.ElicitRequestURLParams(message="open", url=url, elicitation_id="1")
+    )
     assert (asked is not None and asked.url == url) is is_shown
 
 
@@ -101,8 +111,13 @@ def test_an_answer_is_accepted_only_in_the_protocols_form() -> None:
 
 
 def test_structured_answers_without_words_are_shown_as_json() -> None:
-    assert output_of(mcp_types.CallToolResult(content=[], structured_content={"a": [1, 2]})) == '{"a":[1,2]}'
-    both = mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="one")], structured_content={"a": 1})
+    assert (
+        output_of(mcp_types.CallToolResult(content=[], structured_content={"a": [1, 2]}))
+        == '{"a":[1,2]}'
+    )
+    both = mcp_types.CallToolResult(
+        content=[mcp_types.TextContent(type="text", text="one")], structured_content={"a": 1}
+    )
     assert output_of(both) == "one"
     assert output_of(mcp_types.CallToolResult(content=[])) == "(no output)"
 
@@ -112,31 +127,57 @@ def test_sounds_and_files_are_described_and_images_are_bounded() -> None:
     shown = output_of(mcp_types.CallToolResult(content=[image] * 25))
     assert not isinstance(shown, str)
     assert sum(isinstance(part, MediaPart) for part in shown) == IMAGES_MOST
-    blob = mcp_types.BlobResourceContents(uri="file:///a.bin", mime_type="application/zip", blob="UEsDBA==")
-    rest = [mcp_types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav"), mcp_types.EmbeddedResource(type="resource", resource=blob)]
+    blob = mcp_types.BlobResourceContents(
+        uri="file:///a.bin", mime_type="application/zip", blob="UEsDBA=="
+    )
+    rest = [
+        mcp_types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
+        mcp_types.EmbeddedResource(type="resource", resource=blob),
+    ]
     assert str(output_of(mcp_types.CallToolResult(content=[*rest]))).splitlines() == [
         "[a sound, audio/wav, 3 bytes: not shown, because models take none of the kind, or none so large]",
         "[the resource file:///a.bin, application/zip, 6 bytes: not shown, because models take none of the kind, or none so large]",
     ]
     blob = blob.model_copy(update={"blob": DOT})
-    assert isinstance(output_of(mcp_types.CallToolResult(content=[mcp_types.EmbeddedResource(type="resource", resource=blob)]))[0], MediaPart)
-    broken = output_of(mcp_types.CallToolResult(content=[mcp_types.ImageContent(type="image", data="???", mime_type="image/png")]))
+    assert isinstance(
+        output_of(
+            mcp_types.CallToolResult(
+                content=[mcp_types.EmbeddedResource(type="resource", resource=blob)]
+            )
+        )[0],
+        MediaPart,
+    )
+    broken = output_of(
+        mcp_types.CallToolResult(
+            content=[mcp_types.ImageContent(type="image", data="???", mime_type="image/png")]
+        )
+    )
     assert broken == "[an image, image/png: its data is no base64]"
 
 
 def test_pieces_without_end_are_cut() -> None:
-    many = output_of(mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="x")] * 1_500))
+    many = output_of(
+        mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="x")] * 1_500)
+    )
     assert str(many).endswith("[500 more pieces are not shown]")
 
 
 @pytest.mark.anyio
 @pytest.mark.timeout(120)
-async def test_hints_count_only_where_the_user_says_so_and_never_for_what_destroys(servers: McpServers) -> None:
+async def test_hints_count_only_where_the_user_says_so_and_never_for_what_destroys(
+    servers: McpServers,
+) -> None:
     tools = await servers.tools([ours(), ours(name="trusted", trust_hints=True)], warn=print)
     effects = {tool.name: tool.effect for tool in tools}
     assert {effect for name, effect in effects.items() if name.startswith("ours")} == {"once"}
-    assert (effects["trusted_add"], effects["trusted_fail"], effects["trusted_count"]) == ("pure", "once", "once")
-    assert [effect for name, effect in effects.items() if "trusted_with_dots" in name] == ["idempotent"]
+    assert (effects["trusted_add"], effects["trusted_fail"], effects["trusted_count"]) == (
+        "pure",
+        "once",
+        "once",
+    )
+    assert [effect for name, effect in effects.items() if "trusted_with_dots" in name] == [
+        "idempotent"
+    ]
     assert tools[0].touches({}, Path("/")) is None
     assert tools[0].trace == {"mcp.server": "ours", "mcp.tool": "add"}
 
@@ -155,4 +196,9 @@ def test_saying_what_a_server_is_costs_no_sdk() -> None:
     import subprocess
 
     code = "import sys; from treadle.tools.mcp import McpServer, McpServers, Pins; McpServer(name='a', command=['x']); print('mcp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )

@@ -1,4 +1,6 @@
-"""A tool that is not what it was when it was first seen is not offered until a person has accepted it."""
+"""A tool that is not what it was when it was first seen is not offered until a person has accepted
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,30 @@ SERVER = McpServer(name="s", command=["serve"])
 
 def offered(**tools: str) -> list[Offered]:
     """Tools by name, with their descriptions."""
-    listed = [mcp_types.Tool(name=name, description=text, input_schema={"type": "object"}) for name, text in tools.items()]
+    listed = [
+        mcp_types.Tool(name=name, description=text, input_schema={"type": "object"})
+        for name, text in tools.items()
+    ]
     return [*listing_of(SERVER, ServerListing(listed)).tools.values()]
 
 
-async def test_a_tool_that_changes_in_a_run_is_refused_and_in_the_next_one_not_there(call: Use, tmp_path: Path, warnings: list[str]) -> None:
+async def test_a_tool_that_changes_in_a_run_is_refused_and_in_the_next_one_not_there(
+    call: Use, tmp_path: Path, warnings: list[str]
+) -> None:
     server = bad("turns", str(tmp_path / "begun"))
     async with McpServers(home=tmp_path / "home") as servers:
         tools = await servers.tools([server], warn=warnings.append)
         assert await call(tools, "a") == "changed"
-        with pytest.raises(ToolFailed, match="has changed this tool since the run began: nothing was run") as failed:
+        with pytest.raises(
+            ToolFailed, match="has changed this tool since the run began: nothing was run"
+        ) as failed:
             await call(tools, "a")
         assert failed.value.happened is False
         assert await call(tools, "b") == "b is well"
         assert warnings == []
-        assert [tool.name for tool in await servers.tools([server], warn=warnings.append)] == ["bad_b"]
+        assert [tool.name for tool in await servers.tools([server], warn=warnings.append)] == [
+            "bad_b"
+        ]
         assert warnings == [
             "the MCP server 'bad' has changed its tool 'bad_a' since it was first seen: it is not offered until you have looked at it: treadle tools accept bad"
         ]
@@ -48,7 +59,10 @@ async def test_a_tool_that_changes_in_a_run_is_refused_and_in_the_next_one_not_t
     assert pins.accept([change]) == [change]
     assert pins.changed() == []
     async with McpServers(home=tmp_path / "home") as servers:
-        assert [tool.name for tool in await servers.tools([server], warn=warnings.append)] == ["bad_a", "bad_b"]
+        assert [tool.name for tool in await servers.tools([server], warn=warnings.append)] == [
+            "bad_a",
+            "bad_b",
+        ]
 
 
 def test_what_is_new_is_trusted_and_what_has_changed_is_not(tmp_path: Path) -> None:
@@ -76,7 +90,16 @@ def test_only_what_a_person_saw_is_accepted(tmp_path: Path) -> None:
 
 def test_hints_and_schemas_are_part_of_what_was_seen() -> None:
     def digest(**more: object) -> str:
-        (tool,) = listing_of(SERVER, ServerListing([mcp_types.Tool.model_validate({"name": "a", "inputSchema": {"type": "object"}, **more})])).tools.values()
+        (tool,) = listing_of(
+            SERVER,
+            ServerListing(
+                [
+                    mcp_types.Tool.model_validate(
+                        {"name": "a", "inputSchema": {"type": "object"}, **more}
+                    )
+                ]
+            ),
+        ).tools.values()
         return tool.digest
 
     digests = [
@@ -91,13 +114,22 @@ def test_hints_and_schemas_are_part_of_what_was_seen() -> None:
 
 def test_another_command_is_another_server_and_a_key_in_an_address_is_none() -> None:
     assert SERVER.identity != McpServer(name="s", command=["serve", "more"]).identity
-    assert McpServer(name="s", url="https://h/mcp?key=1").identity == McpServer(name="s", url="https://u:p@h/mcp?key=2").identity
-    assert McpServer(name="s", url="https://h/mcp").identity != McpServer(name="s", url="https://h/other").identity
+    assert (
+        McpServer(name="s", url="https://h/mcp?key=1").identity
+        == McpServer(name="s", url="https://u:p@h/mcp?key=2").identity
+    )
+    assert (
+        McpServer(name="s", url="https://h/mcp").identity
+        != McpServer(name="s", url="https://h/other").identity
+    )
 
 
 def test_pins_of_many_at_once_are_all_kept(tmp_path: Path) -> None:
     servers = [McpServer(name=f"s{i}", command=["serve"]) for i in range(8)]
-    threads = [threading.Thread(target=Pins(tmp_path).check, args=(server, offered(a="one"))) for server in servers]
+    threads = [
+        threading.Thread(target=Pins(tmp_path).check, args=(server, offered(a="one")))
+        for server in servers
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -36,7 +36,9 @@ def results(messages: Sequence[Message]) -> list[ToolResult]:
     return [result for message in messages for result in message.tool_results]
 
 
-async def test_a_call_that_the_death_of_its_server_cut_is_unknown_and_the_run_goes_on(servers: McpServers) -> None:
+async def test_a_call_that_the_death_of_its_server_cut_is_unknown_and_the_run_goes_on(
+    servers: McpServers,
+) -> None:
     model = ScriptedModel([asks(call("bad_do")), asks(call("bad_other")), says("done")])
     agent = Agent(name="a", model=model, tools=await servers.tools([bad("dies")], warn=print))
     async with Runtime() as rt:
@@ -48,21 +50,38 @@ async def test_a_call_that_the_death_of_its_server_cut_is_unknown_and_the_run_go
     assert (second.is_error, second.text) == (False, "other is well")
 
 
-async def test_a_tool_asks_before_it_runs_unless_its_hints_are_believed(servers: McpServers) -> None:
+async def test_a_tool_asks_before_it_runs_unless_its_hints_are_believed(
+    servers: McpServers,
+) -> None:
     script = [asks(call("ours_add", a=1, b=1), call("trusted_add", a=2, b=2)), says("done")]
     tools = await servers.tools([ours(), ours(name="trusted", trust_hints=True)], warn=print)
     async with Runtime() as rt:
-        result = await rt.run(Agent(name="a", model=ScriptedModel(script), tools=tools), "go", mode="ask", on_ask="deny")
+        result = await rt.run(
+            Agent(name="a", model=ScriptedModel(script), tools=tools),
+            "go",
+            mode="ask",
+            on_ask="deny",
+        )
     first, second = results(result.messages)
     assert first.is_error
     assert "ours_add can change things" in first.text
     assert second.text == "4"
 
 
-async def test_a_late_server_holds_up_no_run_and_joins_at_the_turn_after_it_answers(tmp_path: Path) -> None:
+async def test_a_late_server_holds_up_no_run_and_joins_at_the_turn_after_it_answers(
+    tmp_path: Path,
+) -> None:
     flag = tmp_path / "go"
-    waits = ["/bin/sh", "-c", f"until [ -e {flag} ]; do sleep 0.02; done; exec {shlex.join(ours().command)}"]
-    server, heard, waited = ours(command=waits, wait_s=0.01, trust_hints=True), list[str](), count(1)
+    waits = [
+        "/bin/sh",
+        "-c",
+        f"until [ -e {flag} ]; do sleep 0.02; done; exec {shlex.join(ours().command)}",
+    ]
+    server, heard, waited = (
+        ours(command=waits, wait_s=0.01, trust_hints=True),
+        list[str](),
+        count(1),
+    )
 
     @tool(effect="pure")
     async def wait() -> str:
@@ -80,22 +99,34 @@ async def test_a_late_server_holds_up_no_run_and_joins_at_the_turn_after_it_answ
             there = "ours_add" in {one.name for one in request.tools}
             name, arguments = ("ours_add", '{"a": 1, "b": 2}') if there else ("wait", "{}")
             is_over = "3" in [result.text for result in results(request.messages)]
-            steps: list[Any] = text("done") if is_over else wishes((f"c{len(self.requests)}", name, arguments))
+            steps: list[Any] = (
+                text("done") if is_over else wishes((f"c{len(self.requests)}", name, arguments))
+            )
             for delta in steps:
                 yield delta
 
     model = Waiting()
     agent = Agent(name="a", model=model, tools=[wait], mcp_servers=[server])
     async with Runtime() as rt:
-        result = await rt.run(agent, "go", mode="full", on_event=lambda event: heard.append(event.text) if isinstance(event, Warned) else None)
+        result = await rt.run(
+            agent,
+            "go",
+            mode="full",
+            on_event=lambda event: heard.append(event.text) if isinstance(event, Warned) else None,
+        )
     assert result.text == "done"
-    assert [one.split(":")[0] for one in heard] == ["the MCP server 'ours' has not answered yet", "the MCP server 'ours' has answered"]
+    assert [one.split(":")[0] for one in heard] == [
+        "the MCP server 'ours' has not answered yet",
+        "the MCP server 'ours' has answered",
+    ]
     assert "ours_add" not in {one.name for one in model.requests[0].tools}
     assert results(result.messages)[-1].text == "3"
 
 
 async def test_waiting_for_a_server_counts_against_the_time_of_the_run() -> None:
-    agent = Agent(name="a", model=ScriptedModel([says("never")]), mcp_servers=[bad("never", wait_s=60)])
+    agent = Agent(
+        name="a", model=ScriptedModel([says("never")]), mcp_servers=[bad("never", wait_s=60)]
+    )
     with anyio.fail_after(20):  # closing waits for no server either
         async with Runtime() as rt:
             result = await rt.run(agent, "go", limits=Limits(seconds=0.05))
@@ -103,16 +134,35 @@ async def test_waiting_for_a_server_counts_against_the_time_of_the_run() -> None
     assert result.metrics.duration_s >= 0.05
 
 
-async def test_agents_that_want_different_tools_of_one_server_share_its_process(tmp_path: Path) -> None:
+async def test_agents_that_want_different_tools_of_one_server_share_its_process(
+    tmp_path: Path,
+) -> None:
     log, server = tmp_path / "log", ours()
     counted = ["/bin/sh", "-c", f"echo begun >> {log}; exec {shlex.join(server.command)}"]
     fields: dict[str, Any] = {"command": counted, "env": {"WHO": "me"}}
-    helper = Agent(name="helper", model=ScriptedModel([asks(call("ours_add", a=1, b=1)), says("2")]), mcp_servers=[ours(tools=["add"], **fields)])
-    script = [asks(call("helper", prompt="add")), asks(call("ours_variable", name="WHO"), call("ours_add", a=1, b=1)), says("done")]
-    lead = Agent(name="lead", model=ScriptedModel(script), tools=[helper], mcp_servers=[ours(tools=["variable"], timeout_s=5, **fields)])
+    helper = Agent(
+        name="helper",
+        model=ScriptedModel([asks(call("ours_add", a=1, b=1)), says("2")]),
+        mcp_servers=[ours(tools=["add"], **fields)],
+    )
+    script = [
+        asks(call("helper", prompt="add")),
+        asks(call("ours_variable", name="WHO"), call("ours_add", a=1, b=1)),
+        says("done"),
+    ]
+    lead = Agent(
+        name="lead",
+        model=ScriptedModel(script),
+        tools=[helper],
+        mcp_servers=[ours(tools=["variable"], timeout_s=5, **fields)],
+    )
     async with Runtime() as rt:
         result = await rt.run(lead, "go")
-    assert [(each.text[:16], each.is_error) for each in results(result.messages)] == [("2", False), ("me", False), ("There is no tool", True)]
+    assert [(each.text[:16], each.is_error) for each in results(result.messages)] == [
+        ("2", False),
+        ("me", False),
+        ("There is no tool", True),
+    ]
     assert log.read_text().split() == ["begun"]
 
 
@@ -129,17 +179,32 @@ try:
 except treadle.AgentError as e:
     print(e.kind, e.message)
 """
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
-    assert done.stdout.startswith("invalid MCP servers need the official SDK, and what is installed as `mcp` is not it"), done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.startswith(
+        "invalid MCP servers need the official SDK, and what is installed as `mcp` is not it"
+    ), done.stderr
     assert done.stdout.endswith("pip install 'treadle[mcp]'\n")
 
 
-@pytest.mark.parametrize("change", [{"env": {"A": "b"}}, {"cwd": "/"}, {"protocol": "legacy"}, {"command": ["other"]}])
+@pytest.mark.parametrize(
+    "change", [{"env": {"A": "b"}}, {"cwd": "/"}, {"protocol": "legacy"}, {"command": ["other"]}]
+)
 def test_what_makes_it_another_process(change: dict[str, Any]) -> None:
-    assert ours(**change).process != ours().process == ours(tools=["add"], timeout_s=3, trust_hints=True).process
+    assert (
+        ours(**change).process
+        != ours().process
+        == ours(tools=["add"], timeout_s=3, trust_hints=True).process
+    )
 
 
-async def test_the_secrets_of_a_server_made_in_python_are_known_to_the_whole_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_secrets_of_a_server_made_in_python_are_known_to_the_whole_runtime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MY_TOKEN", CANARY)
     monkeypatch.setenv("PLACE", "/home/somebody")
 
@@ -149,8 +214,18 @@ async def test_the_secrets_of_a_server_made_in_python_are_known_to_the_whole_run
         return f"{CANARY} {MORE} at /home/somebody {CANARY in str(ctx.environment)}"
 
     env = {"MY_TOKEN": os.environ["MY_TOKEN"], "PLACE": os.environ["PLACE"]}
-    servers = [ours(env=env), McpServer(name="no", url="http://127.0.0.1:9/mcp", headers={"Authorization": f"Bearer {MORE}"})]
-    agent = Agent(name="a", model=ScriptedModel([asks(call("leak")), says(f"I know {CANARY}")]), tools=[leak], mcp_servers=servers)
+    servers = [
+        ours(env=env),
+        McpServer(
+            name="no", url="http://127.0.0.1:9/mcp", headers={"Authorization": f"Bearer {MORE}"}
+        ),
+    ]
+    agent = Agent(
+        name="a",
+        model=ScriptedModel([asks(call("leak")), says(f"I know {CANARY}")]),
+        tools=[leak],
+        mcp_servers=servers,
+    )
     heard: list[Any] = []
     async with Runtime() as rt:
         result = await rt.run(agent, "go", on_event=heard.append)
@@ -173,16 +248,27 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 @pytest.mark.parametrize("how", ["stdio", "http"])
 async def test_the_span_of_a_call_reaches_the_server(
-    servers: McpServers, spans: InMemorySpanExporter, call: Use, request: pytest.FixtureRequest, how: str, protocol: Any
+    servers: McpServers,
+    spans: InMemorySpanExporter,
+    call: Use,
+    request: pytest.FixtureRequest,
+    how: str,
+    protocol: Any,
 ) -> None:
-    server = ours(protocol=protocol) if how == "stdio" else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
+    server = (
+        ours(protocol=protocol)
+        if how == "stdio"
+        else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
+    )
     tools = await servers.tools([server], warn=print)
     provider = TracerProvider()
     traces: list[tuple[str, str]] = []
     for _ in range(2):
         with provider.get_tracer("ours").start_as_current_span("execute_tool") as outer:
             said = await call(tools, "span")
-        traces.append((said.split("-")[1], trace.format_trace_id(outer.get_span_context().trace_id)))
+        traces.append(
+            (said.split("-")[1], trace.format_trace_id(outer.get_span_context().trace_id))
+        )
     assert [theirs for theirs, _ in traces] == [mine for _, mine in traces]
     assert traces[0] != traces[1]
     assert {"MCP send tools/call span"} <= {span.name for span in spans.get_finished_spans()}

@@ -27,19 +27,29 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 CANARY = "CANARY-0123456789"
 
 
-async def test_a_program_has_its_own_variables_and_no_key_of_a_provider(call: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_has_its_own_variables_and_no_key_of_a_provider(
+    call: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-some-key-of-mine")
     monkeypatch.setenv("MY_COPY", "xx-other-key-of-mine-xx")
     async with McpServers(environment=child_environment(["other-key-of-mine"])) as servers:
-        tools = await servers.tools([ours(env={"PLAIN": "plain", "TOKEN": Secret(CANARY)})], warn=print)
+        tools = await servers.tools(
+            [ours(env={"PLAIN": "plain", "TOKEN": Secret(CANARY)})], warn=print
+        )
         assert await call(tools, "variable", name="ANTHROPIC_API_KEY") == "not there"
         assert await call(tools, "variable", name="MY_COPY") == "not there"
         assert await call(tools, "variable", name="PLAIN") == "plain"
         assert await call(tools, "variable", name="TOKEN") == "[redacted]"
 
 
-async def test_headers_reach_the_server_and_nothing_else(servers: McpServers, our_url: str, call: Use) -> None:
-    server = McpServer(name="ours", url=our_url + f"?key={CANARY}", headers={"X-Token": CANARY, "Authorization": f"Bearer {CANARY}2", "X-Plain": "plain"})
+async def test_headers_reach_the_server_and_nothing_else(
+    servers: McpServers, our_url: str, call: Use
+) -> None:
+    server = McpServer(
+        name="ours",
+        url=our_url + f"?key={CANARY}",
+        headers={"X-Token": CANARY, "Authorization": f"Bearer {CANARY}2", "X-Plain": "plain"},
+    )
     tools = await servers.tools([server], warn=print)
     assert await call(tools, "header", name="x-plain") == "plain"
     assert await call(tools, "header", name="x-token") == "[redacted]"
@@ -88,34 +98,71 @@ def two_hosts() -> Iterator[tuple[_Host, _Host]]:
         second.shutdown()
 
 
-async def test_a_redirect_to_another_host_carries_nothing_there(servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str]) -> None:
+async def test_a_redirect_to_another_host_carries_nothing_there(
+    servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str]
+) -> None:
     first, second = two_hosts
-    assert await servers.tools([McpServer(name="r", url=first.url, headers={"x-token": CANARY})], warn=warnings.append) == []
+    assert (
+        await servers.tools(
+            [McpServer(name="r", url=first.url, headers={"x-token": CANARY})], warn=warnings.append
+        )
+        == []
+    )
     assert CANARY in first.tokens
     assert second.tokens == []
     assert "not followed" in warnings[0]
 
 
 @pytest.mark.parametrize(
-    ("status", "says"), [(401, "refuses our credentials (status 401)"), (429, "takes no more requests"), (503, "answered with status 503")]
+    ("status", "says"),
+    [
+        (401, "refuses our credentials (status 401)"),
+        (429, "takes no more requests"),
+        (503, "answered with status 503"),
+    ],
 )
-async def test_a_status_is_told_in_words(servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str], status: int, says: str) -> None:
+async def test_a_status_is_told_in_words(
+    servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str], status: int, says: str
+) -> None:
     two_hosts[0].status = status
-    await servers.tools([McpServer(name="r", url=f"{two_hosts[0].url}?api_key={CANARY}", headers={"x-token": CANARY})], warn=warnings.append)
+    await servers.tools(
+        [
+            McpServer(
+                name="r", url=f"{two_hosts[0].url}?api_key={CANARY}", headers={"x-token": CANARY}
+            )
+        ],
+        warn=warnings.append,
+    )
     assert says in warnings[0]
     assert CANARY not in warnings[0]
 
 
-async def test_a_server_that_nobody_runs_is_told_without_its_keys(servers: McpServers, warnings: list[str], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_nobody_runs_is_told_without_its_keys(
+    servers: McpServers, warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
-    await servers.tools([McpServer(name="r", url=f"http://me:{CANARY}@127.0.0.1:9/mcp?key={CANARY}", headers={"x": CANARY})], warn=warnings.append)
+    await servers.tools(
+        [
+            McpServer(
+                name="r",
+                url=f"http://me:{CANARY}@127.0.0.1:9/mcp?key={CANARY}",
+                headers={"x": CANARY},
+            )
+        ],
+        warn=warnings.append,
+    )
     assert "cannot be reached" in warnings[0]
     assert CANARY not in "".join([*warnings, *(record.getMessage() for record in caplog.records)])
 
 
-async def test_what_libraries_log_of_requests_has_no_keys(servers: McpServers, our_url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_libraries_log_of_requests_has_no_keys(
+    servers: McpServers, our_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    await servers.tools([McpServer(name="ours", url=f"{our_url}?key={CANARY}", headers={"x-token": CANARY})], warn=print)
+    await servers.tools(
+        [McpServer(name="ours", url=f"{our_url}?key={CANARY}", headers={"x-token": CANARY})],
+        warn=print,
+    )
     logged = "".join(record.getMessage() for record in caplog.records)
     assert "HTTP Request: POST" in logged
     assert CANARY not in logged
@@ -123,7 +170,12 @@ async def test_what_libraries_log_of_requests_has_no_keys(servers: McpServers, o
 
 def test_what_the_sdk_logs_is_not_printed_where_nobody_wants_logs() -> None:
     code = "import logging, treadle.tools.mcp.connection; logging.getLogger('mcp.client.session').error('loud')"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == ""
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stderr
+        == ""
+    )
 
 
 async def test_a_dying_server_says_none_of_its_secrets(servers: McpServers, call: Use) -> None:
@@ -142,7 +194,13 @@ def test_the_configuration_makes_servers(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").chmod(0o600)
     config = load(env={"TREADLE_HOME": str(tmp_path), "HOME": str(tmp_path)}, cwd=tmp_path)
     a, b = (McpServer.of(name, settings) for name, settings in config.mcp_servers.items())
-    assert (a.name, [*a.command], a.tools, a.timeout_s, a.trust_hints) == ("a", ["serve"], ("x",), 5, True)
+    assert (a.name, [*a.command], a.tools, a.timeout_s, a.trust_hints) == (
+        "a",
+        ["serve"],
+        ("x",),
+        5,
+        True,
+    )
     assert (b.name, b.url, b.trust_hints, b.timeout_s) == ("b", "https://h/mcp", False, 60)
     assert CANARY not in repr(a)
 
@@ -150,8 +208,14 @@ def test_the_configuration_makes_servers(tmp_path: Path) -> None:
 def test_no_project_can_make_hints_count(tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".treadle").mkdir(parents=True)
-    (project / ".treadle" / "config.yaml").write_text("mcp_servers: {a: {command: [serve], trust_hints: true}}\n")
-    config = load(env={"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}, cwd=project, trusted=True)
+    (project / ".treadle" / "config.yaml").write_text(
+        "mcp_servers: {a: {command: [serve], trust_hints: true}}\n"
+    )
+    config = load(
+        env={"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)},
+        cwd=project,
+        trusted=True,
+    )
     assert config.mcp_servers["a"].trust_hints is False
     assert any("trust_hints is ignored" in warning for warning in config.warnings)
 
@@ -172,7 +236,10 @@ def test_no_project_can_make_hints_count(tmp_path: Path) -> None:
         ({"name": "a", "command": ["x"], "tools": "search"}, "tools= takes a list of texts"),
         ({"name": "a", "command": ["x"], "env": {"A": 5}}, "env= takes texts by name"),
         ({"name": "a", "command": ["x"], "env": ["A"]}, "env= takes texts by name"),
-        ({"name": "a", "url": "http://h", "headers": {"A": CANARY + "\r\nB: c"}}, "no header holds a line break"),
+        (
+            {"name": "a", "url": "http://h", "headers": {"A": CANARY + "\r\nB: c"}},
+            "no header holds a line break",
+        ),
     ],
 )
 def test_what_cannot_be_a_server_is_refused(fields: dict[str, object], says: str) -> None:

@@ -21,7 +21,10 @@ SAYS = "Ask, or"
 
 
 class Place:
-    """A home and a project, with a provider that the tests drive. Terminals that are opened here end with the test."""
+    """A home and a project, with a provider that the tests drive.
+
+    Terminals that are opened here end with the test.
+    """
 
     def __init__(self, root: Path, provider: Provider, stack: ExitStack) -> None:
         self.home, self.cwd, self.provider = root / "home", root / "shop", provider
@@ -36,14 +39,27 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "NO_PROXY": "*"}
+        return {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "NO_PROXY": "*",
+        }
 
-    def runs(self, *arguments: str, columns: int = 80, rows: int = 24, **environment: str) -> Terminal:
+    def runs(
+        self, *arguments: str, columns: int = 80, rows: int = 24, **environment: str
+    ) -> Terminal:
         """`treadle` in a terminal; the tests do not wait for anything on it yet."""
         command = [sys.executable, "-m", "treadle", *arguments]
-        return self._stack.enter_context(Terminal(command, {**self.environment, **environment}, self.cwd, columns=columns, rows=rows))
+        return self._stack.enter_context(
+            Terminal(
+                command, {**self.environment, **environment}, self.cwd, columns=columns, rows=rows
+            )
+        )
 
-    def chat(self, *arguments: str, columns: int = 80, rows: int = 24, **environment: str) -> Terminal:
+    def chat(
+        self, *arguments: str, columns: int = 80, rows: int = 24, **environment: str
+    ) -> Terminal:
         """One that stands."""
         terminal = self.runs("chat", *arguments, columns=columns, rows=rows, **environment)
         terminal.sees(SAYS)

@@ -1,4 +1,6 @@
-"""A provider on loopback whose every answer a test gives piece by piece, when it likes: nothing depends on how fast anything is. Entry: `Provider`."""
+"""A provider on loopback whose every answer a test gives piece by piece, when it likes: nothing
+depends on how fast anything is. Entry: `Provider`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ class Turn:
     def last(self) -> str:
         """The message that it was told last."""
         content = self.request["messages"][-1]["content"]
-        return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        return (
+            content
+            if isinstance(content, str)
+            else "".join(part.get("text", "") for part in content)
+        )
 
     def says(self, text: str) -> Self:
         return self._delta(content=text)
@@ -46,24 +52,43 @@ class Turn:
     def calls(self, name: str, call_id: str = "", /, **arguments: Any) -> Self:
         self._calls += 1
         function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-        return self._delta(tool_calls=[{"index": self._calls - 1, "id": call_id or f"call_{id(self)}_{self._calls}", "type": "function", "function": function}])
+        return self._delta(
+            tool_calls=[
+                {
+                    "index": self._calls - 1,
+                    "id": call_id or f"call_{id(self)}_{self._calls}",
+                    "type": "function",
+                    "function": function,
+                }
+            ]
+        )
 
     def ends(self) -> None:
         self._delta(finish="tool_calls" if self._calls else "stop")
-        self._event({"choices": [], "usage": {"prompt_tokens": 1_200, "completion_tokens": 34, "total_tokens": 1_234}})
+        self._event(
+            {
+                "choices": [],
+                "usage": {"prompt_tokens": 1_200, "completion_tokens": 34, "total_tokens": 1_234},
+            }
+        )
         self._chunks.put(b"data: [DONE]\n\n")
         self._chunks.put(None)
 
     def fails(self, status: int, message: str) -> None:
         """In the place of an answer."""
-        self.error = (status, json.dumps({"error": {"message": message, "type": "test", "code": status}}).encode())
+        self.error = (
+            status,
+            json.dumps({"error": {"message": message, "type": "test", "code": status}}).encode(),
+        )
         self.status.set()
 
     def _delta(self, *, finish: str | None = None, **delta: object) -> Self:
         return self._event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     def _event(self, event: dict[str, object]) -> Self:
-        self._chunks.put(f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'model': 'm', **event})}\n\n".encode())
+        self._chunks.put(
+            f"data: {json.dumps({'id': 'x', 'object': 'chat.completion.chunk', 'model': 'm', **event})}\n\n".encode()
+        )
         self.status.set()
         return self
 
@@ -97,7 +122,9 @@ class Provider:
                 status, body = turn.error or (200, b"")
                 with suppress(OSError):  # the client has gone
                     self.send_response(status)
-                    self.send_header("content-type", "application/json" if turn.error else "text/event-stream")
+                    self.send_header(
+                        "content-type", "application/json" if turn.error else "text/event-stream"
+                    )
                     self.end_headers()
                     self.wfile.write(body)
                     for chunk in turn.chunks() if turn.error is None else ():
@@ -114,7 +141,12 @@ class Provider:
         threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for turn in self._all:
             turn.left()
         self._server.shutdown()

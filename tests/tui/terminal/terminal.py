@@ -1,4 +1,6 @@
-"""A real terminal with a program in it: tmux with a socket of its own, of which tests press the keys and read the screen. Entry: `Terminal`."""
+"""A real terminal with a program in it: tmux with a socket of its own, of which tests press the
+keys and read the screen. Entry: `Terminal`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,12 @@ HISTORY_LINES: Final = 20_000
 _GONE: Final = "Pane is dead ("
 """As tmux says it below the last that was drawn."""
 
-_WRAPPED: Final = """trap : INT; sh -c 'echo $$ >"$0/pid"; exec "$@"' "$0" "$@"; echo $? >"$0/code\""""
-"""Keeps the code with which it ended, which tmux 3.3 loses now and then; its first argument is a folder."""
+_WRAPPED: Final = (
+    """trap : INT; sh -c 'echo $$ >"$0/pid"; exec "$@"' "$0" "$@"; echo $? >"$0/code\""""
+)
+"""Keeps the code with which it ended, which tmux 3.3 loses now and then; its first argument is a
+folder.
+"""
 
 Sight = str | Callable[[str], object]
 
@@ -31,10 +37,26 @@ Sight = str | Callable[[str], object]
 class Terminal:
     """A context: the program begins with it, and whatever is left of it ends with it."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, *, columns: int = 80, rows: int = 24) -> None:
-        """`environment`: all that the program gets, but for TERM, which is tmux's unless it is said here."""
-        self._command, self._environment, self._cwd, self.size = command, environment, cwd, (columns, rows)
-        self._folder = Path(tempfile.mkdtemp(prefix="treadle-"))  # a socket's path may have about 100 characters, and pytest's folders are deep
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        *,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        """`environment`: all that the program gets, but for TERM, which is tmux's unless it is said
+        here.
+        """
+        self._command, self._environment, self._cwd, self.size = (
+            command,
+            environment,
+            cwd,
+            (columns, rows),
+        )
+        # a socket's path may have about 100 characters, and pytest's folders are deep
+        self._folder = Path(tempfile.mkdtemp(prefix="treadle-"))
         self._raw = self._folder / "raw"
 
     def __enter__(self) -> Self:
@@ -44,7 +66,10 @@ class Terminal:
         )
         self._raw.touch()
         columns, rows = map(str, self.size)
-        environment = [f"{name}={value}" for name, value in {"TERM": "tmux-256color", **self._environment}.items()]
+        environment = [
+            f"{name}={value}"
+            for name, value in {"TERM": "tmux-256color", **self._environment}.items()
+        ]
         begin = [
             "new-session",
             "-d",
@@ -63,20 +88,45 @@ class Terminal:
             *environment,
             *self._command,
         ]
-        self._tmux(*begin, ";", "pipe-pane", "-O", f"exec cat >'{self._raw}'")  # one message: nothing is written before the pipe stands
+        # one message: nothing is written before the pipe stands
+        self._tmux(*begin, ";", "pipe-pane", "-O", f"exec cat >'{self._raw}'")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             if kind is None:
                 assert "Traceback (most" not in (drawn := self.everything()), drawn
         finally:
-            subprocess.run([TMUX, "-S", str(self._folder / "socket"), "kill-server"], check=False, capture_output=True)
+            subprocess.run(
+                [TMUX, "-S", str(self._folder / "socket"), "kill-server"],
+                check=False,
+                capture_output=True,
+            )
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _tmux(self, *arguments: str) -> str:
-        command = [TMUX, "-u", "-S", str(self._folder / "socket"), "-f", str(self._folder / "conf"), *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace", timeout=DEADLINE_S)
+        command = [
+            TMUX,
+            "-u",
+            "-S",
+            str(self._folder / "socket"),
+            "-f",
+            str(self._folder / "conf"),
+            *arguments,
+        ]
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=DEADLINE_S,
+        )
         assert done.returncode == 0, (arguments[:1], done.stderr)
         return done.stdout
 
@@ -127,7 +177,9 @@ class Terminal:
         return self._waits(lambda screen: what not in screen, self.screen)
 
     def shows_within(self, seconds: float, what: Sight, *, press: str = "") -> bool:
-        """Whether it stands there so soon after a key: for what takes no keys just after it has appeared."""
+        """Whether it stands there so soon after a key: for what takes no keys just after it has
+        appeared.
+        """
         if press:
             self.press(press)
         try:
@@ -149,10 +201,14 @@ class Terminal:
         return self.raw()
 
     def _waits(self, what: Sight, look: Callable[[], str], seconds: float = DEADLINE_S) -> str:
-        there: Callable[[str], object] = (lambda seen: what in seen) if isinstance(what, str) else what
+        there: Callable[[str], object] = (
+            (lambda seen: what in seen) if isinstance(what, str) else what
+        )
         until = time.monotonic() + seconds
         while not there(seen := look()):
-            assert _GONE not in seen, f"the program has ended, and {what!r} will never stand there:\n{seen}"
+            assert _GONE not in seen, (
+                f"the program has ended, and {what!r} will never stand there:\n{seen}"
+            )
             assert time.monotonic() < until, f"{what!r} never stood there:\n{seen}"
             time.sleep(LOOKS_S)
         return seen
@@ -169,9 +225,15 @@ class Terminal:
         return self._tmux("display-message", "-p", "#{pane_title}").rstrip("\n")
 
     def ends(self) -> int:
-        """Waits for the end of the program, and gives its exit code; of one that a signal ended, 128 and the signal, as shells do."""
+        """Waits for the end of the program, and gives its exit code; of one that a signal ended,
+        128 and the signal, as shells do.
+        """
         code = self._folder / "code"
-        return int(self._waits(lambda seen: seen.endswith("\n"), lambda: code.read_text() if code.exists() else ""))
+        return int(
+            self._waits(
+                lambda seen: seen.endswith("\n"), lambda: code.read_text() if code.exists() else ""
+            )
+        )
 
 
 def _tidied(screen: str) -> str:

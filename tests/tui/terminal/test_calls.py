@@ -15,7 +15,10 @@ WRITES = "may it write this file?"
 
 
 def heard_of(chat: Terminal) -> None:
-    """A question hears half a second after it has come, and after a key that was not meant for it. The mark moves where a key was heard."""
+    """A question hears half a second after it has come, and after a key that was not meant for it.
+
+    The mark moves where a key was heard.
+    """
     chat.sees("› y Yes, this once")
     while not chat.shows_within(0.7, lambda screen: "› y Yes" not in screen, press="Down"):
         pass
@@ -23,7 +26,9 @@ def heard_of(chat: Terminal) -> None:
     chat.sees("› y Yes, this once")
 
 
-def test_a_call_is_a_line_with_at_most_ten_lines_of_what_it_gave(place: Place, provider: Provider) -> None:
+def test_a_call_is_a_line_with_at_most_ten_lines_of_what_it_gave(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "many.txt").write_text("".join(f"word {n}\n" for n in range(1, 31)))
     chat = place.chat()
     chat.say("Search")
@@ -50,7 +55,9 @@ def test_all_of_a_result_stands_in_the_viewer(place: Place, provider: Provider) 
     assert chat.sees(SAYS) == before
 
 
-def test_a_question_shows_the_command_and_what_can_be_said(chat: Terminal, provider: Provider) -> None:
+def test_a_question_shows_the_command_and_what_can_be_said(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Make it")
     provider.wants("bash", command="touch made.txt && echo done")
     chat.sees(ASKS)
@@ -86,7 +93,9 @@ def test_a_call_that_is_allowed_once_runs_once(place: Place, provider: Provider)
 
 
 @needs_bubblewrap
-def test_a_call_like_one_that_is_allowed_for_the_session_is_not_asked_about(place: Place, provider: Provider) -> None:
+def test_a_call_like_one_that_is_allowed_for_the_session_is_not_asked_about(
+    place: Place, provider: Provider
+) -> None:
     place.confines()
     chat = place.chat()
     chat.say("Make it")
@@ -102,7 +111,9 @@ def test_a_call_like_one_that_is_allowed_for_the_session_is_not_asked_about(plac
 
 
 @needs_bubblewrap
-def test_what_is_allowed_always_is_a_rule_in_the_configuration(place: Place, provider: Provider) -> None:
+def test_what_is_allowed_always_is_a_rule_in_the_configuration(
+    place: Place, provider: Provider
+) -> None:
     place.confines()
     chat = place.chat()
     chat.say("Make it")
@@ -116,7 +127,9 @@ def test_what_is_allowed_always_is_a_rule_in_the_configuration(place: Place, pro
     assert provider.config in (place.own / "config.yaml").read_text()
 
 
-def test_a_call_that_is_denied_does_not_run_and_the_model_goes_on(place: Place, provider: Provider) -> None:
+def test_a_call_that_is_denied_does_not_run_and_the_model_goes_on(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat()
     chat.say("Write it")
     provider.wants("write", path="a.txt", content="secret plan\n")
@@ -153,7 +166,9 @@ def test_escape_denies(place: Place, provider: Provider) -> None:
     assert not (place.cwd / "a.txt").exists()
 
 
-def test_what_is_typed_on_when_a_question_comes_answers_nothing_and_stands_in_the_input(place: Place, provider: Provider) -> None:
+def test_what_is_typed_on_when_a_question_comes_answers_nothing_and_stands_in_the_input(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat()
     chat.say("Write it")
     turn = provider.asked()
@@ -170,12 +185,16 @@ def test_what_is_typed_on_when_a_question_comes_answers_nothing_and_stands_in_th
     assert not (place.cwd / "a.txt").exists()
 
 
-def test_the_change_of_a_file_is_shown_before_it_is_made_and_whole_in_the_viewer(place: Place, provider: Provider) -> None:
+def test_the_change_of_a_file_is_shown_before_it_is_made_and_whole_in_the_viewer(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "a.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 41)))
     chat = place.chat()
     chat.say("Change it")
     provider.wants("read", path="a.py")
-    provider.wants("edit", path="a.py", edits=[{"old": "line_20 = 20", "new": "line_20 = 'twenty'"}])
+    provider.wants(
+        "edit", path="a.py", edits=[{"old": "line_20 = 20", "new": "line_20 = 'twenty'"}]
+    )
     screen = chat.sees("may it make this change?")
     assert "line_20 = 'twenty'" in screen
     heard_of(chat)
@@ -190,11 +209,15 @@ def test_the_change_of_a_file_is_shown_before_it_is_made_and_whole_in_the_viewer
 
 
 @pytest.mark.parametrize("key", ["e", "BTab"])
-def test_edits_are_accepted_for_the_session_in_the_question_about_one(place: Place, provider: Provider, key: str) -> None:
+def test_edits_are_accepted_for_the_session_in_the_question_about_one(
+    place: Place, provider: Provider, key: str
+) -> None:
     chat = place.chat()
     chat.say("Write all")
     turn = provider.asked()
-    turn.calls("write", path="a.txt", content="x\n").calls("write", path="b.txt", content="x\n").calls("write", path="c.txt", content="x\n").ends()
+    turn.calls("write", path="a.txt", content="x\n").calls(
+        "write", path="b.txt", content="x\n"
+    ).calls("write", path="c.txt", content="x\n").ends()
     chat.sees("treadle asks (1 of 3): may it write this file?")
     heard_of(chat)
     chat.press(key)
@@ -204,11 +227,15 @@ def test_edits_are_accepted_for_the_session_in_the_question_about_one(place: Pla
     assert sorted(path.name for path in place.cwd.iterdir()) == ["a.txt", "b.txt", "c.txt", "d.txt"]
 
 
-def test_a_file_outside_of_the_project_is_asked_about_where_edits_are_accepted(place: Place, provider: Provider) -> None:
+def test_a_file_outside_of_the_project_is_asked_about_where_edits_are_accepted(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat()
     chat.say("Write all")
     turn = provider.asked()
-    turn.calls("write", path="a.txt", content="x\n").calls("write", path="../b.txt", content="x\n").ends()
+    turn.calls("write", path="a.txt", content="x\n").calls(
+        "write", path="../b.txt", content="x\n"
+    ).ends()
     chat.sees("(1 of 2)")
     heard_of(chat)
     chat.press("e")
@@ -220,7 +247,9 @@ def test_two_questions_come_one_after_the_other(place: Place, provider: Provider
     chat = place.chat()
     chat.say("Write both")
     turn = provider.asked()
-    turn.calls("write", path="a.txt", content="x\n").calls("write", path="b.txt", content="x\n").ends()
+    turn.calls("write", path="a.txt", content="x\n").calls(
+        "write", path="b.txt", content="x\n"
+    ).ends()
     chat.sees("(1 of 2)")
     heard_of(chat)
     chat.press("y")
@@ -232,7 +261,9 @@ def test_two_questions_come_one_after_the_other(place: Place, provider: Provider
     assert len(list(place.cwd.iterdir())) == 1
 
 
-def test_what_a_model_thinks_is_one_line_and_can_be_read_in_the_viewer(chat: Terminal, provider: Provider) -> None:
+def test_what_a_model_thinks_is_one_line_and_can_be_read_in_the_viewer(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Think")
     turn = provider.asked()
     turn.thinks("First the pricing,\nthen the rest. ")

@@ -16,7 +16,10 @@ from tests.tui.terminal.test_calls import heard_of
 
 CUT = "The last run was cut off before its end. Go on with it?"
 ONCE = "echo run >>runs.txt; while [ ! -e stop ]; do sleep 0.05; done"
-"""A command of which nobody knows, after a crash, whether it took effect. It ends when the test has made the file."""
+"""A command of which nobody knows, after a crash, whether it took effect.
+
+It ends when the test has made the file.
+"""
 
 
 def _yes(chat: Terminal, marked: str, *, no: str) -> None:
@@ -27,7 +30,9 @@ def _yes(chat: Terminal, marked: str, *, no: str) -> None:
     chat.sees_no_more(marked)
 
 
-def test_a_conversation_is_opened_again_as_it_was_and_goes_on(place: Place, provider: Provider) -> None:
+def test_a_conversation_is_opened_again_as_it_was_and_goes_on(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "a.txt").write_text("alpha\n")
     first = place.chat()
     first.say("Read a.txt")
@@ -86,7 +91,9 @@ def test_a_title_is_given(chat: Terminal, provider: Provider) -> None:
     chat.sees("tokens · The pricing")
 
 
-def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice_unasked(place: Place, provider: Provider) -> None:
+def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice_unasked(
+    place: Place, provider: Provider
+) -> None:
     first = place.chat("--mode", "full")
     first.say("Run it once")
     provider.wants("bash", command=ONCE)
@@ -110,7 +117,9 @@ def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice
     assert runs.read_text() == "run\n"
 
 
-def test_a_run_that_was_cut_can_be_left_and_something_else_said(place: Place, provider: Provider) -> None:
+def test_a_run_that_was_cut_can_be_left_and_something_else_said(
+    place: Place, provider: Provider
+) -> None:
     first = place.chat()
     first.say("Think long")
     provider.asked().says("I am ")
@@ -139,7 +148,9 @@ def test_a_run_that_was_cut_while_the_model_spoke_goes_on(place: Place, provider
     chat.sees("Thought.")
 
 
-def test_a_conversation_that_another_process_works_on_can_be_looked_at_and_is_free_afterwards(place: Place, provider: Provider) -> None:
+def test_a_conversation_that_another_process_works_on_can_be_looked_at_and_is_free_afterwards(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "a.txt").write_text("alpha\n")
     first = place.chat()
     first.say("Read a.txt")
@@ -160,7 +171,9 @@ def test_a_conversation_that_another_process_works_on_can_be_looked_at_and_is_fr
     chat.sees("Welcome.")
 
 
-def test_the_end_of_the_terminal_interrupts_the_run_and_keeps_what_was_said(place: Place, provider: Provider) -> None:
+def test_the_end_of_the_terminal_interrupts_the_run_and_keeps_what_was_said(
+    place: Place, provider: Provider
+) -> None:
     first = place.chat()
     first.say("Tell me")
     provider.asked().says("The first half")
@@ -175,7 +188,13 @@ def test_the_end_of_the_terminal_interrupts_the_run_and_keeps_what_was_said(plac
 
 def test_without_a_terminal_it_ends_with_2_and_points_to_run(place: Place) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "treadle", "chat"], env=place.environment, cwd=place.cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "treadle", "chat"],
+        env=place.environment,
+        cwd=place.cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert done.returncode == 2
     assert "no terminal" in done.stderr

@@ -1,4 +1,7 @@
-"""How a chat ends that nobody has left: signals, a terminal that goes away, what cannot be opened. The terminal is as it was, and no run stays open."""
+"""How a chat ends that nobody has left: signals, a terminal that goes away, what cannot be opened.
+
+The terminal is as it was, and no run stays open.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,22 @@ from tests.tui.terminal.terminal import Terminal
 def last_run(place: Place) -> str:
     """Of the journal, as another process tells it."""
     command = [sys.executable, "-m", "treadle", "runs", "list"]
-    done = subprocess.run(command, env=place.environment, cwd=place.cwd, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command,
+        env=place.environment,
+        cwd=place.cwd,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     return done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_closes_the_run_as_cancelled(place: Place, chat: Terminal, provider: Provider, number: int) -> None:
+def test_a_signal_closes_the_run_as_cancelled(
+    place: Place, chat: Terminal, provider: Provider, number: int
+) -> None:
     chat.say("work")
     provider.asked().says("Half of it")
     chat.sees("Half of it")
@@ -33,7 +46,9 @@ def test_a_signal_closes_the_run_as_cancelled(place: Place, chat: Terminal, prov
     assert "cancelled" in last_run(place)
 
 
-def test_a_signal_while_the_person_is_asked_ends_the_question_and_the_run(place: Place, chat: Terminal, provider: Provider) -> None:
+def test_a_signal_while_the_person_is_asked_ends_the_question_and_the_run(
+    place: Place, chat: Terminal, provider: Provider
+) -> None:
     chat.say("note it")
     provider.wants("write", path="a.txt", content="x\n")
     chat.sees("Yes, this once")
@@ -98,7 +113,9 @@ def test_a_journal_that_cannot_be_opened_is_told_in_a_line(place: Place) -> None
     assert "›" not in shown, "the region has gone"
 
 
-def test_a_journal_that_another_process_locks_for_a_while_keeps_no_key_waiting_and_loses_nothing(place: Place, chat: Terminal, provider: Provider) -> None:
+def test_a_journal_that_another_process_locks_for_a_while_keeps_no_key_waiting_and_loses_nothing(
+    place: Place, chat: Terminal, provider: Provider
+) -> None:
     chat.say("first")
     provider.answers("One.")
     chat.sees("One.")

@@ -9,8 +9,18 @@ from tests.tui.terminal.conftest import Place
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal
 
-EVIL = "\x1b[7;77H\x1b]0;stolen\x07\x1b]52;c;c3RvbGVu\x07\x9b7;77H\x1bP+q\x1b\\\x1b[?1003h\u202eword"
-SIGNS = (b"\x1b[7;77H", b"\x1b]0;stolen", b"\x1b]52;c;c3", b"\xc2\x9b", b"\x1bP", b"\x1b[?1003h", "\u202e".encode())
+EVIL = (
+    "\x1b[7;77H\x1b]0;stolen\x07\x1b]52;c;c3RvbGVu\x07\x9b7;77H\x1bP+q\x1b\\\x1b[?1003h\u202eword"
+)
+SIGNS = (
+    b"\x1b[7;77H",
+    b"\x1b]0;stolen",
+    b"\x1b]52;c;c3",
+    b"\xc2\x9b",
+    b"\x1bP",
+    b"\x1b[?1003h",
+    "\u202e".encode(),
+)
 
 
 def _is_harmless(chat: Terminal) -> None:
@@ -54,7 +64,9 @@ def test_in_what_a_tool_gives_and_in_names_of_files(place: Place, provider: Prov
     _is_harmless(chat)
 
 
-def test_in_what_a_person_is_asked_about_it_is_shown_by_name(chat: Terminal, provider: Provider) -> None:
+def test_in_what_a_person_is_asked_about_it_is_shown_by_name(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Run")
     provider.wants("bash", command=f"touch x {EVIL}")
     assert "touch x \\x1b[7;77H\\x1b]0;stolen\\x07" in chat.sees("may it run this command?")
@@ -69,10 +81,16 @@ def test_in_the_names_of_tools(chat: Terminal, provider: Provider) -> None:
     _is_harmless(chat)
 
 
-def test_in_the_titles_of_conversations_and_in_what_was_said_long_ago(place: Place, provider: Provider) -> None:
+def test_in_the_titles_of_conversations_and_in_what_was_said_long_ago(
+    place: Place, provider: Provider
+) -> None:
     prompt = f"title {EVIL}\nand more {EVIL}"
     run = subprocess.Popen(
-        [sys.executable, "-m", "treadle", "run", prompt], env=place.environment, cwd=place.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "treadle", "run", prompt],
+        env=place.environment,
+        cwd=place.cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     provider.answers(f"answer {EVIL}")
     run.communicate(timeout=30)

@@ -22,7 +22,9 @@ def test_escape_interrupts_and_what_was_said_is_kept(chat: Terminal, provider: P
     chat.sees("tence.")
 
 
-def test_ctrl_c_clears_then_interrupts_then_asks_to_quit(chat: Terminal, provider: Provider) -> None:
+def test_ctrl_c_clears_then_interrupts_then_asks_to_quit(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Tell me")
     provider.asked().says("Half of ")
     chat.type("something")
@@ -41,7 +43,9 @@ def test_ctrl_c_clears_then_interrupts_then_asks_to_quit(chat: Terminal, provide
     assert chat.ends() == 0
 
 
-def test_what_is_sent_while_it_works_is_said_afterwards_in_order(chat: Terminal, provider: Provider) -> None:
+def test_what_is_sent_while_it_works_is_said_afterwards_in_order(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("one")
     turn = provider.asked()
     chat.say("two")
@@ -52,7 +56,13 @@ def test_what_is_sent_while_it_works_is_said_afterwards_in_order(chat: Terminal,
     assert provider.answers("Second.").last == "two"
     assert provider.answers("Third.").last == "three"
     screen = chat.sees(lambda screen: "Third." in screen and "↳" not in screen)
-    assert screen.index("First.") < screen.index("› two") < screen.index("Second.") < screen.index("› three") < screen.index("Third.")
+    assert (
+        screen.index("First.")
+        < screen.index("› two")
+        < screen.index("Second.")
+        < screen.index("› three")
+        < screen.index("Third.")
+    )
 
 
 def test_escape_brings_what_is_queued_back_to_be_edited(chat: Terminal, provider: Provider) -> None:
@@ -68,7 +78,9 @@ def test_escape_brings_what_is_queued_back_to_be_edited(chat: Terminal, provider
     assert provider.is_idle
 
 
-def test_ctrl_s_steers_and_the_model_reads_it_at_its_next_turn(place: Place, provider: Provider) -> None:
+def test_ctrl_s_steers_and_the_model_reads_it_at_its_next_turn(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "a.txt").write_text("alpha\n")
     chat = place.chat()
     chat.say("Read it")
@@ -90,7 +102,9 @@ def test_ctrl_s_sends_where_nothing_runs(chat: Terminal, provider: Provider) -> 
     chat.sees("Hi.")
 
 
-def test_shift_tab_changes_the_mode_of_the_run_that_is_under_way(place: Place, provider: Provider) -> None:
+def test_shift_tab_changes_the_mode_of_the_run_that_is_under_way(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat()
     chat.say("Write it")
     turn = provider.asked()
@@ -115,16 +129,24 @@ def test_a_mode_that_is_unsafe_has_to_be_said_in_words_and_is_loud(chat: Termina
     chat.sees("\n FULL")
 
 
-def test_a_provider_that_stalls_shows_how_long_and_escape_ends_it(chat: Terminal, provider: Provider) -> None:
+def test_a_provider_that_stalls_shows_how_long_and_escape_ends_it(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Are you there?")
     provider.asked()
-    chat.sees(lambda screen: "Waiting for the model  1 s" in screen or "Waiting for the model  2 s" in screen)
+    chat.sees(
+        lambda screen: (
+            "Waiting for the model  1 s" in screen or "Waiting for the model  2 s" in screen
+        )
+    )
     chat.press("Escape")
     chat.sees(INTERRUPTED)
     assert "Waiting" not in chat.screen()
 
 
-def test_an_error_of_the_provider_is_one_line_and_the_prompt_can_be_sent_again(chat: Terminal, provider: Provider) -> None:
+def test_an_error_of_the_provider_is_one_line_and_the_prompt_can_be_sent_again(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("Please do")
     provider.asked().fails(400, "the model m is not for you")
     screen = chat.sees("the model m is not for you")
@@ -136,7 +158,9 @@ def test_an_error_of_the_provider_is_one_line_and_the_prompt_can_be_sent_again(c
     chat.sees("Now it works.")
 
 
-def test_what_is_queued_comes_back_where_the_run_before_it_failed(chat: Terminal, provider: Provider) -> None:
+def test_what_is_queued_comes_back_where_the_run_before_it_failed(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("one")
     turn = provider.asked()
     chat.say("two")
@@ -162,7 +186,9 @@ def test_ctrl_d_asks_before_it_ends_a_run(chat: Terminal, provider: Provider) ->
     assert chat.ends() == 0
 
 
-def test_a_second_escape_offers_earlier_points_and_does_nothing_by_itself(chat: Terminal, provider: Provider) -> None:
+def test_a_second_escape_offers_earlier_points_and_does_nothing_by_itself(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("first thing")
     provider.answers("First.")
     chat.sees("First.")

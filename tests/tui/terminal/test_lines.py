@@ -34,11 +34,15 @@ def _answer(terminal: Terminal, line: str) -> None:
     early = terminal.everything().count("Not sent, because")
     _say(terminal, line)
     terminal.sees(lambda screen: "> " + line in screen)
-    if terminal.shows_within(0.3, lambda _: terminal.everything().count("Not sent, because") > early):
+    if terminal.shows_within(
+        0.3, lambda _: terminal.everything().count("Not sent, because") > early
+    ):
         _answer(terminal, line)
 
 
-def test_what_is_said_and_done_stands_there_line_by_line_without_one_escape(lines: Terminal, place: Place, provider: Provider) -> None:
+def test_what_is_said_and_done_stands_there_line_by_line_without_one_escape(
+    lines: Terminal, place: Place, provider: Provider
+) -> None:
     (place.cwd / "a.txt").write_text("alpha\n")
     _say(lines, "Read a.txt")
     provider.wants("read", path="a.txt")
@@ -69,8 +73,13 @@ Nothing.
     assert lines.ends() == 0
 
 
-@pytest.mark.parametrize(("letter", "heard", "is_made"), [("y", "no output", True), ("n", "a person said no", False), ("w use b", "use b", False)])
-def test_a_question_is_asked_in_words(lines: Terminal, place: Place, provider: Provider, letter: str, heard: str, is_made: bool) -> None:
+@pytest.mark.parametrize(
+    ("letter", "heard", "is_made"),
+    [("y", "no output", True), ("n", "a person said no", False), ("w use b", "use b", False)],
+)
+def test_a_question_is_asked_in_words(
+    lines: Terminal, place: Place, provider: Provider, letter: str, heard: str, is_made: bool
+) -> None:
     _say(lines, "Make it")
     provider.wants("bash", command="touch made.txt")
     lines.sees("Say a letter and press Enter")
@@ -81,7 +90,9 @@ def test_a_question_is_asked_in_words(lines: Terminal, place: Place, provider: P
     assert (place.cwd / "made.txt").exists() is is_made
 
 
-def test_what_comes_together_with_a_question_does_not_answer_it(lines: Terminal, place: Place, provider: Provider) -> None:
+def test_what_comes_together_with_a_question_does_not_answer_it(
+    lines: Terminal, place: Place, provider: Provider
+) -> None:
     _say(lines, "Make it")
     turn = provider.asked()
     turn.calls("bash", command="touch made.txt").ends()
@@ -120,7 +131,9 @@ def test_ctrl_d_asks_before_it_ends_a_run(lines: Terminal, provider: Provider) -
     assert lines.ends() == 0
 
 
-def test_commands_work_and_those_that_need_a_screen_say_so(lines: Terminal, provider: Provider) -> None:
+def test_commands_work_and_those_that_need_a_screen_say_so(
+    lines: Terminal, provider: Provider
+) -> None:
     _say(lines, "/mode plan")
     lines.sees(lambda screen: "plan" in screen.rpartition("/mode plan")[2])
     _say(lines, "/modle")

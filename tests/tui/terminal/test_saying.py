@@ -46,7 +46,9 @@ def test_what_is_typed_before_the_chat_stands_is_not_lost(place: Place, provider
     assert chat.has("bird").count("› early") == 1
 
 
-def test_several_lines_are_typed_with_ctrl_j_and_with_a_backslash(chat: Terminal, provider: Provider) -> None:
+def test_several_lines_are_typed_with_ctrl_j_and_with_a_backslash(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.type("one")
     chat.press("C-j")
     chat.type("two\\")
@@ -57,7 +59,9 @@ def test_several_lines_are_typed_with_ctrl_j_and_with_a_backslash(chat: Terminal
     assert provider.asked().last == "one\ntwo\nthree"
 
 
-def test_up_brings_back_what_was_typed_also_in_an_earlier_chat(place: Place, provider: Provider) -> None:
+def test_up_brings_back_what_was_typed_also_in_an_earlier_chat(
+    place: Place, provider: Provider
+) -> None:
     first = place.chat()
     first.say("the first thing")
     provider.answers("Yes.")
@@ -77,7 +81,9 @@ def test_up_brings_back_what_was_typed_also_in_an_earlier_chat(place: Place, pro
     second.sees("› another\nask")
 
 
-def test_a_paste_of_many_lines_shows_a_marker_and_is_sent_whole(chat: Terminal, provider: Provider) -> None:
+def test_a_paste_of_many_lines_shows_a_marker_and_is_sent_whole(
+    chat: Terminal, provider: Provider
+) -> None:
     lines = "\n".join(f"pasted line {n}" for n in range(1, 13))
     chat.type("Look: ")
     chat.paste(lines)
@@ -87,7 +93,9 @@ def test_a_paste_of_many_lines_shows_a_marker_and_is_sent_whole(chat: Terminal, 
     assert "pasted line 7" not in chat.sees("Seen.")
 
 
-def test_a_short_paste_stands_there_as_it_is_and_is_not_sent_by_its_line_ends(chat: Terminal, provider: Provider) -> None:
+def test_a_short_paste_stands_there_as_it_is_and_is_not_sent_by_its_line_ends(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.paste("a\nb\n")
     chat.sees("› a\n  b")
     assert provider.is_idle
@@ -104,7 +112,9 @@ def test_a_pasted_megabyte_is_sent_whole(chat: Terminal, provider: Provider) -> 
     chat.sees("Long.")
 
 
-def test_a_file_is_completed_behind_an_at_and_the_model_reads_it(place: Place, provider: Provider) -> None:
+def test_a_file_is_completed_behind_an_at_and_the_model_reads_it(
+    place: Place, provider: Provider
+) -> None:
     (place.cwd / "src").mkdir()
     (place.cwd / "src" / "pricing.py").write_text("MARGIN = 0.31\n")
     chat = place.chat()
@@ -153,7 +163,9 @@ def test_ctrl_d_ends_the_chat_where_nothing_is_typed(chat: Terminal) -> None:
     assert chat.ends() == 0
 
 
-def test_ctrl_g_takes_what_is_typed_into_the_editor_and_brings_it_back(place: Place, provider: Provider) -> None:
+def test_ctrl_g_takes_what_is_typed_into_the_editor_and_brings_it_back(
+    place: Place, provider: Provider
+) -> None:
     editor = _editor(place.cwd.parent, 'sed -i.old "s/rough/polished/" "$1"')
     chat = place.chat(EDITOR=editor)
     chat.type("a rough idea")

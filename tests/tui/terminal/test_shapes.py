@@ -16,7 +16,9 @@ COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 10), (20, 6)])
-def test_everything_can_be_done_in_a_window_of_any_size(place: Place, provider: Provider, columns: int, rows: int) -> None:
+def test_everything_can_be_done_in_a_window_of_any_size(
+    place: Place, provider: Provider, columns: int, rows: int
+) -> None:
     chat = place.chat(columns=columns, rows=rows)
     chat.say("Make it")
     turn = provider.asked()
@@ -31,7 +33,10 @@ def test_everything_can_be_done_in_a_window_of_any_size(place: Place, provider: 
     assert provider.answers("Later.").last == "later"
     chat.sees(lambda screen: "Later." in screen and SAYS in screen)
     everything = chat.everything()
-    assert [everything.count(words) for words in ("› Make it", "I will.", "Made.", "And done.", "› later", "Later.", SAYS)] == [1] * 7, everything
+    assert [
+        everything.count(words)
+        for words in ("› Make it", "I will.", "Made.", "And done.", "› later", "Later.", SAYS)
+    ] == [1] * 7, everything
     chat.press("C-d")
     assert chat.ends() == 0
 

@@ -1,4 +1,6 @@
-"""An answer on its way to the scrollback: each line once, however fast it comes and however the window is resized."""
+"""An answer on its way to the scrollback: each line once, however fast it comes and however the
+window is resized.
+"""
 
 from __future__ import annotations
 
@@ -47,17 +49,31 @@ def _drawn(chat: Terminal, provider: Provider, prompt: str, pieces: list[str], e
     return chat.everything().rpartition(f"› {prompt}\n")[2].partition(f"\n{end}\n")[0]
 
 
-def test_an_answer_looks_the_same_at_every_speed_and_each_line_stands_there_once(chat: Terminal, provider: Provider) -> None:
+def test_an_answer_looks_the_same_at_every_speed_and_each_line_stands_there_once(
+    chat: Terminal, provider: Provider
+) -> None:
     at_once = _drawn(chat, provider, "at once", [ANSWER], "The end 1.")
     by_letters = _drawn(chat, provider, "by letters", list(ANSWER), "The end 2.")
     by_words = _drawn(chat, provider, "by words", re.findall(r"\s*\S+", ANSWER), "The end 3.")
     assert by_letters == at_once
     assert by_words == at_once
-    for line in ("A heading", "inner one", "inner two", "quoted words", "apple", "pear", "def total(prices):", "return sum(prices)", "The last paragraph."):
+    for line in (
+        "A heading",
+        "inner one",
+        "inner two",
+        "quoted words",
+        "apple",
+        "pear",
+        "def total(prices):",
+        "return sum(prices)",
+        "The last paragraph.",
+    ):
         assert at_once.count(line) == 1, line
 
 
-def test_what_is_drawn_while_it_is_being_written_leaves_nothing_behind(chat: Terminal, provider: Provider) -> None:
+def test_what_is_drawn_while_it_is_being_written_leaves_nothing_behind(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("slowly")
     turn = provider.asked()
     for n, line in enumerate(ANSWER.splitlines(keepends=True)):
@@ -71,7 +87,9 @@ def test_what_is_drawn_while_it_is_being_written_leaves_nothing_behind(chat: Ter
     assert slow == _drawn(chat, provider, "again", [ANSWER], "The end.")
 
 
-def test_a_long_answer_goes_up_and_nothing_above_the_live_region_is_written_twice(chat: Terminal, provider: Provider) -> None:
+def test_a_long_answer_goes_up_and_nothing_above_the_live_region_is_written_twice(
+    chat: Terminal, provider: Provider
+) -> None:
     chat.say("count")
     turn = provider.asked()
     for n in range(1, 201):
@@ -82,10 +100,14 @@ def test_a_long_answer_goes_up_and_nothing_above_the_live_region_is_written_twic
     chat.sees(lambda screen: "tokens" in screen)
     assert re.findall(r"• item (\d+)", chat.everything()) == [str(n) for n in range(1, 201)]
     written = chat.raw().decode(errors="replace")
-    assert written.count("item 20\x1b") + written.count("item 20\r") <= 12, "it is drawn while it is the tail, and once above"
+    assert written.count("item 20\x1b") + written.count("item 20\r") <= 12, (
+        "it is drawn while it is the tail, and once above"
+    )
 
 
-def test_no_word_is_lost_or_doubled_where_the_window_is_resized_while_it_streams(place: Place, provider: Provider) -> None:
+def test_no_word_is_lost_or_doubled_where_the_window_is_resized_while_it_streams(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat(columns=120, rows=30)
     chat.say("Go")
     turn = provider.asked()
@@ -99,7 +121,12 @@ def test_no_word_is_lost_or_doubled_where_the_window_is_resized_while_it_streams
         if n in (1, 4):
             chat.resize(60 if n == 1 else 120, 30)
             turn.says("wide ")
-            chat.sees(lambda screen: len(max(screen.splitlines(), key=len)) <= chat.size[0] and "─" * (chat.size[0] - 1) in screen)
+            chat.sees(
+                lambda screen: (
+                    len(max(screen.splitlines(), key=len)) <= chat.size[0]
+                    and "─" * (chat.size[0] - 1) in screen
+                )
+            )
             turn.says("enough\n\n")
     turn.says("The end.").ends()
     chat.sees("The end.\n\n─")
@@ -109,7 +136,9 @@ def test_no_word_is_lost_or_doubled_where_the_window_is_resized_while_it_streams
     assert everything.count("───") == everything.splitlines()[-3].count("───"), everything
 
 
-def test_a_window_that_is_resized_while_nothing_runs_shows_the_input_once(place: Place, provider: Provider) -> None:
+def test_a_window_that_is_resized_while_nothing_runs_shows_the_input_once(
+    place: Place, provider: Provider
+) -> None:
     chat = place.chat(columns=120, rows=30)
     chat.say("Hello")
     provider.answers("Here.")

@@ -1,4 +1,5 @@
-"""The definition of the coding assistant for one directory: instructions, what people wrote for agents, where it works, and tools.
+"""The definition of the coding assistant for one directory: instructions, what people wrote for
+agents, where it works, and tools.
 
 What each of these is stands beside this file. Entry: `coding_agent`.
 """
@@ -30,15 +31,26 @@ GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
 class Assistant(NamedTuple):
     agent: Agent[object, str]
     warnings: tuple[str, ...]
-    """For the person, once: what of the project is not used, and why, and which rules match nothing here."""
+    """For the person, once: what of the project is not used, and why, and which rules match nothing
+    here.
+    """
 
 
-def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bool = False, trust: Trust | None = None) -> Assistant:
-    """Blocks while it reads files. The same configuration, directory and day give the same bytes, from every process.
+def coding_agent(
+    config: Config,
+    cwd: Path,
+    *,
+    attended: bool = False,
+    moved: bool = False,
+    trust: Trust | None = None,
+) -> Assistant:
+    """Blocks while it reads files. The same configuration, directory and day give the same bytes,
+    from every process.
 
-    `attended`: a person is there to be asked. `trust`: in the place of what was said about the project of `cwd`, for a copy of a
-    project that we made. `moved`: for a run that goes on in another directory than it began in. Any other run keeps what it was
-    told when it began, since what is told here are defaults of inputs, and its journal has its inputs.
+    `attended`: a person is there to be asked. `trust`: in the place of what was said about the
+    project of `cwd`, for a copy of a project that we made. `moved`: for a run that goes on in
+    another directory than it began in. Any other run keeps what it was told when it began, since
+    what is told here are defaults of inputs, and its journal has its inputs.
     """
     own = Path(config.home) if config.home else None
     project = project_of(cwd)
@@ -47,20 +59,36 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
     written = guidance(own, project, trust)
     others, wrong = colleagues(config, own, project, trust)
     clean = Redactor(config.secrets()).exact
-    said = {GUIDANCE: clean(written.text), WHEREABOUTS: clean(whereabouts(project, attended=attended))}
-    blocks = {name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()}
+    said = {
+        GUIDANCE: clean(written.text),
+        WHEREABOUTS: clean(whereabouts(project, attended=attended)),
+    }
+    blocks = {
+        name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()
+    }
     agent = Agent[object, str](
         name="treadle",
         description="A coding assistant",
         instructions=_instructions().replace("$", "$$"),
-        context=[SystemBlock(text=blocks[GUIDANCE]), SystemBlock(text=blocks[WHEREABOUTS], passing=True)],
-        inputs={} if moved else {name: Input(required=False, default=text) for name, text in said.items()},
+        context=[
+            SystemBlock(text=blocks[GUIDANCE]),
+            SystemBlock(text=blocks[WHEREABOUTS], passing=True),
+        ],
+        inputs={}
+        if moved
+        else {name: Input(required=False, default=text) for name, text in said.items()},
         model=config.models.large,
         tools=[*_tools(written.skills), *_handing_on(others)],
         mcp_servers=_servers(config, cwd),
     )
-    warnings = (*written.warnings, *wrong, *vain_rules(config, [tool.name for tool in agent.own_tools]))
-    return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
+    warnings = (
+        *written.warnings,
+        *wrong,
+        *vain_rules(config, [tool.name for tool in agent.own_tools]),
+    )
+    return Assistant(
+        agent, tuple(warning for warning in warnings if warning not in config.warnings)
+    )
 
 
 def _instructions() -> str:

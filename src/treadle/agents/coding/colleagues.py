@@ -1,4 +1,5 @@
-"""Agents that the coding assistant can hand work to: those that files and modules define, and that need nothing but a prompt.
+"""Agents that the coding assistant can hand work to: those that files and modules define, and that
+need nothing but a prompt.
 
 How they are defined is treadle.agents.definitions'. Entry: `colleagues`.
 """
@@ -15,9 +16,16 @@ from treadle.config.trust import AGENTS_NAME, Trust
 from treadle.errors import AgentError
 
 
-def colleagues(config: Config, own: Path | None, project: Project, trust: Trust) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
-    """Agents by name, and a line for each that is left out because something is wrong with it. `trust`: in the project."""
-    folders = [folder / FOLDER / AGENTS_NAME for folder in project.folders()] + ([own / AGENTS_NAME] if own is not None else [])
+def colleagues(
+    config: Config, own: Path | None, project: Project, trust: Trust
+) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
+    """Agents by name, and a line for each that is left out because something is wrong with it.
+
+    `trust`: in the project.
+    """
+    folders = [folder / FOLDER / AGENTS_NAME for folder in project.folders()] + (
+        [own / AGENTS_NAME] if own is not None else []
+    )
     if not config.agents and not any(folder.is_dir() for folder in folders):
         return {}, []
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  12 ms of start-up, and most projects define none
@@ -29,7 +37,9 @@ def colleagues(config: Config, own: Path | None, project: Project, trust: Trust)
         try:
             agent = catalog.agent(name)
         except AgentError as e:
-            wrong |= dict.fromkeys(f"the agent {name!r} is left out: {line}" for line in e.message.splitlines()[:1])
+            wrong |= dict.fromkeys(
+                f"the agent {name!r} is left out: {line}" for line in e.message.splitlines()[:1]
+            )
             continue
         if not agent.needs:
             found[name] = agent

@@ -1,6 +1,8 @@
-"""What people and projects have written down for agents: AGENTS.md files and the list of skills, as a block of the system prompt.
+"""What people and projects have written down for agents: AGENTS.md files and the list of skills, as
+a block of the system prompt.
 
-The person's own always count; a project's count where a person trusts it, byte for byte (config/trust.py). Entry: `guidance`.
+The person's own always count; a project's count where a person trusts it, byte for byte
+(config/trust.py). Entry: `guidance`.
 """
 
 from __future__ import annotations
@@ -23,12 +25,15 @@ HEAD = """\
 # How to work here
 
 Written by the person, or by the project's own people. Where two of them disagree, the later one here is nearer and wins;
-what the person says in the conversation wins over all."""
-BELOW = "Folders below have files like these for what lies in them. Read the nearest one before you change something there:"
+what the person says in the conversation wins over all."""  # noqa: E501
+BELOW = (
+    "Folders below have files like these for what lies in them. Read the nearest one before you "
+    "change something there:"
+)
 SKILLS = """\
 # Skills
 
-Instructions for particular tasks. Where a task fits one of them, read it before you begin: the tool `read` with the path `skill:NAME`."""
+Instructions for particular tasks. Where a task fits one of them, read it before you begin: the tool `read` with the path `skill:NAME`."""  # noqa: E501
 
 
 class Guidance(NamedTuple):
@@ -45,17 +50,38 @@ class _File(NamedTuple):
 
 
 def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
-    """`own`: Treadle's own folder; None: nothing of it counts. Blocks while it reads; the same files give the same text."""
+    """`own`: Treadle's own folder; None: nothing of it counts.
+
+    Blocks while it reads; the same files give the same text.
+    """
     warnings: list[str] = [trust.warning] if trust.warning else []
-    if own is not None and trust.standing is TrustState.UNKNOWN and (ignored := [path.relative_to(project.root).as_posix() for path in brought(project, own)]):
+    if (
+        own is not None
+        and trust.standing is TrustState.UNKNOWN
+        and (
+            ignored := [path.relative_to(project.root).as_posix() for path in brought(project, own)]
+        )
+    ):
         warnings.append(
-            f"not sent to the model, because nobody has trusted {project.root}: {', '.join(ignored[:BELOW_MAX])}. Look at it, then: {command(project.root)}"
+            f"not sent to the model, because nobody has trusted {project.root}: "
+            f"{', '.join(ignored[:BELOW_MAX])}. Look at it, then: {command(project.root)}"
         )
     files = [*_own_file(own, warnings), *_files(project, trust, warnings)]
     skills = find_skills(own, project, trust, warnings)
     blocks = [*_told(files, warnings), *_below(project, trust)]
-    listed = [SKILLS, "\n".join(f"- {_line(skill.name)}: {_line(skill.description)}" for skill in skills.values())] if skills else []
-    return Guidance("\n\n".join([*([HEAD] if blocks else []), *blocks, *listed]), skills, tuple(warnings))
+    listed = (
+        [
+            SKILLS,
+            "\n".join(
+                f"- {_line(skill.name)}: {_line(skill.description)}" for skill in skills.values()
+            ),
+        ]
+        if skills
+        else []
+    )
+    return Guidance(
+        "\n\n".join([*([HEAD] if blocks else []), *blocks, *listed]), skills, tuple(warnings)
+    )
 
 
 def _own_file(own: Path | None, warnings: list[str]) -> Iterator[_File]:
@@ -88,7 +114,10 @@ def _told(files: list[_File], warnings: list[str]) -> list[str]:
     for title, text in reversed([file for file in files if file.text]):
         most = min(FILE_MAX_CHARS, left)
         if len(text) > most:
-            warnings.append(f"{title}: {len(text):,} characters of instructions are too many: {f'the first {most:,} are sent' if most else 'none are sent'}")
+            warnings.append(
+                f"{title}: {len(text):,} characters of instructions are too many: "
+                f"{f'the first {most:,} are sent' if most else 'none are sent'}"
+            )
             text = text[:most].rpartition("\n")[0] + "\n[cut here: it is too long]" if most else ""
         left = max(left - len(text), 0)
         if text:
@@ -97,12 +126,29 @@ def _told(files: list[_File], warnings: list[str]) -> list[str]:
 
 
 def _below(project: Project, trust: Trust) -> list[str]:
-    here = {(folder / GUIDANCE_NAME).relative_to(project.root).as_posix() for folder in project.folders()}
-    prefix = "" if project.here == project.root else f"{project.here.relative_to(project.root).as_posix()}/"
-    deeper = [name for name in sorted(trust.files) if name.endswith(f"/{GUIDANCE_NAME}") and name.startswith(prefix) and name not in here]
-    return [f"{BELOW} {', '.join(_line(name.removeprefix(prefix)) for name in deeper[:BELOW_MAX])}"] if deeper else []
+    here = {
+        (folder / GUIDANCE_NAME).relative_to(project.root).as_posix()
+        for folder in project.folders()
+    }
+    prefix = (
+        ""
+        if project.here == project.root
+        else f"{project.here.relative_to(project.root).as_posix()}/"
+    )
+    deeper = [
+        name
+        for name in sorted(trust.files)
+        if name.endswith(f"/{GUIDANCE_NAME}") and name.startswith(prefix) and name not in here
+    ]
+    return (
+        [f"{BELOW} {', '.join(_line(name.removeprefix(prefix)) for name in deeper[:BELOW_MAX])}"]
+        if deeper
+        else []
+    )
 
 
 def _line(text: str) -> str:
     """In one line, whatever a name or a description holds."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )

@@ -1,7 +1,9 @@
-"""Skills: folders with a SKILL.md, of which the model knows name and description until it reads one, through the tool `read`.
+"""Skills: folders with a SKILL.md, of which the model knows name and description until it reads
+one, through the tool `read`.
 
-A skill is named by `skill:NAME`, and what lies beside its SKILL.md by `skill:NAME/PATH`, so that no place on this machine stands in
-the prompt. A project's count where a person trusts it. Entry: `find_skills`, `SkillReader`.
+A skill is named by `skill:NAME`, and what lies beside its SKILL.md by `skill:NAME/PATH`, so that no
+place on this machine stands in the prompt. A project's count where a person trusts it. Entry:
+`find_skills`, `SkillReader`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ Skills: TypeAlias = Mapping[str, Skill]
 
 
 def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list[str]) -> Skills:
-    """By name, in order of names; of two with one name the nearer one. What is wrong with one is added to `warnings`."""
+    """By name, in order of names; of two with one name the nearer one.
+
+    What is wrong with one is added to `warnings`.
+    """
     found: dict[str, Skill] = {}
     for folder in _folders(own / SKILLS_NAME) if own is not None else ():
         _add(found, folder, None, warnings)
@@ -51,13 +56,17 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
         for folder in _folders(place / FOLDER / SKILLS_NAME):
             _add(found, folder, trust, warnings)
     if len(found) > SKILLS_MAX:
-        warnings.append(f"{len(found)} skills are too many: the first {SKILLS_MAX} by name are told to the model")
+        warnings.append(
+            f"{len(found)} skills are too many: the first {SKILLS_MAX} by name are told to the "
+            "model"
+        )
     return dict(sorted(found.items())[:SKILLS_MAX])
 
 
 def _folders(place: Path) -> list[Path]:
     try:
-        return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))  # one that cannot be entered is none
+        # one that cannot be entered is none
+        return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))
     except OSError:
         return []
 
@@ -90,7 +99,9 @@ def _front_matter(text: str, folder: str) -> tuple[str, str]:
     fields = fields if isinstance(fields, dict) else {}
     name, description = fields.get("name", folder), fields.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Broken(2, f"the name must be up to 64 letters, digits, '-' and '_', not {str(name)[:80]!r}")
+        raise Broken(
+            2, f"the name must be up to 64 letters, digits, '-' and '_', not {str(name)[:80]!r}"
+        )
     if not isinstance(description, str) or not description.strip():
         raise Broken(2, "needs a description: when to use it, in one sentence")
     return name, description.strip()[:DESCRIPTION_MAX_CHARS]
@@ -112,7 +123,10 @@ class SkillReader(Read):
         if not self._skills or not arguments.path.startswith(PREFIX):
             return await super().execute(ctx, arguments)
         place = self._place(arguments.path)
-        return await super().execute(msgspec.structs.replace(ctx, places={**ctx.places, arguments.path: os.fspath(place)}), arguments)
+        return await super().execute(
+            msgspec.structs.replace(ctx, places={**ctx.places, arguments.path: os.fspath(place)}),
+            arguments,
+        )
 
     def _place(self, path: str) -> Path:
         """Raises ToolFailed."""
@@ -123,11 +137,23 @@ class SkillReader(Read):
         named = skill.folder / (inside or SKILL_NAME)
         place = Path(os.path.realpath(named))
         if not place.is_relative_to(folder):
-            raise ToolFailed(f"{path!r} leads out of the skill {name!r}: only what lies in its folder is read this way.")
+            raise ToolFailed(
+                f"{path!r} leads out of the skill {name!r}: only what lies in its folder is read "
+                "this way."
+            )
         if place.is_dir():
-            raise ToolFailed(f"{path!r} is a directory of the skill {name!r}. In it: {', '.join(_listed(place))}.")
-        if skill.trust is not None and (data := _bytes(place)) is not None and not skill.trust.admits(named, data):
-            raise ToolFailed(f"{path!r} has changed since the person looked at it, and is not read any more.")
+            raise ToolFailed(
+                f"{path!r} is a directory of the skill {name!r}. In it: "
+                f"{', '.join(_listed(place))}."
+            )
+        if (
+            skill.trust is not None
+            and (data := _bytes(place)) is not None
+            and not skill.trust.admits(named, data)
+        ):
+            raise ToolFailed(
+                f"{path!r} has changed since the person looked at it, and is not read any more."
+            )
         return place
 
 

@@ -1,4 +1,7 @@
-"""Rules of the user that match nothing here, most likely because a name is misspelt. What rules mean is rules.py's. Entry: `vain_rules`."""
+"""Rules of the user that match nothing here, most likely because a name is misspelt.
+
+What rules mean is rules.py's. Entry: `vain_rules`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,42 @@ _ALIKE = 0.75
 """A misspelt name, and not another short one: `ed` is not `edit`, `gerp` is `grep`."""
 _OF_THE_SHELL = frozenset(
     {
-        *(".", ":", "alias", "bg", "builtin", "cd", "command", "declare", "dirs", "disown", "eval", "exec", "exit", "export", "fg", "hash", "help"),
-        *("history", "jobs", "let", "local", "mapfile", "popd", "pushd", "read", "return", "set", "shopt", "source", "times", "trap", "type"),
+        *(
+            ".",
+            ":",
+            "alias",
+            "bg",
+            "builtin",
+            "cd",
+            "command",
+            "declare",
+            "dirs",
+            "disown",
+            "eval",
+            "exec",
+            "exit",
+            "export",
+            "fg",
+            "hash",
+            "help",
+        ),
+        *(
+            "history",
+            "jobs",
+            "let",
+            "local",
+            "mapfile",
+            "popd",
+            "pushd",
+            "read",
+            "return",
+            "set",
+            "shopt",
+            "source",
+            "times",
+            "trap",
+            "type",
+        ),
         *("ulimit", "umask", "unalias", "unset", "wait"),
     }
 )
@@ -21,8 +58,9 @@ _OF_THE_SHELL = frozenset(
 
 
 def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
-    """A warning for each. A program that is not here may well be elsewhere, where the same file is read: without a tool of nearly that name
-    it is only spoken of where a rule was just typed. `tools`: their names.
+    """A warning for each. A program that is not here may well be elsewhere, where the same file is
+    read: without a tool of nearly that name it is only spoken of where a rule was just typed.
+    `tools`: their names.
     """
     for key in ("allow", "ask", "deny"):
         origin = config.origin("permissions", key)
@@ -30,10 +68,16 @@ def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
             rule = parse_rule(text)
             if not _is_vain(rule, config, tools):
                 continue
-            named = "names no tool" if rule.about == "tool" else "names no tool, and no program that is here"
+            named = (
+                "names no tool"
+                if rule.about == "tool"
+                else "names no tool, and no program that is here"
+            )
             near = _nearest(rule, tools)
             if near or origin.source == "flag":
-                yield f"{origin}: the rule {text!r} {named}: " + (f"did you mean {near!r}?" if near else f"tools are {', '.join(tools)}")
+                yield f"{origin}: the rule {text!r} {named}: " + (
+                    f"did you mean {near!r}?" if near else f"tools are {', '.join(tools)}"
+                )
 
 
 def _is_vain(rule: PermissionRule, config: Config, tools: Sequence[str]) -> bool:

@@ -1,6 +1,8 @@
-"""Where the assistant works, in a few lines: directory, git, system, programs, the day. The same bytes from every process on one day.
+"""Where the assistant works, in a few lines: directory, git, system, programs, the day. The same
+bytes from every process on one day.
 
-No program is run for it, git least of all: what a project configures could run with it. Entry: `whereabouts`.
+No program is run for it, git least of all: what a project configures could run with it. Entry:
+`whereabouts`.
 """
 
 from __future__ import annotations
@@ -19,20 +21,50 @@ from treadle.config import Project
 SHELLS = ("bash", "zsh", "fish", "sh")
 PROGRAMS = (
     *("git", "gh", "rg", "jq", "curl", "make", "cmake", "docker", "podman"),
-    *("python3", "uv", "pip", "node", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "go", "java", "mvn", "gradle", "ruby", "php", "dotnet"),
+    *(
+        "python3",
+        "uv",
+        "pip",
+        "node",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "deno",
+        "cargo",
+        "go",
+        "java",
+        "mvn",
+        "gradle",
+        "ruby",
+        "php",
+        "dotnet",
+    ),
 )
 """Looked for on the PATH, so that the model need not try."""
 
 PATH_MAX_CHARS = 1_000
 HEAD_MAX_BYTES = 4_096
-BRANCH = re.compile(r"ref: refs/heads/((?!.*(?:\.\.|//|@\{))[^\x00-\x20\x7f-\xa0~^:?*\[\\\u200b-\u200f\u2028-\u202f\u2060-\u206f]{1,120})\n?")
+BRANCH = re.compile(
+    r"ref: "
+    r"refs/heads/((?!.*(?:\.\.|//|@\{))[^\x00-\x20\x7f-\xa0~^:?*\[\\\u200b-\u200f\u2028-\u202f\u2060-\u206f]{1,120})\n?"
+)
 """As git allows a name, and no longer than names are: whoever made the project chose it."""
 COMMIT = re.compile(r"([0-9a-f]{40}(?:[0-9a-f]{24})?)\n?")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def whereabouts(project: Project, *, attended: bool = False, environment: Mapping[str, str] | None = None, today: datetime.date | None = None) -> str:
-    """The block of the system prompt. `attended`: whether a person is there to be asked during the run."""
+def whereabouts(
+    project: Project,
+    *,
+    attended: bool = False,
+    environment: Mapping[str, str] | None = None,
+    today: datetime.date | None = None,
+) -> str:
+    """The block of the system prompt.
+
+    `attended`: whether a person is there to be asked during the run.
+    """
     environment = os.environ if environment is None else environment
     lines = [
         f"Working directory: {_shown(project.here)}",
@@ -43,9 +75,14 @@ def whereabouts(project: Project, *, attended: bool = False, environment: Mappin
         f"Day: {(today or datetime.date.today()).isoformat()}",
         "A person follows this run and can be asked."
         if attended
-        else "Nobody is there to be asked: a call that needs a person's permission is refused, and what you say last is all that is read.",
+        else (
+            "Nobody is there to be asked: a call that needs a person's permission is refused, "
+            "and what you say last is all that is read."
+        ),
     ]
-    return "\n".join(("# Where you work, as it was when the run began", "", *(f"- {line}" for line in lines)))
+    return "\n".join(
+        ("# Where you work, as it was when the run began", "", *(f"- {line}" for line in lines))
+    )
 
 
 def _system() -> str:
@@ -97,8 +134,18 @@ def _head(folder: Path) -> str:
 def _line(path: Path) -> str:
     """What a small regular file holds; nothing where it is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(
+            path,
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_NOCTTY", 0)
+            | getattr(os, "O_NOFOLLOW", 0),
+        )
         with open(descriptor, "rb") as file:
-            return file.read(HEAD_MAX_BYTES).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+            return (
+                file.read(HEAD_MAX_BYTES).decode("utf-8", "replace")
+                if stat.S_ISREG(os.fstat(descriptor).st_mode)
+                else ""
+            )
     except OSError:
         return ""

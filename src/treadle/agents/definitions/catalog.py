@@ -1,6 +1,7 @@
 """Every agent that files and modules define, found and checked on demand, and made.
 
-Which files there are is places.py's, what stands in them keys.py's, what the names of tools mean naming.py's. Entry: `Catalog`.
+Which files there are is places.py's, what stands in them keys.py's, what the names of tools mean
+naming.py's. Entry: `Catalog`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,22 @@ from treadle.agents.agent import Agent
 from treadle.agents.definitions.inputs import missing
 from treadle.agents.definitions.keys import ReadDefinition, read_keys
 from treadle.agents.definitions.modules import Modules, import_modules
-from treadle.agents.definitions.naming import Callee, CompletionTool, Meaning, NameResolver, OwnTool, ServerTools, UnknownName
-from treadle.agents.definitions.places import DefinitionFile, DefinitionProblem, FoundDefinitions, add_file, find
+from treadle.agents.definitions.naming import (
+    Callee,
+    CompletionTool,
+    Meaning,
+    NameResolver,
+    OwnTool,
+    ServerTools,
+    UnknownName,
+)
+from treadle.agents.definitions.places import (
+    DefinitionFile,
+    DefinitionProblem,
+    FoundDefinitions,
+    add_file,
+    find,
+)
 from treadle.agents.definitions.text import read
 from treadle.config import Config, Trust, project_of, trust_of
 from treadle.config.file import Broken
@@ -55,15 +70,20 @@ class _Refused(Exception):
 
 
 class Catalog:
-    """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for.
+    """What a working directory and a configuration define. Files are read, and modules imported,
+    when they are first asked for.
 
-    The definitions of a project that a person has not trusted are left out until `name` or `admit_all` is called.
+    The definitions of a project that a person has not trusted are left out until `name` or
+    `admit_all` is called.
     """
 
-    def __init__(self, config: Config, cwd: Path, *, works_in: Path | None = None, trust: Trust | None = None) -> None:
+    def __init__(
+        self, config: Config, cwd: Path, *, works_in: Path | None = None, trust: Trust | None = None
+    ) -> None:
         """`works_in`: where MCP servers that are programs run, where that is not `cwd`.
 
-        `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that we made.
+        `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that we
+        made.
         """
         self._config, self._cwd = config, (works_in or cwd).resolve()
         own, project = Path(config.home) if config.home else None, project_of(cwd)
@@ -90,9 +110,11 @@ class Catalog:
         return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
 
     def name(self, name: str) -> None:
-        """Admit the definitions of an untrusted project where a person typed a name that only that project defines.
+        """Admit the definitions of an untrusted project where a person typed a name that only that
+        project defines.
 
-        All of them: the named agent may have others of its project among its tools. Names that the person has keep what they mean.
+        All of them: the named agent may have others of its project among its tools. Names that the
+        person has keep what they mean.
         """
         theirs = self.withheld.files.get(name)
         if theirs is not None and name in self.found.files:
@@ -102,7 +124,8 @@ class Catalog:
             file = self.found.files.get(name)
             if file is not None and file.root is not None:
                 self.warnings.append(
-                    f"{file.path}: the agent {name!r} runs because you named it; {file.root} is not trusted. Look at it, then: {command(file.root)}"
+                    f"{file.path}: the agent {name!r} runs because you named it; {file.root} is "
+                    f"not trusted. Look at it, then: {command(file.root)}"
                 )
 
     def admit_all(self) -> None:
@@ -121,7 +144,9 @@ class Catalog:
         return name in self.found.files and self.found.files[name].is_untrusted
 
     def hidden(self) -> list[str]:
-        """For the person: which files count in the place of others of their name, each as `NAME: …`."""
+        """For the person: which files count in the place of others of their name, each as `NAME:
+        …`.
+        """
         return self.found.replaced()
 
     def remarks(self, name: str) -> tuple[str, ...]:
@@ -129,9 +154,18 @@ class Catalog:
         return (*(line for line in self.hidden() if line.startswith(f"{name}: ")), *self.warnings)
 
     def add(self, path: Path) -> str:
-        """A file that may lie anywhere, as if it lay among those of the project; gives the agent's name. It replaces another one of that name."""
+        """A file that may lie anywhere, as if it lay among those of the project; gives the agent's
+        name. It replaces another one of that name.
+        """
         real = Path(os.path.realpath(path))
-        same = next((file for file in self.found.files.values() if os.path.realpath(file.path) == str(real)), None)
+        same = next(
+            (
+                file
+                for file in self.found.files.values()
+                if os.path.realpath(file.path) == str(real)
+            ),
+            None,
+        )
         if same is not None:
             return same.name
         one_of = FoundDefinitions()
@@ -145,7 +179,9 @@ class Catalog:
     # ------------------------------------------------------------ what is wrong
 
     def problems(self, name: str | None = None) -> list[DefinitionProblem]:
-        """Of an agent with those among its tools; of all of them, and the modules, where no name is given. Raises AgentError(invalid) for an unknown name."""
+        """Of an agent with those among its tools; of all of them, and the modules, where no name is
+        given. Raises AgentError(invalid) for an unknown name.
+        """
         if name is not None:
             self._must_be_there(name)
         found = dict.fromkeys(self.modules.problems)
@@ -166,8 +202,15 @@ class Catalog:
             except _Refused as e:
                 yield e.problem
 
-    def _look(self, name: str, chain: tuple[str, ...], seen: dict[str, int], found: dict[DefinitionProblem, None]) -> int:
-        """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are nested. `seen`: that of those that were looked at.
+    def _look(
+        self,
+        name: str,
+        chain: tuple[str, ...],
+        seen: dict[str, int],
+        found: dict[DefinitionProblem, None],
+    ) -> int:
+        """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are
+        nested. `seen`: that of those that were looked at.
 
         `chain`: who calls whom, from the first one down to the one that has `name` among its tools.
         """
@@ -180,10 +223,17 @@ class Catalog:
             reading, chain = self._reading(name), (*chain, name)
             found |= dict.fromkeys(reading.problems)
             for callee, line in self._callees(reading):
-                below, wrong = 0, self._circle(chain, callee, line) or self._uncallable(name, callee, line)
+                below, wrong = (
+                    0,
+                    self._circle(chain, callee, line) or self._uncallable(name, callee, line),
+                )
                 if wrong is None:
                     below = self._look(callee, chain, seen, found) if len(chain) < NESTED_MAX else 1
-                    wrong = self._too_deep(chain, callee, line) if len(chain) + below > NESTED_MAX else None
+                    wrong = (
+                        self._too_deep(chain, callee, line)
+                        if len(chain) + below > NESTED_MAX
+                        else None
+                    )
                 if wrong is not None:
                     found[wrong] = None
                 deepest = max(deepest, below)
@@ -199,7 +249,10 @@ class Catalog:
         if callee not in chain:
             return None
         circle = " -> ".join((*chain[chain.index(callee) :], callee))
-        text = f"agents that call each other in a circle would never end: {circle}. Take one out of the other's tools"
+        text = (
+            f"agents that call each other in a circle would never end: {circle}. Take one out of "
+            "the other's tools"
+        )
         return DefinitionProblem(str(self.found.files[chain[-1]].path), line, text)
 
     def _uncallable(self, name: str, callee: str, line: int) -> DefinitionProblem | None:
@@ -208,18 +261,29 @@ class Catalog:
         called = of.it if of is not None else self.definition(callee)
         if called is None or not (needed := missing(called.inputs, called.instructions, ())):
             return None
-        text = f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no other agent can give: give it a default there"
+        text = (
+            f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no other agent "
+            "can give: give it a default there"
+        )
         return DefinitionProblem(str(self.found.files[name].path), line, text)
 
     def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem:
-        return DefinitionProblem(str(self.found.files[chain[-1]].path), line, f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}")
+        return DefinitionProblem(
+            str(self.found.files[chain[-1]].path),
+            line,
+            f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}",
+        )
 
     def _refused(self, name: str) -> DefinitionProblem | None:
         if (refused := self.found.refused.get(name)) is not None:
             return refused
         file = self.found.files.get(name)
         if file is not None and (of := self.modules.agents.get(name)) is not None:
-            return DefinitionProblem(str(file.path), 1, f"two agents are named {name!r}, this one and one of {of.module}: rename one")
+            return DefinitionProblem(
+                str(file.path),
+                1,
+                f"two agents are named {name!r}, this one and one of {of.module}: rename one",
+            )
         return None
 
     def _must_be_there(self, name: str) -> None:
@@ -231,8 +295,15 @@ class Catalog:
         if problems := self.modules.problems:  # it may be in one of those
             raise AgentError("invalid", "\n".join(map(str, problems)))
         near = nearest(name, [*known, *self.withheld.files])
-        there_are = f"there are {', '.join(known[:20])}" if known else "none is defined here: `treadle init` writes an example"
-        raise AgentError("invalid", f"there is no agent {name[:80]!r}: {f'did you mean {near!r}?' if near else there_are}")
+        there_are = (
+            f"there are {', '.join(known[:20])}"
+            if known
+            else "none is defined here: `treadle init` writes an example"
+        )
+        raise AgentError(
+            "invalid",
+            f"there is no agent {name[:80]!r}: {f'did you mean {near!r}?' if near else there_are}",
+        )
 
     # ------------------------------------------------------------ one of them
 
@@ -244,7 +315,20 @@ class Catalog:
     def _fresh(self, file: DefinitionFile) -> _Read:
         place = str(file.path)
         if file.name == ASSISTANT:
-            return _Read(None, (), (DefinitionProblem(place, 1, f"{ASSISTANT!r} is the name of the coding assistant: give the file another one"),))
+            return _Read(
+                None,
+                (),
+                (
+                    DefinitionProblem(
+                        place,
+                        1,
+                        (
+                            f"{ASSISTANT!r} is the name of the coding assistant: give the file "
+                            "another one"
+                        ),
+                    ),
+                ),
+            )
         try:
             definition, problems = read_keys(file, read(file))
         except Broken as e:
@@ -255,7 +339,11 @@ class Catalog:
             try:
                 tools.append((self.tool_names.meaning(named.text), named.line))
             except UnknownName as e:
-                problems.append(DefinitionProblem(place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"))
+                problems.append(
+                    DefinitionProblem(
+                        place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"
+                    )
+                )
         problems.sort(key=lambda problem: problem.line or 0)
         return _Read(None if problems else definition, tuple(tools), tuple(problems))
 
@@ -268,23 +356,30 @@ class Catalog:
         except AgentError as e:
             return [DefinitionProblem(str(file.path), model.line, f"model: {e.message}")]
         if file.root is not None and provider in STAND_INS:
-            text = f"model: {model.text!r} is a file, and a project may not answer in the place of a model: give it with --model"
+            text = (
+                f"model: {model.text!r} is a file, and a project may not answer in the place of "
+                "a model: give it with --model"
+            )
             return [DefinitionProblem(str(file.path), model.line, text)]
         return []
 
     # ------------------------------------------------------------ made
 
     def agent(self, name: str) -> Agent[Any, Any]:
-        """The definition as an `Agent`. Nothing is connected to: the MCP servers of its tools are among its `mcp_servers`.
+        """The definition as an `Agent`. Nothing is connected to: the MCP servers of its tools are
+        among its `mcp_servers`.
 
-        Raises AgentError(invalid) for an unknown name, and with every problem of it and of the agents among its tools.
+        Raises AgentError(invalid) for an unknown name, and with every problem of it and of the
+        agents among its tools.
         """
         if problems := self.problems(name):
             raise AgentError("invalid", "\n".join(map(str, problems)))
         return self._agent(name)
 
     def made(self) -> list[Agent[Any, Any]]:
-        """Every agent that can be found by name from now on: those of modules, and those of files that were made."""
+        """Every agent that can be found by name from now on: those of modules, and those of files
+        that were made.
+        """
         return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
 
     def _agent(self, name: str) -> Agent[Any, Any]:
@@ -294,7 +389,9 @@ class Catalog:
         if name not in self._made:
             reading = self._reading(name)
             assert reading.definition is not None, "it was checked"
-            self._made[name] = self._make(reading.definition, [meaning for meaning, _ in reading.tools])
+            self._made[name] = self._make(
+                reading.definition, [meaning for meaning, _ in reading.tools]
+            )
         return self._made[name]
 
     def _make(self, definition: ReadDefinition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
@@ -327,16 +424,31 @@ class Catalog:
             raise _Refused(definition.file, 1, e.message) from e
 
     def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
-        """`wanted`: by its own names; None: what the configuration lets through. It is started once, whatever each agent wants of it."""
+        """`wanted`: by its own names; None: what the configuration lets through.
+
+        It is started once, whatever each agent wants of it.
+        """
         from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
 
         server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
-        return server if None in wanted else msgspec.structs.replace(server, tools=tuple(tool for tool in wanted if tool is not None))
+        return (
+            server
+            if None in wanted
+            else msgspec.structs.replace(
+                server, tools=tuple(tool for tool in wanted if tool is not None)
+            )
+        )
 
     def _model(self, definition: ReadDefinition) -> str | None:
         """None: the configuration's large one."""
         model = definition.model
-        return None if model is None or model.text == "large" else self._config.models.small if model.text == "small" else model.text
+        return (
+            None
+            if model is None or model.text == "large"
+            else self._config.models.small
+            if model.text == "small"
+            else model.text
+        )
 
     def _limits(self, definition: ReadDefinition) -> Limits | None:
         """A project may only lower what the person allows."""
@@ -345,7 +457,9 @@ class Catalog:
             return limits
         above: dict[str, None] = {}
         for name, line in definition.limit_lines.items():
-            if (reason := lower(getattr(limits, name), getattr(self._config.limits, name), ())) is not None:
+            if (
+                reason := lower(getattr(limits, name), getattr(self._config.limits, name), ())
+            ) is not None:
                 above[name] = None
                 self.warnings.append(f"{file.path}:{line}: limits.{name} is ignored: {reason}")
         return msgspec.structs.replace(limits, **above)

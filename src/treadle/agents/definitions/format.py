@@ -1,4 +1,5 @@
-"""The format of a definition as a JSON Schema, for editors that complete and check what is typed. What is right is keys.py's to say.
+"""The format of a definition as a JSON Schema, for editors that complete and check what is typed.
+What is right is keys.py's to say.
 
 Entry: `definition_schema`.
 """
@@ -17,21 +18,32 @@ def definition_schema() -> dict[str, Any]:
     return {
         "$schema": DRAFT,
         "title": "Treadle agent",
-        "description": "An agent of Treadle: .treadle/agents/NAME.yaml, or the front matter of NAME.md, whose instructions follow it.",
+        "description": (
+            "An agent of Treadle: .treadle/agents/NAME.yaml, or the front matter of NAME.md, "
+            "whose instructions follow it."
+        ),
         "type": "object",
         "properties": {
-            "description": {"type": "string", "pattern": r"\S", "description": "For what it is, in one sentence. Other agents and MCP clients read it."},
+            "description": {
+                "type": "string",
+                "pattern": r"\S",
+                "description": "For what it is, in one sentence. Other agents and MCP clients read it.",  # noqa: E501
+            },
             "model": {
                 "type": ["string", "null"],
                 "pattern": r"^(large|small|[^:\s]+:.+)$",
-                "description": "provider:id, or large or small for the configuration's own; without it the large one.",
+                "description": (
+                    "provider:id, or large or small for the configuration's own; without it the "
+                    "large one."
+                ),
                 "examples": ["small", "anthropic:claude-opus-5-5"],
             },
             "tools": {
                 "type": ["array", "null"],
                 "items": {"type": "string", "pattern": r"\S"},
                 "uniqueItems": True,
-                "description": "Names of coding tools, of tools of configured modules, of other agents, of tools of MCP servers (SERVER_TOOL, SERVER_*), "
+                "description": "Names of coding tools, of tools of configured modules, of other agents, of "  # noqa: E501
+                "tools of MCP servers (SERVER_TOOL, SERVER_*), "
                 "or complete. `treadle tools list` shows them. Without it: none.",
                 "examples": [["read", "grep", "glob", "ls"]],
             },
@@ -46,9 +58,16 @@ def definition_schema() -> dict[str, Any]:
                 "type": ["object", "null"],
                 "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
                 "additionalProperties": _input(),
-                "description": "What ${name} in the instructions stands for. Where there are any, no other ${name} may stand there.",
+                "description": (
+                    "What ${name} in the instructions stands for. Where there are any, no other "
+                    "${name} may stand there."
+                ),
             },
-            "instructions": {"type": ["string", "null"], "pattern": r"\S", "description": "The system prompt. ${name} is an input, $$ a dollar."},
+            "instructions": {
+                "type": ["string", "null"],
+                "pattern": r"\S",
+                "description": "The system prompt. ${name} is an input, $$ a dollar.",
+            },
         },
         "required": ["description"],
         "additionalProperties": False,
@@ -56,7 +75,10 @@ def definition_schema() -> dict[str, Any]:
 
 
 def _limits() -> dict[str, Any]:
-    count, amount = {"type": ["integer", "null"], "minimum": 1}, {"type": ["number", "null"], "exclusiveMinimum": 0}
+    count, amount = (
+        {"type": ["integer", "null"], "minimum": 1},
+        {"type": ["number", "null"], "exclusiveMinimum": 0},
+    )
     return {
         "type": ["object", "null"],
         "properties": {
@@ -64,14 +86,23 @@ def _limits() -> dict[str, Any]:
             "tool_calls": {**count, "description": "Calls of tools."},
             "seconds": {**amount, "description": "Seconds."},
             "tokens": {**count, "description": "Tokens of the whole run, input and output."},
-            "cost_usd": {**amount, "description": "US dollars for the whole run; the price of the model must be known."},
+            "cost_usd": {
+                **amount,
+                "description": "US dollars for the whole run; the price of the model must be known.",  # noqa: E501
+            },
             "repeats": {
                 **count,
-                "description": "Equal calls with equal results, nothing changed between them, after which a run ends as looping; 10 if unset.",
+                "description": (
+                    "Equal calls with equal results, nothing changed between them, after which a "
+                    "run ends as looping; 10 if unset."
+                ),
             },
         },
         "additionalProperties": False,
-        "description": "Where its runs stop. A project's definition can only lower what the configuration says.",
+        "description": (
+            "Where its runs stop. A project's definition can only lower what the configuration "
+            "says."
+        ),
     }
 
 

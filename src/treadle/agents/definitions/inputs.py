@@ -1,4 +1,7 @@
-"""Values of inputs: whether one fits, one that was typed as text, which are missing. What is declared is the agent's. Entry: `typed`, `missing`."""
+"""Values of inputs: whether one fits, one that was typed as text, which are missing.
+
+What is declared is the agent's. Entry: `typed`, `missing`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,11 @@ def _is(kind: InputType, value: object) -> bool:
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            return (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+            )
         case "array":
             return isinstance(value, list)
         case "object":
@@ -45,16 +52,26 @@ def _is(kind: InputType, value: object) -> bool:
 
 
 def typed(name: str, text: str, declared: Input | None) -> Any:
-    """What somebody typed, as a value of the declared type; of an input that nobody declared, the text. Raises AgentError(invalid)."""
+    """What somebody typed, as a value of the declared type; of an input that nobody declared, the
+    text. Raises AgentError(invalid).
+    """
     kind: InputType = declared.type if declared is not None else "string"
     if kind == "string":
         return text
     try:
-        value: Any = _WORDS.get(text.strip().lower()) if kind == "boolean" else json.loads(text, parse_constant=_refused)
+        value: Any = (
+            _WORDS.get(text.strip().lower())
+            if kind == "boolean"
+            else json.loads(text, parse_constant=_refused)
+        )
     except (ValueError, RecursionError):
         value = None
     if value is None or not _is(kind, value):
-        how = {"boolean": "true or false", "array": 'a JSON array, like ["a", "b"]', "object": 'a JSON object, like {"a": 1}'}.get(kind, _article(kind))
+        how = {
+            "boolean": "true or false",
+            "array": 'a JSON array, like ["a", "b"]',
+            "object": 'a JSON object, like {"a": 1}',
+        }.get(kind, _article(kind))
         raise AgentError("invalid", f"the input {name!r} must be {how}, not {shown(text)}")
     return value
 

@@ -1,6 +1,8 @@
-"""What stands in a definition: every key with its line, checked, and what is wrong told with the nearest right name.
+"""What stands in a definition: every key with its line, checked, and what is wrong told with the
+nearest right name.
 
-Which names tools and models have is catalog.py's, how the text is read text.py's. Entry: `read_keys`.
+Which names tools and models have is catalog.py's, how the text is read text.py's. Entry:
+`read_keys`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, tex
 from treadle.types import Limits
 
 KEYS = ("description", "model", "tools", "limits", "output", "inputs", "instructions")
-LIMITS: Mapping[str, Reader] = {"turns": whole, "tool_calls": whole, "seconds": positive, "tokens": whole, "cost_usd": positive, "repeats": whole}
+LIMITS: Mapping[str, Reader] = {
+    "turns": whole,
+    "tool_calls": whole,
+    "seconds": positive,
+    "tokens": whole,
+    "cost_usd": positive,
+    "repeats": whole,
+}
 INPUT_TYPES: tuple[str, ...] = get_args(InputType)
 INPUT_KEYS = ("type", "required", "default", "description")
 
@@ -51,8 +60,13 @@ class ReadDefinition:
     inputs: Mapping[str, Input]
 
 
-def read_keys(file: DefinitionFile, written: DefinitionText) -> tuple[ReadDefinition, list[DefinitionProblem]]:
-    """The definition, and every problem in it. With problems, it holds only the keys that are right."""
+def read_keys(
+    file: DefinitionFile, written: DefinitionText
+) -> tuple[ReadDefinition, list[DefinitionProblem]]:
+    """The definition, and every problem in it.
+
+    With problems, it holds only the keys that are right.
+    """
     reading = _Reading(file, written)
     return reading.definition(), reading.problems
 
@@ -67,11 +81,20 @@ class _Reading:
         document = self.written.document
         root = document.root
         for twice in document.duplicates:
-            self._wrong(twice.line, f"the key {twice.key!r} is given twice (first in line {twice.first})")
+            self._wrong(
+                twice.line, f"the key {twice.key!r} is given twice (first in line {twice.first})"
+            )
         entries = self._mapping(root, "a definition", 1) if root is not None else {}
         self._known(entries, KEYS, "")
         inputs = self._inputs(entries.get("inputs"))
-        lines = {name: entry.key.line for name, entry in self._entries(entries.get("inputs"), "inputs").items()} if inputs else {}
+        lines = (
+            {
+                name: entry.key.line
+                for name, entry in self._entries(entries.get("inputs"), "inputs").items()
+            }
+            if inputs
+            else {}
+        )
         limits, limit_lines = self._limits(entries.get("limits"))
         output = entries.get("output")
         return ReadDefinition(
@@ -93,37 +116,84 @@ class _Reading:
         found = self._text(entry, "description")
         if entry is None or entry.node.value is None:
             line = 1 if entry is None else entry.key.line
-            self._wrong(line, "needs a description: for what it is, in one sentence" + ("" if root is not None else ", in front of its instructions"))
+            self._wrong(
+                line,
+                "needs a description: for what it is, in one sentence"
+                + ("" if root is not None else ", in front of its instructions"),
+            )
         return found.text.strip() if found else ""
 
-    def _instructions(self, entry: MappingEntry | None, inputs: Mapping[str, Input], input_lines: Mapping[str, int]) -> str:
+    def _instructions(
+        self,
+        entry: MappingEntry | None,
+        inputs: Mapping[str, Input],
+        input_lines: Mapping[str, int],
+    ) -> str:
         body = self.written.body
         if body is not None and entry is not None:
-            self._wrong(entry.key.line, "the instructions of a Markdown file are what follows its second line `---`: move them there")
+            self._wrong(
+                entry.key.line,
+                (
+                    "the instructions of a Markdown file are what follows its second line `---`: "
+                    "move them there"
+                ),
+            )
         given = self._text(entry, "instructions") if body is None else None
         instructions = body if body is not None else given.text.strip() if given else ""
         if inputs:
-            for name in dict.fromkeys(hole for hole in HOLE.findall(instructions) if hole and hole not in inputs):
+            for name in dict.fromkeys(
+                hole for hole in HOLE.findall(instructions) if hole and hole not in inputs
+            ):
                 near = nearest(name, inputs)
-                hint = f"did you mean ${{{near}}}?" if near else f"declare it, or write $${{{name}}} for the characters themselves"
-                self._wrong(self._line_of(name, entry), f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}")
+                hint = (
+                    f"did you mean ${{{near}}}?"
+                    if near
+                    else f"declare it, or write $${{{name}}} for the characters themselves"
+                )
+                self._wrong(
+                    self._line_of(name, entry),
+                    f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}",
+                )
         for name in sorted(set(inputs) - set(HOLE.findall(instructions))):
-            self._wrong(input_lines[name], f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the input out")
+            self._wrong(
+                input_lines[name],
+                (
+                    f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the "
+                    "input out"
+                ),
+            )
         return instructions
 
     def _line_of(self, variable: str, entry: MappingEntry | None) -> int:
         """Where it first stands in the instructions."""
         lines = self.written.lines
         first = entry.key.line if entry is not None else _body_line(lines)
-        return next((n for n, line in enumerate(lines[first - 1 :], first) if variable in HOLE.findall(line)), first)
+        return next(
+            (
+                n
+                for n, line in enumerate(lines[first - 1 :], first)
+                if variable in HOLE.findall(line)
+            ),
+            first,
+        )
 
     def _tools(self, entry: MappingEntry | None) -> tuple[SourceText, ...]:
         named: dict[str, SourceText] = {}
         for node in self._list(entry, "tools"):
             if not isinstance(node.value, str) or not node.value.strip():
-                self._wrong(node.line, f"tools must be a list of names, like [read, grep]; {shown(node.plain())} is none")
+                self._wrong(
+                    node.line,
+                    (
+                        "tools must be a list of names, like [read, grep]; "
+                        f"{shown(node.plain())} is "
+                        "none"
+                    ),
+                )
             elif node.value in named:
-                self._wrong(node.line, f"tools names {node.value!r} twice (first in line {named[node.value].line})")
+                self._wrong(
+                    node.line,
+                    f"tools names {node.value!r} twice (first in line {named[node.value].line})",
+                )
             else:
                 named[node.value] = SourceText(text=node.value, line=node.line)
         return tuple(named.values())
@@ -136,14 +206,24 @@ class _Reading:
             if name in LIMITS and inner.node.value is not None:
                 values[name] = self._value(inner, ("limits", name), LIMITS[name])
         lines = {name: entries[name].key.line for name in values}
-        return (Limits(**{name: value for name, value in values.items() if value is not None}) if values else None), lines
+        return (
+            Limits(**{name: value for name, value in values.items() if value is not None})
+            if values
+            else None
+        ), lines
 
     def _output(self, entry: MappingEntry | None) -> dict[str, Any] | None:
         if entry is None or entry.node.value is None:
             return None
         schema = entry.node.plain()
         if not isinstance(schema, dict):
-            self._wrong(entry.key.line, f"output must be a JSON Schema of an object, like {{type: object, properties: …}}, not {shown(schema)}")
+            self._wrong(
+                entry.key.line,
+                (
+                    "output must be a JSON Schema of an object, like {type: object, properties: "
+                    f"…}}, not {shown(schema)}"
+                ),
+            )
             return None
         from treadle.agents.definitions.schemas import fault_of  # noqa: PLC0415  it brings the validator, 40 ms
 
@@ -155,7 +235,10 @@ class _Reading:
         inputs: dict[str, Input] = {}
         for name, inner in self._entries(entry, "inputs").items():
             if not _VARIABLE.fullmatch(name):
-                self._wrong(inner.key.line, f"{name[:60]!r} cannot be the name of an input: use letters, digits and '_'")
+                self._wrong(
+                    inner.key.line,
+                    f"{name[:60]!r} cannot be the name of an input: use letters, digits and '_'",
+                )
             elif (declared := self._input(name, inner)) is not None:
                 inputs[name] = declared
         return inputs
@@ -168,24 +251,39 @@ class _Reading:
         self._known(entries, INPUT_KEYS, f"inputs.{name}")
         if not (kind := self._type(entries.get("type"), place, entry)):
             return None
-        required = self._value(entries["required"], (*place, "required"), yes_or_no) if "required" in entries else None
+        required = (
+            self._value(entries["required"], (*place, "required"), yes_or_no)
+            if "required" in entries
+            else None
+        )
         description = self._text(entries.get("description"), f"inputs.{name}.description")
         default = entries["default"].node.plain() if "default" in entries else None
         if default is not None and (wrong := misfit(kind, default)):
             self._wrong(entries["default"].node.line, f"inputs.{name}.default {wrong}")
         if len(self.problems) > before:
             return None
-        return Input(type=kind, required=required is not False, default=default, description=description.text if description else "")
+        return Input(
+            type=kind,
+            required=required is not False,
+            default=default,
+            description=description.text if description else "",
+        )
 
-    def _type(self, entry: MappingEntry | None, place: tuple[str, ...], above: MappingEntry) -> InputType | None:
+    def _type(
+        self, entry: MappingEntry | None, place: tuple[str, ...], above: MappingEntry
+    ) -> InputType | None:
         if entry is None:
-            self._wrong(above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}")
+            self._wrong(
+                above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}"
+            )
             return None
         return self._value(entry, (*place, "type"), one_of(*INPUT_TYPES))
 
     # ------------------------------------------------------------ shapes
 
-    def _known(self, entries: Mapping[str, MappingEntry], known: Collection[str], where: str) -> None:
+    def _known(
+        self, entries: Mapping[str, MappingEntry], known: Collection[str], where: str
+    ) -> None:
         for name, entry in entries.items():
             if name not in known:
                 self._wrong(entry.key.line, unknown_key(name, known, where))
@@ -208,12 +306,19 @@ class _Reading:
         if entry is None or entry.node.value is None:
             return ()
         if not isinstance(entry.node.value, tuple):
-            self._wrong(entry.node.line, f"{name} must be a list, like [read, grep], not {shown(entry.node.plain())}")
+            self._wrong(
+                entry.node.line,
+                f"{name} must be a list, like [read, grep], not {shown(entry.node.plain())}",
+            )
             return ()
         return entry.node.value
 
     def _entries(self, entry: MappingEntry | None, name: str) -> dict[str, MappingEntry]:
-        return {} if entry is None or entry.node.value is None else self._mapping(entry.node, name, entry.key.line)
+        return (
+            {}
+            if entry is None or entry.node.value is None
+            else self._mapping(entry.node, name, entry.key.line)
+        )
 
     def _mapping(self, node: Node, name: str, line: int) -> dict[str, MappingEntry]:
         if isinstance(node.value, dict):
@@ -238,7 +343,9 @@ def unknown_key(name: str, known: Collection[str], where: str) -> str:
 
 def _body_line(lines: list[str]) -> int:
     """Where the body of a Markdown file begins."""
-    return next((n + 1 for n, line in enumerate(lines[1:], 2) if re.fullmatch(r"---[ \t]*\r?", line)), 1)
+    return next(
+        (n + 1 for n, line in enumerate(lines[1:], 2) if re.fullmatch(r"---[ \t]*\r?", line)), 1
+    )
 
 
 def _line_at(entry: MappingEntry, path: tuple[str | int, ...]) -> int:

@@ -1,4 +1,5 @@
-"""Python modules of the configuration: imported, and what stands in them by name is taken: agents, tools and hooks.
+"""Python modules of the configuration: imported, and what stands in them by name is taken: agents,
+tools and hooks.
 
 Whose modules count is the configuration's. Entry: `import_modules`.
 """
@@ -27,7 +28,14 @@ from treadle.tools.tool import Tool
 T = TypeVar("T")
 
 _TOOL_MEMBERS = get_protocol_members(Tool)
-_LIBRARIES = (str(Path(__file__).parents[1]), *(path for key, path in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")))
+_LIBRARIES = (
+    str(Path(__file__).parents[1]),
+    *(
+        path
+        for key, path in sysconfig.get_paths().items()
+        if key in ("stdlib", "platstdlib", "purelib", "platlib")
+    ),
+)
 """Where nobody looks for a mistake of theirs."""
 
 
@@ -50,7 +58,8 @@ class Modules:
 
 
 def import_modules(names: Sequence[str], origin: Origin) -> Modules:
-    """In their order. What cannot be imported is among the problems. What a module prints while it is imported goes to stderr.
+    """In their order. What cannot be imported is among the problems. What a module prints while it
+    is imported goes to stderr.
 
     `origin`: where they were named.
     """
@@ -83,23 +92,52 @@ def _register(modules: Modules, known: dict[str, Of[T]], kind: str, name: str, n
     old = known.setdefault(name, new)
     if old.it is not new.it:
         where = "twice" if old.module == new.module else f"in {old.module} too"
-        modules.problems.append(DefinitionProblem(new.module, None, f"the {kind} {name!r} is {where}: names are unique, rename one"))
+        modules.problems.append(
+            DefinitionProblem(
+                new.module, None, f"the {kind} {name!r} is {where}: names are unique, rename one"
+            )
+        )
 
 
 def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
-    """What went wrong in a sentence, with the line of the module that did it, or else of the configuration."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
-        text = f"agents names the module {name!r}, and there is no {error.name!r}: install it for {sys.executable}, or add its folder to PYTHONPATH"
+    """What went wrong in a sentence, with the line of the module that did it, or else of the
+    configuration.
+    """
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name is not None
+        and f"{name}.".startswith(f"{error.name}.")
+    ):
+        text = (
+            f"agents names the module {name!r}, and there is no {error.name!r}: install it for "
+            f"{sys.executable}, or add its folder to PYTHONPATH"
+        )
         return DefinitionProblem(origin.name or origin.source, origin.line, text)
     file, line = _place(name, error)
-    return DefinitionProblem(file or name, line, f"the module {name!r} cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return DefinitionProblem(
+        file or name,
+        line,
+        (
+            f"the module {name!r} cannot be imported: {type(error).__name__}: "
+            f"{str(error).partition(chr(10))[0]}"
+        ),
+    )
 
 
 def _place(name: str, error: BaseException) -> tuple[str, int | None]:
-    """The innermost line that somebody wrote who is to mend it: of no library, or else of the package that was named."""
+    """The innermost line that somebody wrote who is to mend it: of no library, or else of the
+    package that was named.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno
-    frames = [(frame.f_code.co_filename, line, str(frame.f_globals.get("__name__"))) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [
+        (frame.f_code.co_filename, line, str(frame.f_globals.get("__name__")))
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
     written = [(file, line) for file, line, _ in frames if not file.startswith(("<", *_LIBRARIES))]
-    of_package = [(file, line) for file, line, module in frames if module.partition(".")[0] == name.partition(".")[0]]
+    of_package = [
+        (file, line)
+        for file, line, module in frames
+        if module.partition(".")[0] == name.partition(".")[0]
+    ]
     return (written or of_package or [("", None)])[-1]

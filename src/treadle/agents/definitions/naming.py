@@ -1,4 +1,5 @@
-"""What a name among the `tools` of a definition means: a tool of ours or of a module, another agent, tools of an MCP server, the end of a run.
+"""What a name among the `tools` of a definition means: a tool of ours or of a module, another
+agent, tools of an MCP server, the end of a run.
 
 Entry: `NameResolver`, `Meaning`.
 """
@@ -48,7 +49,12 @@ class UnknownName(Exception):
 
 
 class NameResolver:
-    def __init__(self, agents: Collection[str], tools: Mapping[str, Of[Tool[Any]]], servers: Mapping[str, McpServer]) -> None:
+    def __init__(
+        self,
+        agents: Collection[str],
+        tools: Mapping[str, Of[Tool[Any]]],
+        servers: Mapping[str, McpServer],
+    ) -> None:
         """`tools`: those of modules."""
         self._agents, self._tools, self._servers = agents, tools, servers
 
@@ -62,13 +68,19 @@ class NameResolver:
         """Raises Unknown."""
         found = self._meanings(name)
         if len(found) > 1:
-            raise UnknownName(f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them")
+            raise UnknownName(
+                f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them"
+            )
         if found:
             return next(iter(found.values()))
         known = (*self.coding, COMPLETE, *self._tools, *self._agents, *self._servers)
         near = nearest(name, known)
-        there_are = f"there are {', '.join(known)}" + "".join(f", {server}_…" for server in self._servers)
-        raise UnknownName(f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}")
+        there_are = f"there are {', '.join(known)}" + "".join(
+            f", {server}_…" for server in self._servers
+        )
+        raise UnknownName(
+            f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}"
+        )
 
     def _meanings(self, name: str) -> dict[str, Meaning]:
         """By what it is, in words."""
@@ -99,5 +111,8 @@ class NameResolver:
         allowed = self._servers[server].tools
         if allowed is not None and tool not in allowed:
             there = ", ".join(f"{server}_{each}" for each in allowed) or "none"
-            raise UnknownName(f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are {there}")
+            raise UnknownName(
+                f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are "
+                f"{there}"
+            )
         return ServerTools(server, tool) if tool else None

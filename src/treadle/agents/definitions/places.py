@@ -1,7 +1,8 @@
-"""Which files define agents: those of Treadle's own folder, and of the project from its root down to the working directory.
+"""Which files define agents: those of Treadle's own folder, and of the project from its root down
+to the working directory.
 
-A project's count where a person trusts it; else they are kept apart, for a person to look at or to name. What stands in them is keys.py's.
-Entry: `find`.
+A project's count where a person trusts it; else they are kept apart, for a person to look at or to
+name. What stands in them is keys.py's. Entry: `find`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class DefinitionProblem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        place = UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], self.place.replace("\n", "\\n").replace("\t", "\\t"))
+        place = UNPRINTABLE.sub(
+            lambda found: repr(found[0])[1:-1], self.place.replace("\n", "\\n").replace("\t", "\\t")
+        )
         return f"{place}{'' if self.line is None else f':{self.line}'}: {self.text}"
 
 
@@ -59,11 +62,16 @@ class FoundDefinitions:
     """Those that count, by name."""
     refused: dict[str, DefinitionProblem] = field(default_factory=dict[str, DefinitionProblem])
     """Names of agents that two files of one folder have, or that can be none."""
-    hidden: list[tuple[DefinitionFile, Path]] = field(default_factory=list[tuple[DefinitionFile, Path]])
+    hidden: list[tuple[DefinitionFile, Path]] = field(
+        default_factory=list[tuple[DefinitionFile, Path]]
+    )
     """Those in whose place another file of the same name counts."""
 
     def admit(self, withheld: FoundDefinitions, taken: Container[str] = ()) -> None:
-        """Add the definitions of an untrusted project. Names that are here already, or in `taken`, keep what they mean."""
+        """Add the definitions of an untrusted project.
+
+        Names that are here already, or in `taken`, keep what they mean.
+        """
         here = {*self.files, *self.refused}
         for name, file in withheld.files.items():
             if name in self.files:
@@ -77,34 +85,54 @@ class FoundDefinitions:
 
     def replaced(self) -> list[str]:
         """A line for each file in whose place another one counts."""
-        return [f"{file.name}: {by} counts, and not {file.path}, {self._why(file, by)}" for file, by in self.hidden]
+        return [
+            f"{file.name}: {by} counts, and not {file.path}, {self._why(file, by)}"
+            for file, by in self.hidden
+        ]
 
     def _why(self, file: DefinitionFile, by: Path) -> str:
         counts = self.files.get(file.name)
         is_own = counts is not None and counts.path == by and counts.root is None
-        return "since your own comes first: rename one to use both" if is_own else "which is farther away"
+        return (
+            "since your own comes first: rename one to use both"
+            if is_own
+            else "which is farther away"
+        )
 
     def left_out(self) -> str | None:
         """A warning that names these files, which are an untrusted project's."""
         roots = {file.root: None for file in self.files.values() if file.root is not None}
         for root in roots:  # there is one at most
-            shown = ", ".join(file.path.relative_to(root).as_posix() for file in list(self.files.values())[:SHOWN_MAX])
-            return f"left out, because {root} is not trusted: {shown}. Look at it, then: {command(root)}"
+            shown = ", ".join(
+                file.path.relative_to(root).as_posix()
+                for file in list(self.files.values())[:SHOWN_MAX]
+            )
+            return (
+                f"left out, because {root} is not trusted: {shown}. Look at it, then: "
+                f"{command(root)}"
+            )
         return None
 
     def refusal(self, name: str) -> str | None:
-        """The reason why an agent of these files, which are an untrusted project's, cannot be used; None where no file defines it."""
+        """The reason why an agent of these files, which are an untrusted project's, cannot be used;
+        None where no file defines it.
+        """
         file = self.files.get(name)
         if file is None or file.root is None:
             return None
-        return f"{name!r} is an agent of {file.root}, which is not trusted: look at {file.path}, then: {command(file.root)}"
+        return (
+            f"{name!r} is an agent of {file.root}, which is not trusted: look at {file.path}, "
+            f"then: {command(file.root)}"
+        )
 
 
-def find(own: Path | None, project: Project | None, trust: Trust | None = None) -> tuple[FoundDefinitions, FoundDefinitions]:
+def find(
+    own: Path | None, project: Project | None, trust: Trust | None = None
+) -> tuple[FoundDefinitions, FoundDefinitions]:
     """Find the definitions that count, and those of a project that `trust` does not hold for.
 
-    `own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the user's own counts, then the project's nearest.
-    Blocks while it looks into folders; no file is read.
+    `own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the user's
+    own counts, then the project's nearest. Blocks while it looks into folders; no file is read.
     """
     theirs = FoundDefinitions()
     if trust is None or trust.standing is not TrustState.HOLDS:
@@ -113,13 +141,17 @@ def find(own: Path | None, project: Project | None, trust: Trust | None = None) 
         for place in project.folders():
             if own is None or os.path.realpath(place / FOLDER) != os.path.realpath(own):
                 _add(theirs, place / FOLDER / AGENTS_NAME, project.root, trust)
-    found, withheld = (FoundDefinitions(), theirs) if trust is None else (theirs, FoundDefinitions())
+    found, withheld = (
+        (FoundDefinitions(), theirs) if trust is None else (theirs, FoundDefinitions())
+    )
     if own is not None:
         _add(found, own / AGENTS_NAME)
     return found, withheld
 
 
-def _add(found: FoundDefinitions, folder: Path, root: Path | None = None, trust: Trust | None = None) -> None:
+def _add(
+    found: FoundDefinitions, folder: Path, root: Path | None = None, trust: Trust | None = None
+) -> None:
     by_name: dict[str, list[Path]] = {}
     for path in _files(folder):
         by_name.setdefault(path.stem, []).append(path)
@@ -127,17 +159,28 @@ def _add(found: FoundDefinitions, folder: Path, root: Path | None = None, trust:
         add_file(found, paths, root, trust)
 
 
-def add_file(found: FoundDefinitions, paths: Sequence[Path], root: Path | None, trust: Trust | None = None) -> None:
-    """Add the one file of a name, or several of one folder, which is wrong. It takes the place of a file of that name that was added before."""
+def add_file(
+    found: FoundDefinitions, paths: Sequence[Path], root: Path | None, trust: Trust | None = None
+) -> None:
+    """Add the one file of a name, or several of one folder, which is wrong.
+
+    It takes the place of a file of that name that was added before.
+    """
     name = paths[0].stem
     if (replaced := found.files.pop(name, None)) is not None:
         found.hidden.append((replaced, paths[0]))
     found.refused.pop(name, None)
     if len(paths) > 1:
         files = " and ".join(path.name for path in paths)
-        found.refused[name] = DefinitionProblem(str(paths[0]), 1, f"{files} both define the agent {name!r}: keep one of them")
+        found.refused[name] = DefinitionProblem(
+            str(paths[0]), 1, f"{files} both define the agent {name!r}: keep one of them"
+        )
     elif not NAME.fullmatch(name):
-        found.refused[name] = DefinitionProblem(str(paths[0]), 1, f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+        found.refused[name] = DefinitionProblem(
+            str(paths[0]),
+            1,
+            f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'",
+        )
     else:
         found.files[name] = DefinitionFile(name, paths[0], root, trust)
 
@@ -145,6 +188,10 @@ def add_file(found: FoundDefinitions, paths: Sequence[Path], root: Path | None, 
 def _files(folder: Path) -> list[Path]:
     """In the order of their names. What begins with a dot or an underscore defines nothing."""
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix in DEFINITION_ENDINGS and path.name[0] not in "._" and not path.is_dir())
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix in DEFINITION_ENDINGS and path.name[0] not in "._" and not path.is_dir()
+        )
     except OSError:
         return []

@@ -1,4 +1,7 @@
-"""Whether plain data is a JSON Schema of an object, and where it is not. The one place here that imports the validator. Entry: `fault_of`."""
+"""Whether plain data is a JSON Schema of an object, and where it is not.
+
+The one place here that imports the validator. Entry: `fault_of`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,12 @@ class Fault(NamedTuple):
 def fault_of(schema: Mapping[str, object]) -> Fault | None:
     """The first one. A reference to another document is followed nowhere, and is one."""
     if (kind := schema.get("type")) != "object":
-        return Fault(("type",), f"must be 'object', not {kind!r}" if "type" in schema else "is missing: the answer is an object, so it is 'object'")
+        return Fault(
+            ("type",),
+            f"must be 'object', not {kind!r}"
+            if "type" in schema
+            else "is missing: the answer is an object, so it is 'object'",
+        )
     try:
         # Not jsonschema_rs.meta: it fetches what `$schema` names.
         compiled(schema)
@@ -33,7 +41,9 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
         return Fault((), f"is a JSON Schema that is not taken: {e}")
     except jsonschema_rs.ValidationError as e:
         path = tuple(e.instance_path)
-        return Fault(path, f"is no JSON Schema: {_type(e.instance) if path[-1:] == ('type',) else e.message}")
+        return Fault(
+            path, f"is no JSON Schema: {_type(e.instance) if path[-1:] == ('type',) else e.message}"
+        )
     except (ValueError, TypeError) as e:  # a reference that leads nowhere; a key that is no text
         return Fault((), f"is no JSON Schema that can be used: {str(e).partition(chr(10))[0]}")
     return None

@@ -1,4 +1,5 @@
-"""The text of one definition: a YAML document, or Markdown whose front matter is one, with the lines counted in the file.
+"""The text of one definition: a YAML document, or Markdown whose front matter is one, with the
+lines counted in the file.
 
 What the keys mean is keys.py's. Entry: `read`, `document_of`.
 """
@@ -33,8 +34,8 @@ class DefinitionText(NamedTuple):
 def read(file: DefinitionFile) -> DefinitionText:
     """Read the text of a definition.
 
-    Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the project, and for a trusted project's
-    file that is not the one that was looked at.
+    Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the
+    project, and for a trusted project's file that is not the one that was looked at.
     """
     real = Path(os.path.realpath(file.path))
     if file.root is not None and not real.is_relative_to(file.root):
@@ -44,7 +45,10 @@ def read(file: DefinitionFile) -> DefinitionText:
         raise Broken(1, "is not there")
     if file.trust is not None and not file.trust.admits(file.path, content.data):
         raise Broken(1, f"is not what you trusted: look at it, then: {command(file.trust.root)}")
-    return document_of(decoded(content.data, "holds the character {!r}, which nobody sees"), markdown=file.path.suffix == ".md")
+    return document_of(
+        decoded(content.data, "holds the character {!r}, which nobody sees"),
+        markdown=file.path.suffix == ".md",
+    )
 
 
 def document_of(text: str, *, markdown: bool) -> DefinitionText:
@@ -53,8 +57,18 @@ def document_of(text: str, *, markdown: bool) -> DefinitionText:
     if not markdown:
         return DefinitionText(parse(text, depth_max=DEPTH_MAX), None, lines)
     if (begin := _FENCE.match(text)) is None:
-        raise Broken(1, "must begin with a line `---`, then the keys, like `description: …`, and a line `---` before the instructions")
+        raise Broken(
+            1,
+            (
+                "must begin with a line `---`, then the keys, like `description: …`, and a line "
+                "`---` before the instructions"
+            ),
+        )
     if (end := _END.search(text, begin.end())) is None:
         raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
     matter = text[begin.end() : end.start()]
-    return DefinitionText(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)
+    return DefinitionText(
+        parse(f"\n{matter}", depth_max=DEPTH_MAX),
+        text[end.end() :].replace("\r\n", "\n").strip(),
+        lines,
+    )

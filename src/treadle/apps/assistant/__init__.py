@@ -3,8 +3,10 @@
     runner.py    a message of a person, with what was said before, to a reply: `AgentRunner`
     server.py    the eight task tools, for the loop and for any MCP client: `MCPToolServer`
     store.py     every query, in one user's scope: `TaskStore`
-    replies.py   what is said, composed from what the tools returned; words.py: the model's own words on their way out
-    embedded.py  a model of rules, so that all this works without a key; language/ is what it understands
+    replies.py   what is said, composed from what the tools returned; words.py: the model's own
+                 words on their way out
+    embedded.py  a model of rules, so that all this works without a key; language/ is what it
+                 understands
 
 Importing this does no work: each name is loaded when it is first used.
 """
@@ -40,7 +42,13 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as e:
         if e.name not in ("alembic", "sqlalchemy", "sqlmodel"):
             raise
-        raise ModuleNotFoundError(f"the task assistant needs {e.name}, which is not installed: pip install 'treadle[service]'", name=e.name) from e
+        raise ModuleNotFoundError(
+            (
+                f"the task assistant needs {e.name}, which is not installed: pip install "
+                "'treadle[service]'"
+            ),
+            name=e.name,
+        ) from e
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,6 @@
-"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks first. Entry: `act`, `ActContext`."""
+"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks
+first. Entry: `act`, `ActContext`.
+"""
 
 from __future__ import annotations
 
@@ -72,14 +74,26 @@ def _unsupported(title: str | None) -> dict[str, list[str]]:
 
 def _list_tasks(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     tasks = desk.store.list(**arguments)
-    return succeeded(tasks=_first(tasks), total=len(tasks), filters={k: v for k, v in arguments.items() if v not in ("", "all")})
+    return succeeded(
+        tasks=_first(tasks),
+        total=len(tasks),
+        filters={k: v for k, v in arguments.items() if v not in ("", "all")},
+    )
 
 
 def _complete_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     found = desk.store.find(arguments["task"], prefer_open=True)
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if not task.completed and (asks := _asks_if_many(desk, HeldTaskCall("complete_task", "complete", [task], {"task": task.id}))) is not None:
+    if (
+        not task.completed
+        and (
+            asks := _asks_if_many(
+                desk, HeldTaskCall("complete_task", "complete", [task], {"task": task.id})
+            )
+        )
+        is not None
+    ):
         return asks
     desk.store.complete(task)
     return succeeded(task=as_data(task))
@@ -88,12 +102,21 @@ def _complete_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolRespon
 def _update_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     wanted = {name: value for name, value in arguments.items() if name != "task"}
     if not wanted:
-        return refused(ToolError(code="invalid", message="update_task changes nothing without one of title, description, priority, due"))
+        return refused(
+            ToolError(
+                code="invalid",
+                message="update_task changes nothing without one of title, description, priority, due",
+            )
+        )
     checked(cast("TaskFields", wanted))
     found = desk.store.find(arguments["task"])
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if (asks := _asks_if_many(desk, HeldTaskCall("update_task", "update", [task], {"task": task.id, **wanted}))) is not None:
+    if (
+        asks := _asks_if_many(
+            desk, HeldTaskCall("update_task", "update", [task], {"task": task.id, **wanted})
+        )
+    ) is not None:
         return asks
     changes = desk.store.update(task, **cast("Any", wanted))
     return succeeded(changes=changes, task=as_data(task), **_unsupported(wanted.get("title")))
@@ -103,7 +126,9 @@ def _delete_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse
     found = desk.store.find(arguments["task"], prefer_open=True)
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])
-    if (asks := _asks(desk, HeldTaskCall("delete_task", "delete", [task], {"task": task.id}))) is not None:
+    if (
+        asks := _asks(desk, HeldTaskCall("delete_task", "delete", [task], {"task": task.id}))
+    ) is not None:
         return asks
     desk.store.delete([task])
     return succeeded(task=as_data(task))
@@ -129,7 +154,15 @@ def _in_bulk(desk: ActContext, tool: str, verb: Verb, tasks: Sequence[Task]) -> 
 
 def _undo(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
     if not desk.caller.by_person and desk.store.changes.undone_in(desk.run_id) >= UNDO_MOST:
-        return refused(ToolError(code="invalid", message=f"{UNDO_MOST} changes were taken back already: ask the person whether that is enough"))
+        return refused(
+            ToolError(
+                code="invalid",
+                message=(
+                    f"{UNDO_MOST} changes were taken back already: ask the person whether that "
+                    "is enough"
+                ),
+            )
+        )
     undone = desk.store.undo()
     if undone is None:
         return refused(ToolError(code="not_found", message="There is nothing to undo."))
@@ -154,12 +187,25 @@ _ACTS: Final[Mapping[str, Callable[[ActContext, Mapping[str, Any]], ToolResponse
 def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
     """None where the person said yes to just this, or does it themselves."""
     caller, ids = desk.caller, {task.id for task in held.tasks}
-    if caller.by_person or (caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items):
+    if caller.by_person or (
+        caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items
+    ):
         return None
     scope = caller.scope
-    if caller.conversation_id is None and desk.code is not None and redeemed(desk.session, scope, desk.code, held, clock=desk.clock):
+    if (
+        caller.conversation_id is None
+        and desk.code is not None
+        and redeemed(desk.session, scope, desk.code, held, clock=desk.clock)
+    ):
         return None
-    question = asked(desk.session, scope, held, conversation_id=caller.conversation_id, run_id=desk.run_id, clock=desk.clock)
+    question = asked(
+        desk.session,
+        scope,
+        held,
+        conversation_id=caller.conversation_id,
+        run_id=desk.run_id,
+        clock=desk.clock,
+    )
     return refused(ToolError(code="confirm", message=question.text, confirm=question.code))
 
 
@@ -176,13 +222,23 @@ def _asks_if_many(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
 
 def _not_one(found: TaskMatch, words: str) -> ToolResponse:
     if not found.several:
-        return refused(ToolError(code="not_found", message=f"I couldn't find a task about {quoted(words)} in your list."))
-    message = f"I found multiple tasks about {quoted(words)}. Which one: {', '.join(map(one_line, found.options))}?"
+        return refused(
+            ToolError(
+                code="not_found",
+                message=f"I couldn't find a task about {quoted(words)} in your list.",
+            )
+        )
+    message = (
+        f"I found multiple tasks about {quoted(words)}. Which one: "
+        f"{', '.join(map(one_line, found.options))}?"
+    )
     return refused(ToolError(code="ambiguous", message=message, options=found.options))
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """As many as a model can be expected to read; where that is too much, with the beginnings of their descriptions."""
+    """As many as a model can be expected to read; where that is too much, with the beginnings of
+    their descriptions.
+    """
     shown = [as_data(task) for task in tasks[:LISTED_MOST]]
     if _size(shown) > LISTED_CHARS:
         for task in shown:

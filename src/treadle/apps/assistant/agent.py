@@ -1,4 +1,7 @@
-"""The definition of the task assistant, as any model runs it. How it is run for a person is runner.py's. Entry: `task_agent`."""
+"""The definition of the task assistant, as any model runs it.
+
+How it is run for a person is runner.py's. Entry: `task_agent`.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,16 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 _TODAY: Final = SystemBlock(text="Today is ${today}.", passing=True)
 
 
-def task_agent(server: MCPToolServer, model: str | Model | None = None, *, today: Callable[[], date] = date.today) -> Agent[ToolUser, str]:
-    """`model` None: the one of rules, which needs no key; `today` is its day. Runs are given theirs among their inputs (`inputs_of`)."""
+def task_agent(
+    server: MCPToolServer,
+    model: str | Model | None = None,
+    *,
+    today: Callable[[], date] = date.today,
+) -> Agent[ToolUser, str]:
+    """`model` None: the one of rules, which needs no key; `today` is its day.
+
+    Runs are given theirs among their inputs (`inputs_of`).
+    """
     if model is None:
         from treadle.apps.assistant.embedded import EmbeddedModel  # noqa: PLC0415  only where it is asked
 

@@ -27,7 +27,9 @@ class ToolUser:
 
     scope: Scope
     conversation_id: str | None = None
-    """Where a person answers by their own next message; None: a plain MCP client, which confirms by elicitation or a code."""
+    """Where a person answers by their own next message; None: a plain MCP client, which confirms by
+    elicitation or a code.
+    """
     grant: Grant | None = None
     by_person: bool = False
     """The person's own act, over HTTP: neither asked about nor counted."""
@@ -47,5 +49,7 @@ class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     success: bool
     data: dict[str, Any] | None = None
-    """`{"task": …}`, `{"tasks": […]}` and what replies need beside: which fields changed, what was searched for, how many there were."""
+    """`{"task": …}`, `{"tasks": […]}` and what replies need beside: which fields changed, what was
+    searched for, how many there were.
+    """
     error: ToolError | None = None

@@ -1,4 +1,5 @@
-"""What was changed: so that it can be taken back, is not done twice, and what was changed without asking is counted.
+"""What was changed: so that it can be taken back, is not done twice, and what was changed without
+asking is counted.
 
 Changing tasks is store.py's. Entry: `ChangeLog`.
 """
@@ -40,21 +41,48 @@ class ChangeLog:
         """What the call of this key gave; None where it has changed nothing."""
         if key is None:
             return None
-        change = self._session.exec(select(Change).where(Change.user_id == self._user_id, Change.key == short(key))).first()
+        change = self._session.exec(
+            select(Change).where(Change.user_id == self._user_id, Change.key == short(key))
+        ).first()
         return None if change is None else change.result
 
-    def add(self, tool: str, before: Iterable[Mapping[str, Any]], *, key: str | None, run_id: str | None, by_person: bool) -> Change:
+    def add(
+        self,
+        tool: str,
+        before: Iterable[Mapping[str, Any]],
+        *,
+        key: str | None,
+        run_id: str | None,
+        by_person: bool,
+    ) -> Change:
         """After every other one of this user, whatever the clock says."""
-        last = cast("datetime | None", self._session.exec(select(func.max(col(Change.at))).where(Change.user_id == self._user_id)).one())
+        last = cast(
+            "datetime | None",
+            self._session.exec(
+                select(func.max(col(Change.at))).where(Change.user_id == self._user_id)
+            ).one(),
+        )
         at = self._clock() if last is None else max(self._clock(), last + _TICK)
         held = None if key is None else short(key)
-        change = Change(user_id=self._user_id, at=at, tool=tool, key=held, run_id=run_id, by_person=by_person, before=[dict(one) for one in before])
+        change = Change(
+            user_id=self._user_id,
+            at=at,
+            tool=tool,
+            key=held,
+            run_id=run_id,
+            by_person=by_person,
+            before=[dict(one) for one in before],
+        )
         self._session.add(change)
         return change
 
     def last(self) -> Sequence[Change]:
-        """Changes that `undo` takes back, newest first: the last one, and those of the same tool that one message made right before it."""
-        mine = select(Change).where(Change.user_id == self._user_id, col(Change.undone_at).is_(None), Change.tool != UNDO)
+        """Changes that `undo` takes back, newest first: the last one, and those of the same tool
+        that one message made right before it.
+        """
+        mine = select(Change).where(
+            Change.user_id == self._user_id, col(Change.undone_at).is_(None), Change.tool != UNDO
+        )
         newest = mine.where(Change.at >= self._clock() - KEPT).order_by(col(Change.at).desc())
         last = self._session.exec(newest.limit(1)).first()
         if last is None or last.run_id is None:
@@ -63,36 +91,77 @@ class ChangeLog:
         return [*takewhile(lambda change: change.tool == last.tool, of_run)]
 
     def touched(self, run_id: str | None) -> tuple[frozenset[str], frozenset[str]]:
-        """Ids of tasks that were completed or updated unasked: by this run, and by anything in the last ten minutes."""
+        """Ids of tasks that were completed or updated unasked: by this run, and by anything in the
+        last ten minutes.
+        """
         start = self._clock() - WINDOW
-        mine = select(Change).where(Change.user_id == self._user_id, col(Change.by_person).is_(False), col(Change.tool).in_(COUNTED))
+        mine = select(Change).where(
+            Change.user_id == self._user_id,
+            col(Change.by_person).is_(False),
+            col(Change.tool).in_(COUNTED),
+        )
         rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
-        if run_id is not None:  # it may have been taken up again after a while; one query for both would read all that this user ever did
+        # it may have been taken up again after a while; one query for both would read all that this
+        # user ever did
+        if run_id is not None:
             rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
-        touched = [(row, str(task["id"])) for row in rows for task in row.before if (row.run_id, task["id"]) not in granted]
-        of_run = frozenset(task_id for row, task_id in touched if run_id is not None and row.run_id == run_id)
+        touched = [
+            (row, str(task["id"]))
+            for row in rows
+            for task in row.before
+            if (row.run_id, task["id"]) not in granted
+        ]
+        of_run = frozenset(
+            task_id for row, task_id in touched if run_id is not None and row.run_id == run_id
+        )
         return of_run, frozenset(task_id for row, task_id in touched if row.at >= start)
 
     def _granted(self, runs: set[str]) -> set[tuple[str | None, str]]:
         if not runs:
             return set()
-        mine = select(Confirmation).where(Confirmation.user_id == self._user_id, col(Confirmation.granted_run_id).in_(runs))
-        return {(row.granted_run_id, item) for row in self._session.exec(mine) for item in row.items}
+        mine = select(Confirmation).where(
+            Confirmation.user_id == self._user_id, col(Confirmation.granted_run_id).in_(runs)
+        )
+        return {
+            (row.granted_run_id, item) for row in self._session.exec(mine) for item in row.items
+        }
 
     def undone_in(self, run_id: str | None) -> int:
-        """How many changes this run has taken back; without a run, anything that is of none in the last ten minutes."""
-        mine = select(func.count()).select_from(Change).where(Change.user_id == self._user_id, Change.tool == UNDO, col(Change.by_person).is_(False))
-        mine = mine.where(Change.run_id == run_id) if run_id is not None else mine.where(col(Change.run_id).is_(None), Change.at >= self._clock() - WINDOW)
+        """How many changes this run has taken back; without a run, anything that is of none in the
+        last ten minutes.
+        """
+        mine = (
+            select(func.count())
+            .select_from(Change)
+            .where(
+                Change.user_id == self._user_id,
+                Change.tool == UNDO,
+                col(Change.by_person).is_(False),
+            )
+        )
+        mine = (
+            mine.where(Change.run_id == run_id)
+            if run_id is not None
+            else mine.where(col(Change.run_id).is_(None), Change.at >= self._clock() - WINDOW)
+        )
         return self._session.exec(mine).one()
 
     def purge(self) -> None:
         """What is older than anybody may want back goes for good."""
         since = self._clock() - KEPT
-        self._session.exec(delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since))
-        self._session.exec(delete(Change).where(col(Change.user_id) == self._user_id, col(Change.at) < since))
+        self._session.exec(
+            delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since)
+        )
+        self._session.exec(
+            delete(Change).where(col(Change.user_id) == self._user_id, col(Change.at) < since)
+        )
         settled = self._clock() - CONFIRMATIONS_KEPT
-        self._session.exec(delete(Confirmation).where(col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < settled))
+        self._session.exec(
+            delete(Confirmation).where(
+                col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < settled
+            )
+        )
 
 
 def kept(task: Task) -> dict[str, Any]:
@@ -115,7 +184,11 @@ def restore(task: Task, before: Mapping[str, Any], at: datetime) -> None:
 
 
 def short(key: str) -> str:
-    return key if len(key) <= _KEY_CHARS else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        key
+        if len(key) <= _KEY_CHARS
+        else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def _plain(value: object) -> object:

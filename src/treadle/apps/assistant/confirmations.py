@@ -1,7 +1,9 @@
-"""What a person is asked before something big or final happens, and their answer: records on the server, which nothing that a model says can make.
+"""What a person is asked before something big or final happens, and their answer: records on the
+server, which nothing that a model says can make.
 
-All of it inside a transaction. In a chat the person's own next message answers (`asked`, `answered`), for a plain MCP client a code that is good once
-(`asked`, `redeemed`). What needs asking is acts.py's part.
+All of it inside a transaction. In a chat the person's own next message answers (`asked`,
+`answered`), for a plain MCP client a code that is good once (`asked`, `redeemed`). What needs
+asking is acts.py's part.
 """
 
 from __future__ import annotations
@@ -30,13 +32,23 @@ GOOD_FOR: Final = timedelta(minutes=5)
 _FORGOTTEN_AFTER: Final = timedelta(hours=1)
 """Those that nobody answered."""
 _CODE_BYTES: Final = 12
-_DONE: Final[Mapping[str, str]] = {"delete": "deleted", "complete": "completed", "update": "changed"}
+_DONE: Final[Mapping[str, str]] = {
+    "delete": "deleted",
+    "complete": "completed",
+    "update": "changed",
+}
 NAMED_MOST: Final = 4
 """Tasks that a question names; of more, how many there are."""
-_OPEN_HERE: Final = and_(col(Confirmation.conversation_id) == bindparam("conversation"), col(Confirmation.closed_at).is_(None))
+_OPEN_HERE: Final = and_(
+    col(Confirmation.conversation_id) == bindparam("conversation"),
+    col(Confirmation.closed_at).is_(None),
+)
 _ANSWERED: Final = (
     select(Confirmation)
-    .where(col(Confirmation.user_id) == bindparam("mine"), or_(col(Confirmation.granted_run_id) == bindparam("run"), _OPEN_HERE))
+    .where(
+        col(Confirmation.user_id) == bindparam("mine"),
+        or_(col(Confirmation.granted_run_id) == bindparam("run"), _OPEN_HERE),
+    )
     .order_by(col(Confirmation.created_at).desc())
     .with_for_update()
 )
@@ -73,17 +85,35 @@ class AnsweredConfirmations:
     """What a person's message made of what was pending in their conversation."""
 
     outcome: Literal["granted", "cancelled", "expired", "void"]
-    """`expired` and `void` (a task was changed meanwhile): they said the words, and nothing may happen before they are asked anew."""
+    """`expired` and `void` (a task was changed meanwhile): they said the words, and nothing may
+    happen before they are asked anew.
+    """
     grant: Grant | None = None
     """Of `granted`; good for the run of that message."""
     calls: tuple[HeldCall, ...] = field(default=())
-    """Those that had been held back, in their order; none of `cancelled`. Without the grant they ask again."""
+    """Those that had been held back, in their order; none of `cancelled`.
+
+    Without the grant they ask again.
+    """
 
 
-def asked(session: Session, scope: Scope, held: HeldTaskCall, *, conversation_id: str | None, run_id: str | None, clock: Clock = now) -> ConfirmationQuestion:
-    """Keeps the call, and gives what the person is to be asked. In a chat, one thing is pending: calls of one run and verb gather, others are replaced."""
+def asked(
+    session: Session,
+    scope: Scope,
+    held: HeldTaskCall,
+    *,
+    conversation_id: str | None,
+    run_id: str | None,
+    clock: Clock = now,
+) -> ConfirmationQuestion:
+    """Keeps the call, and gives what the person is to be asked.
+
+    In a chat, one thing is pending: calls of one run and verb gather, others are replaced.
+    """
     at = clock()
-    mine = delete(Confirmation).where(col(Confirmation.user_id) == scope.user_id, col(Confirmation.granted_run_id).is_(None))
+    mine = delete(Confirmation).where(
+        col(Confirmation.user_id) == scope.user_id, col(Confirmation.granted_run_id).is_(None)
+    )
     session.exec(mine.where(col(Confirmation.expires_at) < at - _FORGOTTEN_AFTER))
     if conversation_id is None:
         code = secrets.token_urlsafe(_CODE_BYTES)
@@ -95,17 +125,32 @@ def asked(session: Session, scope: Scope, held: HeldTaskCall, *, conversation_id
     else:
         _gather(record, held, at)
     session.add(record)
-    replaced = "".join(_put_off(one, _titles(session, scope, one)) for one in _replaced(session, scope, conversation_id, run_id) if one.id != record.id)
+    replaced = "".join(
+        _put_off(one, _titles(session, scope, one))
+        for one in _replaced(session, scope, conversation_id, run_id)
+        if one.id != record.id
+    )
     return ConfirmationQuestion(_question(record, held, _titles(session, scope, record)) + replaced)
 
 
-def answered(session: Session, scope: Scope, conversation_id: str, message: str, run_id: str, *, clock: Clock = now) -> AnsweredConfirmations | None:
-    """What was pending in the conversation is closed, whatever the person said; None where nothing was. `run_id`: the run of this message.
+def answered(
+    session: Session,
+    scope: Scope,
+    conversation_id: str,
+    message: str,
+    run_id: str,
+    *,
+    clock: Clock = now,
+) -> AnsweredConfirmations | None:
+    """What was pending in the conversation is closed, whatever the person said; None where nothing
+    was. `run_id`: the run of this message.
 
     Asked again for the same run, it gives the same grant.
     """
     at = clock()
-    pending = session.exec(_ANSWERED, params={"mine": scope.user_id, "run": run_id, "conversation": conversation_id}).all()
+    pending = session.exec(
+        _ANSWERED, params={"mine": scope.user_id, "run": run_id, "conversation": conversation_id}
+    ).all()
     if before := [record for record in pending if record.granted_run_id == run_id]:
         return _granted(before[0])
     for record in pending:
@@ -126,27 +171,52 @@ def answered(session: Session, scope: Scope, conversation_id: str, message: str,
 
 def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
     """What the person's yes lets this run do: for one that is taken up again."""
-    record = session.exec(select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id)).first()
+    record = session.exec(
+        select(Confirmation).where(
+            Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id
+        )
+    ).first()
     return None if record is None else _granted(record)
 
 
-def redeemed(session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now) -> bool:
-    """Whether the code was given for just this call, over just these tasks as they are; it is used up then."""
-    mine = select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.code_hash == _hash(code), col(Confirmation.closed_at).is_(None))
+def redeemed(
+    session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now
+) -> bool:
+    """Whether the code was given for just this call, over just these tasks as they are; it is used
+    up then.
+    """
+    mine = select(Confirmation).where(
+        Confirmation.user_id == scope.user_id,
+        Confirmation.code_hash == _hash(code),
+        col(Confirmation.closed_at).is_(None),
+    )
     record = session.exec(mine.with_for_update()).first()
     if record is None:
         return False
     record.closed_at = clock()
     session.add(record)
     same = record.tool == held.tool and set(record.items) == {task.id for task in held.tasks}
-    return same and _same_wish(record, held) and record.expires_at > clock() and _as_seen(session, scope, record)
+    return (
+        same
+        and _same_wish(record, held)
+        and record.expires_at > clock()
+        and _as_seen(session, scope, record)
+    )
 
 
 # ---------------------------------------------------------------- records
 
 
 def _record(scope: Scope, held: HeldTaskCall, at: datetime, **more: Any) -> Confirmation:
-    record = Confirmation(user_id=scope.user_id, tool=held.tool, verb=held.verb, phrase="", created_at=at, expires_at=at + GOOD_FOR, **more)
+    record = Confirmation(
+        user_id=scope.user_id,
+        tool=held.tool,
+        verb=held.verb,
+        phrase="",
+        created_at=at,
+        expires_at=at + GOOD_FOR,
+        **more,
+    )
     _gather(record, held, at)
     return record
 
@@ -155,17 +225,40 @@ def _gather(record: Confirmation, held: HeldTaskCall, at: datetime) -> None:
     record.items = list(dict.fromkeys([*record.items, *(task.id for task in held.tasks)]))
     seen = {task.id: task.updated_at.isoformat() for task in held.tasks}
     entry = {"tool": held.tool, "arguments": dict(held.arguments), "seen": seen}
-    record.arguments = [*(one for one in record.arguments if (one["tool"], one["arguments"]) != (entry["tool"], entry["arguments"])), entry]
-    is_one = held.verb == "delete" and len(record.items) == 1 and not any(one["tool"] in _BULK_TOOLS for one in record.arguments)
+    record.arguments = [
+        *(
+            one
+            for one in record.arguments
+            if (one["tool"], one["arguments"]) != (entry["tool"], entry["arguments"])
+        ),
+        entry,
+    ]
+    is_one = (
+        held.verb == "delete"
+        and len(record.items) == 1
+        and not any(one["tool"] in _BULK_TOOLS for one in record.arguments)
+    )
     record.phrase = "yes delete" if is_one else f"yes {held.verb} all {len(record.items)}"
     record.expires_at = at + GOOD_FOR
 
 
-def _gathering(session: Session, scope: Scope, conversation_id: str, run_id: str | None, held: HeldTaskCall, at: datetime) -> Confirmation | None:
+def _gathering(
+    session: Session,
+    scope: Scope,
+    conversation_id: str,
+    run_id: str | None,
+    held: HeldTaskCall,
+    at: datetime,
+) -> Confirmation | None:
     """The record that this call belongs to; what else was pending is closed."""
     mine: Confirmation | None = None
     for record in _open(session, scope, conversation_id):
-        if mine is None and run_id is not None and (record.run_id, record.verb) == (run_id, held.verb) and record.expires_at > at:
+        if (
+            mine is None
+            and run_id is not None
+            and (record.run_id, record.verb) == (run_id, held.verb)
+            and record.expires_at > at
+        ):
             mine = record
         else:
             record.closed_at = at
@@ -175,30 +268,54 @@ def _gathering(session: Session, scope: Scope, conversation_id: str, run_id: str
 
 def _open(session: Session, scope: Scope, conversation_id: str) -> Sequence[Confirmation]:
     """Newest first."""
-    mine = select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id)
-    return session.exec(mine.where(col(Confirmation.closed_at).is_(None)).order_by(col(Confirmation.created_at).desc()).with_for_update()).all()
+    mine = select(Confirmation).where(
+        Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id
+    )
+    return session.exec(
+        mine.where(col(Confirmation.closed_at).is_(None))
+        .order_by(col(Confirmation.created_at).desc())
+        .with_for_update()
+    ).all()
 
 
-def _replaced(session: Session, scope: Scope, conversation_id: str, run_id: str | None) -> Sequence[Confirmation]:
+def _replaced(
+    session: Session, scope: Scope, conversation_id: str, run_id: str | None
+) -> Sequence[Confirmation]:
     """What the same message asked for and another question took the place of, oldest first."""
     if run_id is None:
         return ()
-    mine = select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id)
-    return session.exec(mine.where(Confirmation.run_id == run_id, col(Confirmation.closed_at).is_not(None)).order_by(col(Confirmation.created_at))).all()
+    mine = select(Confirmation).where(
+        Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id
+    )
+    return session.exec(
+        mine.where(
+            Confirmation.run_id == run_id, col(Confirmation.closed_at).is_not(None)
+        ).order_by(col(Confirmation.created_at))
+    ).all()
 
 
 def _titles(session: Session, scope: Scope, record: Confirmation) -> list[str]:
     """Of the tasks that it is about, in the order in which they were added to it."""
-    mine = select(Task.id, Task.title).where(Task.user_id == scope.user_id, col(Task.id).in_(record.items))
+    mine = select(Task.id, Task.title).where(
+        Task.user_id == scope.user_id, col(Task.id).in_(record.items)
+    )
     titles = dict(session.exec(mine).all())
     return [titles[item] for item in record.items if item in titles]
 
 
 def _as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
     """Whether every task is there, and as it was when the person was asked about it."""
-    mine = select(Task).where(Task.user_id == scope.user_id, col(Task.id).in_(record.items), col(Task.deleted_at).is_(None))
+    mine = select(Task).where(
+        Task.user_id == scope.user_id,
+        col(Task.id).in_(record.items),
+        col(Task.deleted_at).is_(None),
+    )
     updated = {task.id: task.updated_at.isoformat() for task in session.exec(mine)}
-    return all(updated.get(task_id) == at for one in record.arguments for task_id, at in one["seen"].items())
+    return all(
+        updated.get(task_id) == at
+        for one in record.arguments
+        for task_id, at in one["seen"].items()
+    )
 
 
 def _same_wish(record: Confirmation, held: HeldTaskCall) -> bool:
@@ -206,7 +323,9 @@ def _same_wish(record: Confirmation, held: HeldTaskCall) -> bool:
 
 
 def _granted(record: Confirmation) -> AnsweredConfirmations:
-    return AnsweredConfirmations("granted", Grant(record.verb, frozenset(record.items)), _calls(record))
+    return AnsweredConfirmations(
+        "granted", Grant(record.verb, frozenset(record.items)), _calls(record)
+    )
 
 
 def _calls(record: Confirmation) -> tuple[HeldCall, ...]:
@@ -226,16 +345,28 @@ def _said(message: str) -> str:
 
 def _question(record: Confirmation, held: HeldTaskCall, titles: Sequence[str]) -> str:
     if record.phrase == "yes delete":
-        return f"Do you really want to delete {quoted(held.tasks[0].title)}? Reply 'yes delete' to confirm."
-    return f"{held.verb.capitalize()} {_named(titles)}? That's a big action. Confirm with '{record.phrase}'."
+        return (
+            f"Do you really want to delete {quoted(held.tasks[0].title)}? Reply 'yes delete' to "
+            "confirm."
+        )
+    return (
+        f"{held.verb.capitalize()} {_named(titles)}? That's a big action. Confirm with "
+        f"'{record.phrase}'."
+    )
 
 
 def _put_off(record: Confirmation, titles: Sequence[str]) -> str:
-    return f" I can ask one thing at a time: I haven't {_DONE[record.verb]} {_named(titles)}, so please tell me that again afterwards."
+    return (
+        f" I can ask one thing at a time: I haven't {_DONE[record.verb]} {_named(titles)}, so "
+        "please tell me that again afterwards."
+    )
 
 
 def _named(titles: Sequence[str]) -> str:
-    shown = [quoted(title) for title in (titles if len(titles) <= NAMED_MOST else titles[: NAMED_MOST - 1])]
+    shown = [
+        quoted(title)
+        for title in (titles if len(titles) <= NAMED_MOST else titles[: NAMED_MOST - 1])
+    ]
     rest = [f"{len(titles) - len(shown)} more"] if len(titles) > len(shown) else []
     return joined([*shown, *rest])
 

@@ -1,4 +1,7 @@
-"""What a runner is given for one message, and what it gives back. Entry: `AgentContext`, `AgentResult`."""
+"""What a runner is given for one message, and what it gives back. Entry:
+
+`AgentContext`, `AgentResult`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,16 @@ class MessageHistory:
     content: str
     timestamp: datetime
     tool_calls: Sequence[Mapping[str, Any]] | None = None
-    """Of an assistant's message, as its records were stored. For people: a model is told the words."""
+    """Of an assistant's message, as its records were stored. For people: a model is told the words.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """Who says something, where, and what was said before it. Nothing of it is kept between two runs."""
+    """Who says something, where, and what was said before it.
+
+    Nothing of it is kept between two runs.
+    """
 
     user_id: str
     """Of somebody whom the caller has verified."""
@@ -32,9 +39,19 @@ class AgentContext:
     """Oldest first."""
 
     @classmethod
-    def from_request(cls, user_id: str, conversation_id: str, messages: Sequence[Mapping[str, Any]]) -> Self:
-        """From messages as mappings: `role`, `content`, and where known `timestamp` and `tool_calls`."""
-        history = (MessageHistory(m["role"], m["content"], m.get("timestamp") or now(), m.get("tool_calls")) for m in messages)
+    def from_request(
+        cls, user_id: str, conversation_id: str, messages: Sequence[Mapping[str, Any]]
+    ) -> Self:
+        """From messages as mappings:
+
+        `role`, `content`, and where known `timestamp` and `tool_calls`.
+        """
+        history = (
+            MessageHistory(
+                m["role"], m["content"], m.get("timestamp") or now(), m.get("tool_calls")
+            )
+            for m in messages
+        )
         return cls(user_id, conversation_id, tuple(history))
 
 

@@ -1,7 +1,8 @@
-"""The model that needs no key: it understands the task language by rules, and calls the task tools like any other model.
+"""The model that needs no key: it understands the task language by rules, and calls the task tools
+like any other model.
 
-No network, no state, no clock but the day that it is given. What words mean is language/'s; what is replied is composed from the tools' results.
-Entry: `EmbeddedModel`.
+No network, no state, no clock but the day that it is given. What words mean is language/'s; what is
+replied is composed from the tools' results. Entry: `EmbeddedModel`.
 """
 
 from __future__ import annotations
@@ -14,27 +15,54 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.apps.assistant.acts import LISTED_MOST
 from treadle.apps.assistant.language import understood
-from treadle.apps.assistant.language.acting import KnownTask, PlannedCall, TooManyTasks, calls_of, listing, looks
+from treadle.apps.assistant.language.acting import (
+    KnownTask,
+    PlannedCall,
+    TooManyTasks,
+    calls_of,
+    listing,
+    looks,
+)
 from treadle.apps.assistant.language.conversation import Speech
 from treadle.apps.assistant.language.wishes import Every, Filter, Say, TaskChange, Understood
 from treadle.apps.assistant.replies import UNCLEAR
 from treadle.messages.message import Message, ToolCall, ToolResult
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
 DONE = "- Done."
-"""Said when the tools have answered: an empty response would be asked for once more. As an item of a list it is never shown (words.py)."""
+"""Said when the tools have answered: an empty response would be asked for once more.
+
+As an item of a list it is never shown (words.py).
+"""
 NONE_MEANT = "There's no such task on your list."
 _CHARS_OF_A_TOKEN = 4
-_TODAY = re.compile(r"\bToday is (?:[A-Z][a-z]+day, )?(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d))\b")
+_TODAY = re.compile(
+    r"\bToday is (?:[A-Z][a-z]+day, )?(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d))\b"
+)
 
 
 class EmbeddedModel:
-    """Answers the last message of the person; the same request gets the same calls. Safe to share: nothing is kept between requests."""
+    """Answers the last message of the person; the same request gets the same calls.
+
+    Safe to share: nothing is kept between requests.
+    """
 
     def __init__(self, *, today: Callable[[], date] | None = None) -> None:
-        """`today`: the person's day, which "tomorrow" is counted from. By default the one that the request tells ("Today is …"), else the machine's."""
+        """`today`: the person's day, which "tomorrow" is counted from.
+
+        By default the one that the request tells ("Today is …"), else the machine's.
+        """
         self._today = today
 
     @property
@@ -59,14 +87,26 @@ class EmbeddedModel:
             written = len(answer)
             yield TextDelta(answer)
         heard = sum(len(message.text) for message in request.messages)
-        usage = Usage(input_tokens=heard // _CHARS_OF_A_TOKEN, output_tokens=written // _CHARS_OF_A_TOKEN + 1)
+        usage = Usage(
+            input_tokens=heard // _CHARS_OF_A_TOKEN, output_tokens=written // _CHARS_OF_A_TOKEN + 1
+        )
         stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
-        yield ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="tasks")
+        yield ResponseEnd(
+            stop_reason=stop,
+            usage=usage,
+            raw_stop_reason=stop.value,
+            id=new_id("resp"),
+            model="tasks",
+        )
 
     def _answer(self, request: ModelRequest) -> list[PlannedCall] | str:
         """Calls, or what is said instead."""
         said, asked, done = _told(request.messages)
-        wishes = understood(asked, self._today() if self._today is not None else _day_told(request) or date.today(), said=said)
+        wishes = understood(
+            asked,
+            self._today() if self._today is not None else _day_told(request) or date.today(),
+            said=said,
+        )
         if (first := wishes.wishes[0]) and isinstance(first, Say):
             return first.text
         if done and (not looks(wishes) or any(call.name != "list_tasks" for call, _ in done)):
@@ -74,7 +114,9 @@ class EmbeddedModel:
         return _next_calls(wishes, done) if request.tools else DONE
 
 
-def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]) -> list[PlannedCall] | str:
+def _next_calls(
+    wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]
+) -> list[PlannedCall] | str:
     wanted = looks(wishes)
     if wanted and not done:
         return [listing(look) for look in wanted]
@@ -84,15 +126,29 @@ def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]])
         return _too_many(e.count, wishes)
     except ValueError:
         return "I couldn't look at your list. Please try again."
-    return calls or (UNCLEAR if any(isinstance(wish, TaskChange) and (wish.unsure or wish.answers) for wish in wishes.wishes) else NONE_MEANT)
+    return calls or (
+        UNCLEAR
+        if any(
+            isinstance(wish, TaskChange) and (wish.unsure or wish.answers) for wish in wishes.wishes
+        )
+        else NONE_MEANT
+    )
 
 
 def _too_many(count: int, wishes: Understood) -> str:
     """With the way round it, where there is one."""
     everything = Filter("all"), Filter(), Filter("open")
-    deleted = [wish.target for wish in wishes.wishes if isinstance(wish, TaskChange) and wish.doing == "delete"]
+    deleted = [
+        wish.target
+        for wish in wishes.wishes
+        if isinstance(wish, TaskChange) and wish.doing == "delete"
+    ]
     empties = any(isinstance(target, Every) and target.filter in everything for target in deleted)
-    way = 'To empty your list say "complete all", and then "clear completed".' if empties else "Please name fewer of them."
+    way = (
+        'To empty your list say "complete all", and then "clear completed".'
+        if empties
+        else "Please name fewer of them."
+    )
     many = f"{count}" if count < LISTED_MOST else f"{count} or more"
     return f"That would change {many} tasks at once, and I can change nine in one message. {way}"
 
@@ -104,10 +160,25 @@ def _day_told(request: ModelRequest) -> date | None:
     return None
 
 
-def _told(messages: Sequence[Message]) -> tuple[list[Speech], str, list[tuple[ToolCall, ToolResult]]]:
-    """What was said before, the person's last message, and what this run has called since with its results."""
-    last = max((i for i, message in enumerate(messages) if message.role == "user" and message.text.strip()), default=-1)
-    said: list[Speech] = [(m.role, m.text) for m in messages[: max(last, 0)] if m.role in ("user", "assistant") and m.text.strip()]
+def _told(
+    messages: Sequence[Message],
+) -> tuple[list[Speech], str, list[tuple[ToolCall, ToolResult]]]:
+    """What was said before, the person's last message, and what this run has called since with its
+    results.
+    """
+    last = max(
+        (
+            i
+            for i, message in enumerate(messages)
+            if message.role == "user" and message.text.strip()
+        ),
+        default=-1,
+    )
+    said: list[Speech] = [
+        (m.role, m.text)
+        for m in messages[: max(last, 0)]
+        if m.role in ("user", "assistant") and m.text.strip()
+    ]
     calls: dict[str, ToolCall] = {}
     done: list[tuple[ToolCall, ToolResult]] = []
     for message in messages[last + 1 :]:
@@ -119,7 +190,9 @@ def _told(messages: Sequence[Message]) -> tuple[list[Speech], str, list[tuple[To
     return said, messages[last].text if last >= 0 else "", done
 
 
-def _seen(wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]) -> dict[Filter, list[KnownTask]]:
+def _seen(
+    wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]
+) -> dict[Filter, list[KnownTask]]:
     """What the looks have shown. Raises ValueError where one failed."""
     seen: dict[Filter, list[KnownTask]] = {}
     for look, (_, result) in zip(wanted, done, strict=False):
@@ -133,8 +206,20 @@ def _tasks(answer: object) -> list[KnownTask]:
     rows = cast("Mapping[str, Any]", data).get("tasks") if isinstance(data, dict) else data
     if not isinstance(rows, list):
         raise ValueError("no list of tasks")
-    found = [cast("Mapping[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
-    return [KnownTask(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed")), row.get("due")) for row in found]
+    found = [
+        cast("Mapping[str, Any]", row)
+        for row in cast("list[object]", rows)
+        if isinstance(row, dict)
+    ]
+    return [
+        KnownTask(
+            str(row.get("id") or row.get("title", "")),
+            str(row.get("title", "")),
+            bool(row.get("completed")),
+            row.get("due"),
+        )
+        for row in found
+    ]
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
-"""What a task may hold, and a task as the data that tools and HTTP give. Where tasks are kept is store.py's. Entry: `title_of`, `as_data`.
+"""What a task may hold, and a task as the data that tools and HTTP give. Where tasks are kept is
+store.py's. Entry: `title_of`, `as_data`.
 
-Each reader gives the value as it is kept, or raises AgentError(invalid) that says what would be right.
+Each reader gives the value as it is kept, or raises AgentError(invalid) that says what would be
+right.
 """
 
 from __future__ import annotations
@@ -31,9 +33,17 @@ def title_of(text: str) -> str:
     if not title or not plain(title).strip():
         raise AgentError("invalid", "a task needs a title")
     if len(title) > TITLE_CHARS:
-        raise AgentError("invalid", f"a title has at most {TITLE_CHARS} characters, and this one {len(title)}: put the rest into the description")
+        raise AgentError(
+            "invalid",
+            (
+                f"a title has at most {TITLE_CHARS} characters, and this one {len(title)}: put the "
+                "rest into the description"
+            ),
+        )
     if any(unicodedata.category(c) in _NO_TEXT | _LINE_ENDS for c in title):
-        raise AgentError("invalid", "a title is one line, without control characters or halves of characters")
+        raise AgentError(
+            "invalid", "a title is one line, without control characters or halves of characters"
+        )
     return title
 
 
@@ -41,9 +51,17 @@ def description_of(text: str | None) -> str | None:
     """None for none, and for an empty one."""
     description = (text or "").replace("\r\n", "\n").strip()
     if len(description) > DESCRIPTION_CHARS:
-        raise AgentError("invalid", f"a description has at most {DESCRIPTION_CHARS} characters, and this one {len(description)}")
+        raise AgentError(
+            "invalid",
+            (
+                f"a description has at most {DESCRIPTION_CHARS} characters, and this one "
+                f"{len(description)}"
+            ),
+        )
     if any(unicodedata.category(c) in _NO_TEXT and c not in "\n\t" for c in description):
-        raise AgentError("invalid", "a description holds no control characters or halves of characters")
+        raise AgentError(
+            "invalid", "a description holds no control characters or halves of characters"
+        )
     return description or None
 
 
@@ -61,7 +79,10 @@ def due_of(text: str | date | None) -> date | None:
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise AgentError("invalid", "a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is")
+    raise AgentError(
+        "invalid",
+        "a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is",
+    )
 
 
 def as_data(task: Task) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A model that says nothing but the calls which a person has confirmed: they run in the loop as any others, journaled and resumable. Entry: `HeldCalls`."""
+"""A model that says nothing but the calls which a person has confirmed: they run in the loop as any
+others, journaled and resumable. Entry: `HeldCalls`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from treadle._internal.json_text import encode_json
 from treadle.apps.assistant.confirmations import HeldCall
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    PartEnd,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.types import StopReason, Usage, new_id
 
 _SAID: Final = "Done."
@@ -29,7 +40,9 @@ class HeldCalls:
         return frozenset()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        done = request.messages[-1].role != "user" or any(m.role == "tool" for m in request.messages)
+        done = request.messages[-1].role != "user" or any(
+            m.role == "tool" for m in request.messages
+        )
         if done:
             yield TextDelta(_SAID)
         else:

@@ -1,4 +1,6 @@
-"""A text as a person reads it, so that letters which only look alike, or are not seen at all, pass by nothing that is forbidden. Entry: `as_seen`."""
+"""A text as a person reads it, so that letters which only look alike, or are not seen at all, pass
+by nothing that is forbidden. Entry: `as_seen`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,15 @@ _ALIKE = str.maketrans(
 
 
 def as_seen(text: str) -> str:
-    """Without what nobody sees and without accents, in letters of one script. To look for words in, not to be shown."""
+    """Without what nobody sees and without accents, in letters of one script.
+
+    To look for words in, not to be shown.
+    """
     if text.isascii():
         return text
-    seen = (c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) not in ("Mn", "Me", "Cf"))
+    seen = (
+        c
+        for c in unicodedata.normalize("NFKD", text)
+        if unicodedata.category(c) not in ("Mn", "Me", "Cf")
+    )
     return "".join(seen).translate(_ALIKE)

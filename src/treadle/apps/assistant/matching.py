@@ -1,4 +1,5 @@
-"""Which titles a person means by some words: the same title, then the beginnings of words, other forms of them, then words spelled nearly so.
+"""Which titles a person means by some words: the same title, then the beginnings of words, other
+forms of them, then words spelled nearly so.
 
 Case, width and punctuation do not matter. Entry: `meant`, `holding`.
 """
@@ -17,7 +18,27 @@ Words: TypeAlias = tuple[str, ...]
 WORDS_MOST: Final = 20
 """Of what is looked for: further ones are not looked at."""
 _PASSED_OVER: Final = frozenset(
-    {"a", "an", "the", "my", "our", "your", "task", "tasks", "todo", "item", "items", "reminder", "thing", "stuff", "about", "called", "named", "that", "this"}
+    {
+        "a",
+        "an",
+        "the",
+        "my",
+        "our",
+        "your",
+        "task",
+        "tasks",
+        "todo",
+        "item",
+        "items",
+        "reminder",
+        "thing",
+        "stuff",
+        "about",
+        "called",
+        "named",
+        "that",
+        "this",
+    }
     | {"one", "ones", "to", "for", "with", "of", "at", "on", "in", "from", "and"}
 )
 """In what is looked for, where it leads to nothing otherwise."""
@@ -32,20 +53,35 @@ _PIECE_CHARS: Final = 3
 
 
 def meant(query: str, titles: Sequence[str]) -> list[int]:
-    """The places of the titles that fit best, in order; several that fit equally well are all given."""
+    """The places of the titles that fit best, in order; several that fit equally well are all
+    given.
+    """
     wanted = folded(query)[:WORDS_MOST]
     if not wanted:
         return []
     fewer = tuple(word for word in wanted if word not in _PASSED_OVER)
-    ways: list[Callable[[], list[int]]] = [lambda: [at for at, title in enumerate(titles) if folded(title) == wanted], lambda: _beginning(wanted, titles)]
+    ways: list[Callable[[], list[int]]] = [
+        lambda: [at for at, title in enumerate(titles) if folded(title) == wanted],
+        lambda: _beginning(wanted, titles),
+    ]
     if fewer and fewer != wanted:
-        ways += [lambda: [at for at, title in enumerate(titles) if folded(title) == fewer], lambda: _beginning(fewer, titles)]
-    ways += [lambda: _inside(query, titles), lambda: _formed(fewer, titles), lambda: _nearly(wanted, titles), lambda: _nearly(fewer, titles)]
+        ways += [
+            lambda: [at for at, title in enumerate(titles) if folded(title) == fewer],
+            lambda: _beginning(fewer, titles),
+        ]
+    ways += [
+        lambda: _inside(query, titles),
+        lambda: _formed(fewer, titles),
+        lambda: _nearly(wanted, titles),
+        lambda: _nearly(fewer, titles),
+    ]
     return next((found for way in ways if (found := way())), list[int]())
 
 
 def holding(query: str, texts: Sequence[str]) -> list[int]:
-    """The places of all texts that hold the words, or where there is none, that hold words which are spelled nearly so."""
+    """The places of all texts that hold the words, or where there is none, that hold words which
+    are spelled nearly so.
+    """
     wanted = folded(query)[:WORDS_MOST]
     if not wanted:
         return []
@@ -55,9 +91,14 @@ def holding(query: str, texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> Words:
-    """Its words; of a text without letters and digits, such as one emoji, what stands between its spaces."""
+    """Its words; of a text without letters and digits, such as one emoji, what stands between its
+    spaces.
+    """
     plain = _level(text)
-    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else "" if c in _APOSTROPHES else " " for c in plain)
+    kept = (
+        c if c.isalnum() or unicodedata.category(c)[0] == "M" else "" if c in _APOSTROPHES else " "
+        for c in plain
+    )
     return tuple("".join(kept).split()) or tuple(plain.split())
 
 
@@ -66,13 +107,21 @@ def _level(text: str) -> str:
 
 
 def _beginning(wanted: Words, texts: Sequence[str]) -> list[int]:
-    return [at for at, text in enumerate(texts) if all(any(word.startswith(piece) for word in folded(text)) for piece in wanted)]
+    return [
+        at
+        for at, text in enumerate(texts)
+        if all(any(word.startswith(piece) for word in folded(text)) for piece in wanted)
+    ]
 
 
 def _formed(wanted: Words, texts: Sequence[str]) -> list[int]:
     """Those that hold every word in some form: "calling mum" finds "call mum"."""
     stems = {stem(word) for word in wanted}
-    return [at for at, text in enumerate(texts) if stems <= {stem(word) for word in folded(text)}] if stems else []
+    return (
+        [at for at, text in enumerate(texts) if stems <= {stem(word) for word in folded(text)}]
+        if stems
+        else []
+    )
 
 
 def _inside(query: str, texts: Sequence[str]) -> list[int]:
@@ -88,13 +137,23 @@ def _inside(query: str, texts: Sequence[str]) -> list[int]:
 def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
     """Those with the fewest slips; none where too much would have to be compared for that."""
     guesses = _Guesses()
-    slips = {at: sum_ for at, text in enumerate(texts) if (sum_ := guesses.slips_of(wanted, folded(text))) is not None} if wanted else {}
+    slips = (
+        {
+            at: sum_
+            for at, text in enumerate(texts)
+            if (sum_ := guesses.slips_of(wanted, folded(text))) is not None
+        }
+        if wanted
+        else {}
+    )
     least = min(slips.values(), default=0)
     return [] if guesses.are_too_many else [at for at, count in slips.items() if count == least]
 
 
 class _Guesses:
-    """How far words are from each other; only so many are compared: a list that was made for it shall hold nobody up."""
+    """How far words are from each other; only so many are compared: a list that was made for it
+    shall hold nobody up.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], int] = {}
@@ -107,7 +166,10 @@ class _Guesses:
         """How many letters are wrong; None where a word is not there at all."""
         total = 0
         for piece in wanted:
-            best = min((count for word in words if (count := self._slips(piece, word)) is not None), default=None)
+            best = min(
+                (count for word in words if (count := self._slips(piece, word)) is not None),
+                default=None,
+            )
             if best is None:
                 return None
             total += best
@@ -117,7 +179,13 @@ class _Guesses:
         if word.startswith(piece):
             return 0
         longer = max(len(piece), len(word))
-        allowed = 0 if not _LETTERS_FOR_ONE <= longer <= _LETTERS_MOST else 1 if longer < _LETTERS_FOR_TWO else 2
+        allowed = (
+            0
+            if not _LETTERS_FOR_ONE <= longer <= _LETTERS_MOST
+            else 1
+            if longer < _LETTERS_FOR_TWO
+            else 2
+        )
         if allowed == 0 or abs(len(piece) - len(word)) > allowed or piece.isdecimal():
             return None
         if (count := self._known.get((piece, word))) is None:
@@ -128,13 +196,16 @@ class _Guesses:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters that are missing, too many, wrong, or changed places with their neighbour; anything above `most` is `most` + 1."""
+    """Letters that are missing, too many, wrong, or changed places with their neighbour; anything
+    above `most` is `most` + 1.
+    """
     far = most + 1
     older: list[int] = []
     before = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         row = [i] + [far] * len(other)
-        for j in range(max(1, i - most), min(len(other), i + most) + 1):  # further off the diagonal everything is above `most`
+        # further off the diagonal everything is above `most`
+        for j in range(max(1, i - most), min(len(other), i + most) + 1):
             row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other[j - 1]))
             if older and j > 1 and letter == other[j - 2] and one[i - 2] == other[j - 1]:
                 row[j] = min(row[j], older[j - 2] + 1)

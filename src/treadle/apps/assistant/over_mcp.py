@@ -1,7 +1,8 @@
-"""The eight task tools for any client of the Model Context Protocol: whatever carries it says who the user is. Entry: `tasks_over_mcp`.
+"""The eight task tools for any client of the Model Context Protocol: whatever carries it says who
+the user is. Entry: `tasks_over_mcp`.
 
-What needs the person's word is asked at the client, where that offers elicitation, in both eras of the protocol; else a code, good once, goes with
-a second call.
+What needs the person's word is asked at the client, where that offers elicitation, in both eras of
+the protocol; else a code, good once, goes with a second call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from treadle.service.database.scope import Identity, Scope
 IdentityOf: TypeAlias = Callable[[Context], Identity]
 """Who makes this request, as the transport has verified. Raises AgentError where nobody is."""
 
-INSTRUCTIONS: Final = "A person's to-do list. Deleting, and changing many tasks, needs the person's own yes: ask them, and never answer for them."
+INSTRUCTIONS: Final = (
+    "A person's to-do list. Deleting, and changing many tasks, needs the person's own yes: ask "
+    "them, and never answer for them."
+)
 SAID_NO: Final = "The person said no. Nothing was changed."
 ASKED_MOST: Final = 3
 """Times that one call asks, where tasks are changed while the person thinks."""
@@ -49,14 +53,21 @@ _FORM: Final[dict[str, Any]] = {
 _NULLABLE_OBJECT: Final[dict[str, Any]] = {"type": ["object", "null"]}
 _OUTPUT: Final[dict[str, Any]] = {
     "type": "object",
-    "properties": {"success": {"type": "boolean"}, "data": _NULLABLE_OBJECT, "error": _NULLABLE_OBJECT},
+    "properties": {
+        "success": {"type": "boolean"},
+        "data": _NULLABLE_OBJECT,
+        "error": _NULLABLE_OBJECT,
+    },
     "required": ["success", "data", "error"],
 }
 
 
 def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> McpToolServer:
     """To be carried by any transport."""
-    return McpToolServer([ServedTask(server, schema, identity_of) for schema in TOOLS.values()], instructions=INSTRUCTIONS)
+    return McpToolServer(
+        [ServedTask(server, schema, identity_of) for schema in TOOLS.values()],
+        instructions=INSTRUCTIONS,
+    )
 
 
 class ServedTask:
@@ -67,26 +78,44 @@ class ServedTask:
         self.definition: Final = _definition(schema)
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        caller, arguments, way = ToolUser(Scope(self._identity_of(context))), params.arguments or {}, way_of(context)
+        caller, arguments, way = (
+            ToolUser(Scope(self._identity_of(context))),
+            params.arguments or {},
+            way_of(context),
+        )
         code = params.request_state  # what we gave with the question, sealed
         if code is not None and not _is_yes((params.input_responses or {}).get(_QUESTION)):
             return _result(_said_no())
         response = await self._server.call(caller, self._schema.name, arguments, code=code)
         if way == "again" and (question := _question_in(response)) is not None:
             form = ElicitRequestFormParams(message=question.message, requested_schema=_FORM)
-            return InputRequiredResult(input_requests={_QUESTION: ElicitRequest(params=form)}, request_state=question.confirm)
+            return InputRequiredResult(
+                input_requests={_QUESTION: ElicitRequest(params=form)},
+                request_state=question.confirm,
+            )
         if way == "now":
             response = await self._with_their_word(context, caller, arguments, response)
         return _result(self._for_a_code(response))
 
-    async def _with_their_word(self, context: Context, caller: ToolUser, arguments: Mapping[str, Any], response: ToolResponse) -> ToolResponse:
-        """What came of the call once the person was asked, where it needs that. They are asked anew where a task was changed while they thought."""
+    async def _with_their_word(
+        self,
+        context: Context,
+        caller: ToolUser,
+        arguments: Mapping[str, Any],
+        response: ToolResponse,
+    ) -> ToolResponse:
+        """What came of the call once the person was asked, where it needs that.
+
+        They are asked anew where a task was changed while they thought.
+        """
         asked = 0
         while (question := _question_in(response)) is not None and asked < ASKED_MOST:
             asked += 1
             if not await _asked(context, question.message):
                 return _said_no()
-            response = await self._server.call(caller, self._schema.name, arguments, code=question.confirm)
+            response = await self._server.call(
+                caller, self._schema.name, arguments, code=question.confirm
+            )
         return response
 
     def _for_a_code(self, response: ToolResponse) -> ToolResponse:
@@ -95,30 +124,53 @@ class ServedTask:
         if question is None:
             return response
         if self._schema.takes_confirm:
-            how = f'Ask the person. If they say yes, call {self._schema.name} again, with confirm: "{question.confirm}". It is good once, for five minutes.'
+            how = (
+                f"Ask the person. If they say yes, call {self._schema.name} again, with confirm: "
+                f'"{question.confirm}". It is good once, for five minutes.'
+            )
             return replace(response, error=replace(question, message=f"{question.message} {how}"))
-        how = "So many tasks may not be changed at once, and this client cannot ask: go on in ten minutes, or in the chat."
-        return replace(response, error=replace(question, message=f"{question.message} {how}", confirm=None))
+        how = (
+            "So many tasks may not be changed at once, and this client cannot ask: go on in ten "
+            "minutes, or in the chat."
+        )
+        return replace(
+            response, error=replace(question, message=f"{question.message} {how}", confirm=None)
+        )
 
 
 def _definition(schema: ToolSchema) -> McpTool:
     reads = schema.effect == "pure"
     annotations = ToolAnnotations(
-        read_only_hint=reads, destructive_hint=schema.destructive, idempotent_hint=reads or schema.name in _REPEATABLE, open_world_hint=False
+        read_only_hint=reads,
+        destructive_hint=schema.destructive,
+        idempotent_hint=reads or schema.name in _REPEATABLE,
+        open_world_hint=False,
     )
     words = schema.definition
-    return McpTool(name=words.name, description=words.description, input_schema=dict(words.parameters), output_schema=dict(_OUTPUT), annotations=annotations)
+    return McpTool(
+        name=words.name,
+        description=words.description,
+        input_schema=dict(words.parameters),
+        output_schema=dict(_OUTPUT),
+        annotations=annotations,
+    )
 
 
 def _question_in(response: ToolResponse) -> ToolError | None:
     """With the code that answers it."""
-    return response.error if response.error is not None and response.error.confirm is not None else None
+    return (
+        response.error
+        if response.error is not None and response.error.confirm is not None
+        else None
+    )
 
 
 async def _asked(context: Context, question: str) -> bool:
     """A client that fails to ask is a no."""
     try:
-        answer: object = await context.session.elicit_form(question, _FORM, related_request_id=context.request_id)
+        answer: object = await context.session.elicit_form(
+            question, _FORM, related_request_id=context.request_id
+        )
     except (MCPError, ValueError):
         return False
     return _is_yes(answer)
@@ -126,7 +178,11 @@ async def _asked(context: Context, question: str) -> bool:
 
 def _is_yes(answer: object) -> bool:
     """Anything but a clear yes is a no."""
-    return isinstance(answer, ElicitResult) and answer.action == "accept" and (answer.content or {}).get("answer") == "yes"
+    return (
+        isinstance(answer, ElicitResult)
+        and answer.action == "accept"
+        and (answer.content or {}).get("answer") == "yes"
+    )
 
 
 def _said_no() -> ToolResponse:
@@ -135,4 +191,8 @@ def _said_no() -> ToolResponse:
 
 def _result(response: ToolResponse) -> CallToolResult:
     """The same as text and as data."""
-    return CallToolResult(content=[TextContent(text=as_text(response))], structured_content=msgspec.to_builtins(response), is_error=is_error(response))
+    return CallToolResult(
+        content=[TextContent(text=as_text(response))],
+        structured_content=msgspec.to_builtins(response),
+        is_error=is_error(response),
+    )

@@ -1,4 +1,7 @@
-"""What of a call may be recorded and shown: nothing that names a user or looks like a credential. Entry: `Redacted`."""
+"""What of a call may be recorded and shown: nothing that names a user or looks like a credential.
+
+Entry: `Redacted`.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,22 @@ class Redacted:
 
     def __init__(self, user_id: str = "") -> None:
         """An id shorter than a secret is left alone: it is a word like any other."""
-        self._user_id = user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
+        self._user_id = (
+            user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
+        )
 
     def arguments(self, given: Mapping[str, object] | str) -> Mapping[str, Any]:
         """Of what a model sent; none where that was no object."""
         return {} if isinstance(given, str) else self.value(given)
 
     def value(self, value: Any) -> Any:
-        """The same JSON value without members that name a user and without secrets in its texts; where there is nothing of these, itself."""
+        """The same JSON value without members that name a user and without secrets in its texts;
+        where there is nothing of these, itself.
+        """
         text = encode_json(value).decode()
         suspect = may_name_user(text) or (self._user_id is not None and self._user_id in text)
-        return self._inside(value) if suspect or without_secrets(text) != text else value  # all texts at once: a list may hold a thousand
+        # all texts at once: a list may hold a thousand
+        return self._inside(value) if suspect or without_secrets(text) != text else value
 
     def _inside(self, value: Any) -> Any:
         match value:
@@ -34,7 +42,11 @@ class Redacted:
                 return text if self._user_id is None else text.replace(self._user_id, MASK)
             case Mapping():
                 members = cast("Mapping[str, Any]", value)
-                return {self._inside(name): self._inside(item) for name, item in members.items() if not names_user(name)}
+                return {
+                    self._inside(name): self._inside(item)
+                    for name, item in members.items()
+                    if not names_user(name)
+                }
             case list() | tuple():
                 return [self._inside(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
             case _:

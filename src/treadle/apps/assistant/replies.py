@@ -1,6 +1,8 @@
-"""What a person is told, composed from what the tools really returned: the sentences of SPEC J3 and J4, and a few of the same tone.
+"""What a person is told, composed from what the tools really returned: the sentences of SPEC J3 and
+J4, and a few of the same tone.
 
-The model's own words are words.py's; which of the two is said is view.py's. Pure functions. Entry: `compose`, `reply_of`.
+The model's own words are words.py's; which of the two is said is view.py's. Pure functions. Entry:
+`compose`, `reply_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ OPTIONS_MOST = 8
 _ELSE = " Anything else?"
 _UNSUPPORTED: Mapping[tuple[str, ...], str] = {
     ("repetition",): " It's there once: I can't repeat tasks.",
-    ("time",): " I keep no times of day and send no reminders: that time is just part of its title.",
+    (
+        "time",
+    ): " I keep no times of day and send no reminders: that time is just part of its title.",
     ("repetition", "time"): " It's there once: I can't repeat tasks or remind you at a time.",
 }
 _ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
@@ -62,17 +66,24 @@ def response_of(result: str) -> ToolResponse:
 
 
 def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
-    """One text of all that is worth saying, in the order of the calls; empty where nothing is. `most`: characters of a list, about."""
+    """One text of all that is worth saying, in the order of the calls; empty where nothing is.
+
+    `most`: characters of a list, about.
+    """
     said = dict.fromkeys(filter(None, (reply_of(call, most=most) for call in worth_saying(calls))))
     sentences = [*said]
     if sum(one.endswith(_ELSE) for one in sentences) > 1:
         last = max(i for i, one in enumerate(sentences) if one.endswith(_ELSE))
-        sentences = [one if i == last else one.removesuffix(_ELSE) for i, one in enumerate(sentences)]
+        sentences = [
+            one if i == last else one.removesuffix(_ELSE) for i, one in enumerate(sentences)
+        ]
     return "\n".join(sentences)
 
 
 def worth_saying(calls: Sequence[ReplyCall]) -> list[ReplyCall]:
-    """Without lists that were only looked up for what came after, mistakes that were mended, and questions that a later one holds."""
+    """Without lists that were only looked up for what came after, mistakes that were mended, and
+    questions that a later one holds.
+    """
     acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
     asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
     kept: list[ReplyCall] = []
@@ -90,10 +101,16 @@ def _code(call: ReplyCall) -> str | None:
 
 
 def _mends(later: ReplyCall, call: ReplyCall) -> bool:
-    """Whether a later call did what this one was meant to: a model that saw the mistake tried again."""
+    """Whether a later call did what this one was meant to: a model that saw the mistake tried
+    again.
+    """
     if later.name != call.name or later.turn <= call.turn or _code(later) in _CORRECTED:
         return False
-    code, wanted, named = _code(call), str(call.arguments.get("task", "")), str(later.arguments.get("task", ""))
+    code, wanted, named = (
+        _code(call),
+        str(call.arguments.get("task", "")),
+        str(later.arguments.get("task", "")),
+    )
     if code == "invalid":
         return True
     if code == "failed":
@@ -161,12 +178,20 @@ def _changed(name: str, to: Any) -> str:
 
 def _all_completed(data: Mapping[str, Any]) -> str:
     count = data.get("count", 0)
-    return f"Great! I've marked {_tasks(count)} as complete." if count else "There is nothing left to complete."
+    return (
+        f"Great! I've marked {_tasks(count)} as complete."
+        if count
+        else "There is nothing left to complete."
+    )
 
 
 def _completed_deleted(data: Mapping[str, Any]) -> str:
     count = data.get("count", 0)
-    return f"I've removed {_tasks(count, 'completed ')} from your list." if count else "There are no completed tasks to remove."
+    return (
+        f"I've removed {_tasks(count, 'completed ')} from your list."
+        if count
+        else "There are no completed tasks to remove."
+    )
 
 
 def _undone(data: Mapping[str, Any]) -> str:
@@ -176,9 +201,13 @@ def _undone(data: Mapping[str, Any]) -> str:
         return "There is nothing to undo."
     if not titles:
         return "I've undone that."
-    shown = [quoted(title) for title in titles[:3]] + ([f"{len(titles) - 3} more"] if len(titles) > 3 else [])
+    shown = [quoted(title) for title in titles[:3]] + (
+        [f"{len(titles) - 3} more"] if len(titles) > 3 else []
+    )
     is_ = "is" if len(titles) == 1 else "are"
-    return f"I've undone that: {joined(shown)} {is_} {_NOW.get(str(undone.get('tool')), 'as before')}."
+    return (
+        f"I've undone that: {joined(shown)} {is_} {_NOW.get(str(undone.get('tool')), 'as before')}."
+    )
 
 
 _NOW = {
@@ -199,8 +228,12 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def listed(arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS) -> str:
-    """A numbered list of what fits, then how many more there are; of no tasks a sentence that says what there is none of."""
+def listed(
+    arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS
+) -> str:
+    """A numbered list of what fits, then how many more there are; of no tasks a sentence that says
+    what there is none of.
+    """
     tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
     if not tasks:
         return _nothing(arguments)
@@ -220,12 +253,19 @@ def listed(arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int =
 
 def _line(task: Mapping[str, Any]) -> str:
     priority, due = task.get("priority"), task.get("due")
-    details = ", ".join([*([str(priority)] if priority not in (None, "Medium") else []), *([f"due {due}"] if due else [])])
+    details = ", ".join(
+        [
+            *([str(priority)] if priority not in (None, "Medium") else []),
+            *([f"due {due}"] if due else []),
+        ]
+    )
     return one_line(str(task.get("title", "")), QUOTED_CHARS) + (f" ({details})" if details else "")
 
 
 def _nothing(arguments: Mapping[str, Any]) -> str:
-    search, status, priority = (str(arguments.get(name) or "") for name in ("search", "status", "priority"))
+    search, status, priority = (
+        str(arguments.get(name) or "") for name in ("search", "status", "priority")
+    )
     match search:
         case "overdue":
             return "Nothing is overdue."
@@ -238,7 +278,9 @@ def _nothing(arguments: Mapping[str, Any]) -> str:
         case _ if priority:
             return f"There are no tasks of priority {priority}."
         case _ if status in ("open", "completed"):
-            return "There is nothing left to do." if status == "open" else "Nothing is completed yet."
+            return (
+                "There is nothing left to do." if status == "open" else "Nothing is completed yet."
+            )
         case _:
             return "Your list is empty. Tell me what to add."
 
@@ -256,7 +298,11 @@ def _period(span: str) -> str:
 
 
 def not_found(query: object) -> str:
-    return "I couldn't find that task in your list." if _ID.fullmatch(str(query)) else f"I couldn't find a task about {quoted(query)} in your list."
+    return (
+        "I couldn't find that task in your list."
+        if _ID.fullmatch(str(query))
+        else f"I couldn't find a task about {quoted(query)} in your list."
+    )
 
 
 def unclear(missing: str) -> str:
@@ -267,7 +313,13 @@ def _of_error(call: ReplyCall, error: ToolError) -> str:
     query = call.arguments.get("task", "")
     match error.code:
         case "not_found":
-            return not_found(query) if query else "There is nothing to undo." if call.name == "undo" else one_line(error.message, REPLY_CHARS)
+            return (
+                not_found(query)
+                if query
+                else "There is nothing to undo."
+                if call.name == "undo"
+                else one_line(error.message, REPLY_CHARS)
+            )
         case "ambiguous":
             return _which(query, error.options)
         case "confirm":
@@ -283,7 +335,9 @@ def _of_error(call: ReplyCall, error: ToolError) -> str:
 def _which(query: object, options: Sequence[str]) -> str:
     shown = [quoted(option) for option in options[:OPTIONS_MOST]]
     rest = [f"{len(options) - OPTIONS_MOST} more"] if len(options) > OPTIONS_MOST else []
-    return f"I found multiple tasks about {quoted(query)}. Which one: {joined([*shown, *rest], 'or')}?"
+    return (
+        f"I found multiple tasks about {quoted(query)}. Which one: {joined([*shown, *rest], 'or')}?"
+    )
 
 
 # ---------------------------------------------------------------- pieces
@@ -307,4 +361,10 @@ def _tasks(count: int, kind: str = "") -> str:
 
 
 def joined(pieces: Sequence[str], last: str = "and") -> str:
-    return pieces[0] if len(pieces) == 1 else f"{', '.join(pieces[:-1])} {last} {pieces[-1]}" if pieces else ""
+    return (
+        pieces[0]
+        if len(pieces) == 1
+        else f"{', '.join(pieces[:-1])} {last} {pieces[-1]}"
+        if pieces
+        else ""
+    )

@@ -1,6 +1,8 @@
-"""A person's message becomes a run of the task assistant, and its events a reply. Nothing is kept between two runs.
+"""A person's message becomes a run of the task assistant, and its events a reply. Nothing is kept
+between two runs.
 
-What the agent is stands in agent.py, what is said in replies.py and words.py, which events a chat sees in view.py. Entry: `AgentRunner`.
+What the agent is stands in agent.py, what is said in replies.py and words.py, which events a chat
+sees in view.py. Entry: `AgentRunner`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class TimedOut(TimeoutError):
     """A run had its 30 seconds. What its calls did stays done."""
 
     def __init__(self, result: AgentResult) -> None:
-        super().__init__("the task assistant did not answer within 30 seconds; what it had done stays done")
+        super().__init__(
+            "the task assistant did not answer within 30 seconds; what it had done stays done"
+        )
         self.result: Final = result
         """`response` is fit to be shown."""
 
@@ -70,9 +74,11 @@ class _Begun(NamedTuple):
 
 
 class ReplyStream:
-    """One run as a chat sees it: `async with … as reply: async for event in reply: …`, then `reply.result`.
+    """One run as a chat sees it: `async with … as reply: async for event in reply: …`, then
+    `reply.result`.
 
-    The run begins with the block; leaving the block before its end cancels it. Events come once, to one reader.
+    The run begins with the block; leaving the block before its end cancels it. Events come once, to
+    one reader.
     """
 
     def __init__(self, begin: Callable[[AsyncExitStack], Any], run_id: str, user_id: str) -> None:
@@ -98,7 +104,10 @@ class ReplyStream:
 
     @property
     def metrics(self) -> RunMetrics:
-        """What the run took: for whoever counts tokens and money. Of a run that was over before, nothing."""
+        """What the run took: for whoever counts tokens and money.
+
+        Of a run that was over before, nothing.
+        """
         return RunMetrics() if self._begun.stream is None else self._begun.stream.result.metrics
 
     def cancel(self) -> None:
@@ -112,10 +121,16 @@ class ReplyStream:
             begun: _Begun = await self._begin(stack)
             if begun.stream is not None:
                 await stack.enter_async_context(begun.stream)
-            self._begun, self._stack = begun, stack.pop_all()  # only now: what has not begun cannot be cancelled
+            # only now: what has not begun cannot be cancelled
+            self._begun, self._stack = begun, stack.pop_all()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -142,14 +157,18 @@ class AgentRunner:
     ) -> None:
         """`model` None: the one of rules, which needs no key.
 
-        `runtime` is the caller's, who closes it; without one, each run has its own, in memory, which is closed with the run.
+        `runtime` is the caller's, who closes it; without one, each run has its own, in memory,
+        which is closed with the run.
         """
-        self._database = session_factory if isinstance(session_factory, Database) else Database(session_factory)
+        self._database = (
+            session_factory if isinstance(session_factory, Database) else Database(session_factory)
+        )
         self._runtime, self._clock = runtime, clock
         self.agent: Final[Agent[ToolUser, str]] = task_agent(mcp_server, model, today=self._today)
 
     async def run(self, context: AgentContext, message: str) -> AgentResult:
-        """One message to its reply. Raises TimedOut, a TimeoutError with the records, after 30 seconds; any other failure is a result.
+        """One message to its reply. Raises TimedOut, a TimeoutError with the records, after 30
+        seconds; any other failure is a result.
 
         Cancellation: the run is closed first; what its calls did stays done.
         """
@@ -166,35 +185,58 @@ class AgentRunner:
         return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
     def stream(
-        self, context: AgentContext, message: str, *, run_id: str | None = None, answered: AnsweredConfirmations | None = LOOK, limits: Limits | None = None
+        self,
+        context: AgentContext,
+        message: str,
+        *,
+        run_id: str | None = None,
+        answered: AnsweredConfirmations | None = LOOK,
+        limits: Limits | None = None,
     ) -> ReplyStream:
-        """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins.
+        """The same, its events as they come. `run_id`: of the run, where somebody has to know it
+        before it begins.
 
-        `answered`: what the message made of what was pending, from a caller who has kept it together with the message (`confirmations.answered`).
-        `limits`: over those of the task assistant.
+        `answered`: what the message made of what was pending, from a caller who has kept it
+        together with the message (`confirmations.answered`). `limits`: over those of the task
+        assistant.
         """
         run_id = run_id or new_id("run")
-        return ReplyStream(partial(self._new, context, message, run_id, answered, limits), run_id, context.user_id)
+        return ReplyStream(
+            partial(self._new, context, message, run_id, answered, limits), run_id, context.user_id
+        )
 
     async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
-        """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime that has its journal.
+        """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime
+        that has its journal.
 
-        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run, or one of somebody else; busy where a living process drives it.
+        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run, or one of
+        somebody else; busy where a living process drives it.
         """
         return await _to_its_end(self.resume_stream(run_id, context))
 
     def resume_stream(self, run_id: str, context: AgentContext) -> ReplyStream:
-        """The same as it comes: what the journal has of its events, and then those that come. What `resume` raises, entering raises."""
+        """The same as it comes: what the journal has of its events, and then those that come.
+
+        What `resume` raises, entering raises.
+        """
         return ReplyStream(partial(self._again, context, run_id), run_id, context.user_id)
 
     # ------------------------------------------------------------ beginnings
 
     async def _new(
-        self, context: AgentContext, message: str, run_id: str, answered: AnsweredConfirmations | None, limits: Limits | None, stack: AsyncExitStack
+        self,
+        context: AgentContext,
+        message: str,
+        run_id: str,
+        answered: AnsweredConfirmations | None,
+        limits: Limits | None,
+        stack: AsyncExitStack,
     ) -> _Begun:
         scope = _scope(context, "caller")
         if answered is LOOK:
-            answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
+            answered = await self._database.run(
+                scope, partial(self._answered, scope, context.conversation_id, message, run_id)
+            )
         stream = (await self._entered(stack)).stream(
             self._agent(answered),
             plain(message),
@@ -216,30 +258,53 @@ class AgentRunner:
         if state.finished is not None:
             return _Begun(before, None)
         answered = await self._database.run(scope, partial(_granted, scope, run_id))
-        return _Begun(before, runtime.resume_stream(run_id, self._agent(answered), deps=_caller(scope, context, answered)))
+        return _Begun(
+            before,
+            runtime.resume_stream(
+                run_id, self._agent(answered), deps=_caller(scope, context, answered)
+            ),
+        )
 
-    def _answered(self, scope: Scope, conversation_id: str, message: str, run_id: str, session: Session) -> AnsweredConfirmations | None:
-        return confirmations.answered(session, scope, conversation_id, message, run_id, clock=self._clock)
+    def _answered(
+        self, scope: Scope, conversation_id: str, message: str, run_id: str, session: Session
+    ) -> AnsweredConfirmations | None:
+        return confirmations.answered(
+            session, scope, conversation_id, message, run_id, clock=self._clock
+        )
 
     def _agent(self, answered: AnsweredConfirmations | None) -> Agent[ToolUser, str]:
         """Where a person answered what was asked, no model is asked what that means."""
-        return self.agent if answered is None or not answered.calls else replace(self.agent, model=HeldCalls(answered.calls))
+        return (
+            self.agent
+            if answered is None or not answered.calls
+            else replace(self.agent, model=HeldCalls(answered.calls))
+        )
 
     def _today(self) -> date:
         """Where this process runs."""
         return self._clock().astimezone().date()
 
     async def _entered(self, stack: AsyncExitStack) -> Runtime:
-        return self._runtime if self._runtime is not None else await stack.enter_async_context(Runtime.open())
+        return (
+            self._runtime
+            if self._runtime is not None
+            else await stack.enter_async_context(Runtime.open())
+        )
 
 
 def _scope(context: AgentContext, proof: Proof) -> Scope:
-    """The one place where the tasks of somebody become reachable for a run: whoever made the context has verified who it is."""
+    """The one place where the tasks of somebody become reachable for a run: whoever made the
+    context has verified who it is.
+    """
     return Scope(Identity(context.user_id, proof))
 
 
-def _caller(scope: Scope, context: AgentContext, answered: AnsweredConfirmations | None) -> ToolUser:
-    return ToolUser(scope, context.conversation_id, answered.grant if answered is not None else None)
+def _caller(
+    scope: Scope, context: AgentContext, answered: AnsweredConfirmations | None
+) -> ToolUser:
+    return ToolUser(
+        scope, context.conversation_id, answered.grant if answered is not None else None
+    )
 
 
 def _granted(scope: Scope, run_id: str, session: Session) -> AnsweredConfirmations | None:
@@ -257,7 +322,10 @@ async def _to_its_end(stream: ReplyStream) -> AgentResult:
 
 
 def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
-    """The last messages as a model is told them, oldest first. Their words alone: no result of a tool, and no confirmation, comes back this way."""
+    """The last messages as a model is told them, oldest first.
+
+    Their words alone: no result of a tool, and no confirmation, comes back this way.
+    """
     kept: list[Message] = []
     left = HISTORY_CHARS
     for one in _last_said(history):
@@ -271,5 +339,9 @@ def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
 
 def _last_said(history: tuple[MessageHistory, ...]) -> Iterator[MessageHistory]:
     """Newest first."""
-    said = [one for one in history[-HISTORY_MOST:] if one.role in ("user", "assistant") and plain(one.content).strip()]
+    said = [
+        one
+        for one in history[-HISTORY_MOST:]
+        if one.role in ("user", "assistant") and plain(one.content).strip()
+    ]
     return reversed(said)

@@ -1,4 +1,7 @@
-"""The eight tools as a model reads them, and arguments as they may come (CONTRACT 5). What they do is acts.py's. Entry: `TOOLS`, `ToolSchema`."""
+"""The eight tools as a model reads them, and arguments as they may come (CONTRACT 5).
+
+What they do is acts.py's. Entry: `TOOLS`, `ToolSchema`.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,24 @@ _TITLE: Final = {"type": "string", "minLength": 1, "maxLength": TITLE_CHARS}
 _DESCRIPTION: Final = {"type": "string", "maxLength": DESCRIPTION_CHARS}
 _PRIORITY: Final = {"type": "string", "enum": list(PRIORITIES)}
 _DATE: Final = {"type": "string", "description": "A date, YYYY-MM-DD."}
-_TASK: Final = {"type": "string", "minLength": 1, "maxLength": WORDS_CHARS, "description": "The task's id, or words of its title."}
-_CONFIRM: Final = {"type": "string", "maxLength": 100, "description": "The code that the first call gave, once the person has said yes. Never one of your own."}
+_TASK: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": WORDS_CHARS,
+    "description": "The task's id, or words of its title.",
+}
+_CONFIRM: Final = {
+    "type": "string",
+    "maxLength": 100,
+    "description": "The code that the first call gave, once the person has said yes. Never one of your own.",
+}
 _SEARCH: Final = {
     "type": "string",
     "maxLength": WORDS_CHARS,
-    "description": "Words of title or description; or due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD, due:none, overdue.",
+    "description": (
+        "Words of title or description; or due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD, due:none, "
+        "overdue."
+    ),
 }
 
 _DEEPEST: Final = 32
@@ -56,44 +71,73 @@ class ToolSchema:
         try:
             value = parse_json(arguments_json.strip() or "{}")
         except (ValueError, RecursionError) as e:
-            raise InvalidArguments(f"The arguments of {self.name} are no JSON that can be read. {self._right}") from e
+            raise InvalidArguments(
+                f"The arguments of {self.name} are no JSON that can be read. {self._right}"
+            ) from e
         return self.check(value)
 
     def check(self, value: object) -> dict[str, Any]:
-        """A dict of its own. Lenient where models err harmlessly; a user is never named. Raises InvalidArguments that says what is wrong, and what is right."""
+        """A dict of its own. Lenient where models err harmlessly; a user is never named.
+
+        Raises InvalidArguments that says what is wrong, and what is right.
+        """
         if _names_user(value):
             logger.warning(
-                "security: a call of %s named a user in its arguments, and was refused", self.name, extra={"security": "user_named", "tool": self.name}
+                "security: a call of %s named a user in its arguments, and was refused",
+                self.name,
+                extra={"security": "user_named", "tool": self.name},
             )
-            raise InvalidArguments(f"{self.name} is only ever about the tasks of the person who is signed in, and takes no user. {self._right}")
+            raise InvalidArguments(
+                f"{self.name} is only ever about the tasks of the person who is signed in, and "
+                f"takes no user. {self._right}"
+            )
         if not _is_text(value):
-            raise InvalidArguments(f"The arguments of {self.name} hold half a character (a lone surrogate such as \\ud83d), which no text can.")
+            raise InvalidArguments(
+                f"The arguments of {self.name} hold half a character (a lone surrogate such as "
+                "\\ud83d), which no text can."
+            )
         if isinstance(value, dict):
             value = self._mended(cast("dict[str, object]", value))
         if self.checked.fits(value, 0):  # a schema of ours, whose check takes no time
             return cast("dict[str, Any]", value)
         lines = told(self.checked.problems(value, "argument"), "the arguments", 1000)
-        raise InvalidArguments("\n".join([f"Wrong arguments for {self.name}:", *lines, self._right]))
+        raise InvalidArguments(
+            "\n".join([f"Wrong arguments for {self.name}:", *lines, self._right])
+        )
 
     @property
     def _right(self) -> str:
-        names = ", ".join(f"{name} (required)" if name in self.checked.schema["required"] else name for name in self.checked.schema["properties"])
+        names = ", ".join(
+            f"{name} (required)" if name in self.checked.schema["required"] else name
+            for name in self.checked.schema["properties"]
+        )
         return f"It takes: {names}." if names else "It takes no arguments."
 
     def _mended(self, value: Mapping[str, object]) -> dict[str, object]:
-        """Null for what may be left out, `high` for `High`, and a `confirm` that is no code, which means nothing."""
+        """Null for what may be left out, `high` for `High`, and a `confirm` that is no code, which
+        means nothing.
+        """
         fields = cast("Mapping[str, Mapping[str, Any]]", self.checked.schema["properties"])
         mended: dict[str, object] = {}
         for name, given in value.items():
             wanted = fields.get(name, {})
-            if name in fields and ((given is None and "null" not in wanted["type"]) or (name == "confirm" and isinstance(given, bool))):
+            if name in fields and (
+                (given is None and "null" not in wanted["type"])
+                or (name == "confirm" and isinstance(given, bool))
+            ):
                 continue
-            mended[name] = _in_its_case(given, wanted["enum"]) if isinstance(given, str) and "enum" in wanted else given
+            mended[name] = (
+                _in_its_case(given, wanted["enum"])
+                if isinstance(given, str) and "enum" in wanted
+                else given
+            )
         return mended
 
 
 def _in_its_case(given: str, choices: list[str]) -> str:
-    return next((choice for choice in choices if choice.casefold() == given.strip().casefold()), given)
+    return next(
+        (choice for choice in choices if choice.casefold() == given.strip().casefold()), given
+    )
 
 
 def _is_text(value: object) -> bool:
@@ -110,15 +154,33 @@ def _names_user(value: object, depth: int = 0) -> bool:
         return False
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return any(names_user(name) or _names_user(inner, depth + 1) for name, inner in fields.items())
-    return isinstance(value, list) and any(_names_user(inner, depth + 1) for inner in cast("list[object]", value))
+        return any(
+            names_user(name) or _names_user(inner, depth + 1) for name, inner in fields.items()
+        )
+    return isinstance(value, list) and any(
+        _names_user(inner, depth + 1) for inner in cast("list[object]", value)
+    )
 
 
-def _tool(name: str, description: str, properties: Mapping[str, object], *, required: tuple[str, ...] = (), **more: Any) -> ToolSchema:
-    parameters: dict[str, object] = {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+def _tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, object],
+    *,
+    required: tuple[str, ...] = (),
+    **more: Any,
+) -> ToolSchema:
+    parameters: dict[str, object] = {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
     definition = ToolDefinition(name=name, description=description, parameters=parameters)
     checked = CheckedSchema(parameters, f"{name} has", name)
-    return ToolSchema(definition, more.get("effect", "idempotent"), more.get("destructive", False), checked)
+    return ToolSchema(
+        definition, more.get("effect", "idempotent"), more.get("destructive", False), checked
+    )
 
 
 TOOLS: Final[Mapping[str, ToolSchema]] = {
@@ -133,13 +195,20 @@ TOOLS: Final[Mapping[str, ToolSchema]] = {
         _tool(
             "list_tasks",
             "Lists the person's tasks, all of them or those that fit.",
-            {"status": {"type": "string", "enum": ["all", "open", "completed"]}, "priority": _PRIORITY, "search": _SEARCH},
+            {
+                "status": {"type": "string", "enum": ["all", "open", "completed"]},
+                "priority": _PRIORITY,
+                "search": _SEARCH,
+            },
             effect="pure",
         ),
         _tool("complete_task", "Marks one task as complete.", {"task": _TASK}, required=("task",)),
         _tool(
             "update_task",
-            "Changes title, description, priority or due date of one task. Null clears a description or a due date.",
+            (
+                "Changes title, description, priority or due date of one task. Null clears a "
+                "description or a due date."
+            ),
             {
                 "task": _TASK,
                 "title": _TITLE,
@@ -157,9 +226,24 @@ TOOLS: Final[Mapping[str, ToolSchema]] = {
             required=("task",),
             destructive=True,
         ),
-        _tool("complete_all", "Marks all open tasks as complete. The person is asked first.", {"confirm": _CONFIRM}, destructive=True),
-        _tool("delete_completed", "Deletes all completed tasks. The person is asked first.", {"confirm": _CONFIRM}, destructive=True),
-        _tool("undo", "Takes back the last change of the person's tasks that was not taken back yet.", {}, destructive=True),
+        _tool(
+            "complete_all",
+            "Marks all open tasks as complete. The person is asked first.",
+            {"confirm": _CONFIRM},
+            destructive=True,
+        ),
+        _tool(
+            "delete_completed",
+            "Deletes all completed tasks. The person is asked first.",
+            {"confirm": _CONFIRM},
+            destructive=True,
+        ),
+        _tool(
+            "undo",
+            "Takes back the last change of the person's tasks that was not taken back yet.",
+            {},
+            destructive=True,
+        ),
     )
 }
 """By name, in the order in which they are listed."""

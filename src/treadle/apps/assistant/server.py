@@ -1,6 +1,8 @@
-"""The eight task tools on behalf of one user, for the loop in this process and for whatever carries the protocol (over_mcp.py).
+"""The eight task tools on behalf of one user, for the loop in this process and for whatever carries
+the protocol (over_mcp.py).
 
-Who the user is stands in the `ToolUser`, bound by whoever serves; no tool takes one. Entry: `MCPToolServer`.
+Who the user is stands in the `ToolUser`, bound by whoever serves; no tool takes one. Entry:
+`MCPToolServer`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,17 @@ from treadle.errors import AgentError
 from treadle.models.model import ToolDefinition
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Scope
-from treadle.tools.tool import MAX_LINE_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, Tool, ToolContext, ToolFailed, Touched, unknown_tool
+from treadle.tools.tool import (
+    MAX_LINE_CHARS,
+    NOTHING_TOUCHED,
+    InvalidArguments,
+    ProbeAnswer,
+    Tool,
+    ToolContext,
+    ToolFailed,
+    Touched,
+    unknown_tool,
+)
 from treadle.types import Effect, now
 
 logger: Final = logging.getLogger("treadle")
@@ -47,20 +59,34 @@ class MCPToolServer:
         clock: Callable[[], datetime] = now,
         changed: Callable[[Scope], None] | None = None,
     ) -> None:
-        """`session_factory` gives sessions over a database that has our tables. `changed` is told, in the event loop, whose tasks a call has changed."""
-        self.database: Final = session_factory if isinstance(session_factory, Database) else Database(session_factory)
-        self.tools: Final[tuple[Tool[ToolUser], ...]] = tuple(TaskTool(self, schema) for schema in TOOLS.values())
+        """`session_factory` gives sessions over a database that has our tables.
+
+        `changed` is told, in the event loop, whose tasks a call has changed.
+        """
+        self.database: Final = (
+            session_factory if isinstance(session_factory, Database) else Database(session_factory)
+        )
+        self.tools: Final[tuple[Tool[ToolUser], ...]] = tuple(
+            TaskTool(self, schema) for schema in TOOLS.values()
+        )
         self.changed = changed
         self._clock = clock
         self._purged: dict[str, date] = {}
 
     async def call(
-        self, caller: ToolUser, name: str, arguments: Mapping[str, Any], *, key: str | None = None, run_id: str | None = None, code: str | None = None
+        self,
+        caller: ToolUser,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        run_id: str | None = None,
+        code: str | None = None,
     ) -> ToolResponse:
         """Raises nothing but cancellation, which waits for what has begun.
 
-        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: for a plain MCP client, whose person said
-        yes; it stands over a `confirm` among the arguments.
+        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: for
+        a plain MCP client, whose person said yes; it stands over a `confirm` among the arguments.
         """
         schema = TOOLS.get(name)
         if schema is None:
@@ -71,18 +97,38 @@ class MCPToolServer:
             return _invalid(e.message)
         given = fitting.pop("confirm", None)
         try:
-            return await self._acted(caller, name, fitting, key=key, run_id=run_id, code=code or given)
+            return await self._acted(
+                caller, name, fitting, key=key, run_id=run_id, code=code or given
+            )
         except AgentError as e:
             return _invalid(e.message) if e.kind == "invalid" else _failed(name, e)
         except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
             return _failed(name, e)
 
-    async def _acted(self, caller: ToolUser, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
+    async def _acted(
+        self,
+        caller: ToolUser,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str | None,
+        run_id: str | None,
+        code: str | None,
+    ) -> ToolResponse:
         def work(session: Session) -> tuple[ToolResponse, bool]:
-            store = TaskStore(session, caller.scope, key=key, run_id=run_id, by_person=caller.by_person, clock=self._clock)
+            store = TaskStore(
+                session,
+                caller.scope,
+                key=key,
+                run_id=run_id,
+                by_person=caller.by_person,
+                clock=self._clock,
+            )
             if not reads and (result := store.changes.result_of(key)) is not None:
                 return msgspec.convert(result, ToolResponse), False
-            response = act(ActContext(session, store, caller, run_id, code, self._clock), name, arguments)
+            response = act(
+                ActContext(session, store, caller, run_id, code, self._clock), name, arguments
+            )
             if store.written is not None:
                 store.written.result = msgspec.to_builtins(response)
                 session.add(store.written)
@@ -162,8 +208,14 @@ class TaskTool:
         return NOTHING_TOUCHED
 
     async def execute(self, ctx: ToolContext[ToolUser], arguments: Any) -> str:
-        """The response as JSON. What a model gives as `confirm` counts for nothing where a person answers by their own message."""
-        response = await self._server.call(ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id)
+        """The response as JSON.
+
+        What a model gives as `confirm` counts for nothing where a person answers by their own
+        message.
+        """
+        response = await self._server.call(
+            ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id
+        )
         if is_error(response):
             raise ToolFailed(as_text(response))
         return as_lines(response)
@@ -178,15 +230,25 @@ def as_text(response: ToolResponse) -> str:
 
 
 def as_lines(response: ToolResponse) -> str:
-    """The same for the loop, which cuts longer lines: a member on each, and of a long description its beginning."""
+    """The same for the loop, which cuts longer lines: a member on each, and of a long description
+    its beginning.
+    """
     text = as_text(response)
-    return text if len(text) < MAX_LINE_CHARS else msgspec.json.format(msgspec.json.encode(_shortened(msgspec.to_builtins(response))), indent=1).decode()
+    return (
+        text
+        if len(text) < MAX_LINE_CHARS
+        else msgspec.json.format(
+            msgspec.json.encode(_shortened(msgspec.to_builtins(response))), indent=1
+        ).decode()
+    )
 
 
 def _shortened(value: Any) -> Any:
     match value:
         case str():
-            return value if len(value) <= DESCRIPTION_SHOWN else value[: DESCRIPTION_SHOWN - 1] + "…"
+            return (
+                value if len(value) <= DESCRIPTION_SHOWN else value[: DESCRIPTION_SHOWN - 1] + "…"
+            )
         case dict():
             return {key: _shortened(one) for key, one in cast("dict[str, Any]", value).items()}
         case list():
@@ -205,8 +267,15 @@ def _invalid(message: str) -> ToolResponse:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """With the place where it went wrong; without what the error says, which may hold what a person wrote."""
-    logger.error("%s failed with %s:\n%s", what, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    """With the place where it went wrong; without what the error says, which may hold what a person
+    wrote.
+    """
+    logger.error(
+        "%s failed with %s:\n%s",
+        what,
+        type(error).__name__,
+        "".join(traceback.format_tb(error.__traceback__)),
+    )
 
 
 def _failed(name: str, error: Exception) -> ToolResponse:

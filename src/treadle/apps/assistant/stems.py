@@ -1,6 +1,8 @@
-"""What all forms of an English word have in common, so that "paid the rent" and "paying the rent" find "pay the rent".
+"""What all forms of an English word have in common, so that "paid the rent" and "paying the rent"
+find "pay the rent".
 
-A stem is for comparing only: it need be no word. Nothing here knows what a word means. Entry: `stem`, `is_past`.
+A stem is for comparing only: it need be no word. Nothing here knows what a word means. Entry:
+`stem`, `is_past`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def stem(word: str) -> str:
         rest = word.removesuffix(ending)
         if rest != word and len(rest) >= _LEAST and _VOWEL.search(rest):
             return _level(_DOUBLED.sub(r"\1", rest))
-    if len(word) > _LEAST + 1 and word.endswith("es") and word[:-2].endswith(("s", "x", "z", "ch", "sh", "o")):
+    if (
+        len(word) > _LEAST + 1
+        and word.endswith("es")
+        and word[:-2].endswith(("s", "x", "z", "ch", "sh", "o"))
+    ):
         word = word[:-2]
     elif len(word) > _LEAST and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]

@@ -1,4 +1,5 @@
-"""Every query for tasks, in one user's scope, inside a transaction; each change can be undone. Entry: `TaskStore`.
+"""Every query for tasks, in one user's scope, inside a transaction; each change can be undone.
+Entry: `TaskStore`.
 
 What may be done without asking is confirmations.py's, how a task is named in words matching.py's.
 """
@@ -26,7 +27,9 @@ from treadle.types import now
 
 OPEN_MOST: Final = 1000
 TASKS_MOST: Final = 5000
-"""With those that are completed: so that no list, and nothing that is done to all of one, grows without end."""
+"""With those that are completed: so that no list, and nothing that is done to all of one, grows
+without end.
+"""
 COMPLETED_LOOKED_AT: Final = 1000
 """The newest of them: so many can be found by their words."""
 OPTIONS_MOST: Final = 5
@@ -37,7 +40,9 @@ _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class TaskMatch:
-    """What some words lead to: one task; or several, of which nobody can tell which is meant; or none."""
+    """What some words lead to: one task; or several, of which nobody can tell which is meant; or
+    none.
+    """
 
     task: Task | None = None
     several: tuple[Task, ...] = ()
@@ -47,7 +52,10 @@ class TaskMatch:
     def options(self) -> tuple[str, ...]:
         """Titles; where two are the same, with what tells them apart."""
         titles = [task.title for task in self.several]
-        return tuple(title if titles.count(title) == 1 else _told_apart(task) for title, task in zip(titles, self.several, strict=True))
+        return tuple(
+            title if titles.count(title) == 1 else _told_apart(task)
+            for title, task in zip(titles, self.several, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,10 @@ class UndoneChange:
 
 
 class TaskFields(TypedDict, total=False):
-    """What a task is to have from now on. Left out: as it is; None clears a description and a due date."""
+    """What a task is to have from now on.
+
+    Left out: as it is; None clears a description and a due date.
+    """
 
     title: str
     description: str | None
@@ -69,7 +80,10 @@ class TaskFields(TypedDict, total=False):
 
 
 class TaskStore:
-    """The tasks of one user. Titles and the rest are checked here, whoever calls: AgentError(invalid)."""
+    """The tasks of one user. Titles and the rest are checked here, whoever calls:
+
+    AgentError(invalid).
+    """
 
     def __init__(
         self,
@@ -81,17 +95,28 @@ class TaskStore:
         by_person: bool = False,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """For one call. `key`: its idempotency key; `by_person`: the person's own act, which does not count towards what needs a confirmation."""
+        """For one call.
+
+        `key`: its idempotency key; `by_person`: the person's own act, which does not count towards
+        what needs a confirmation.
+        """
         self._session, self._scope, self._clock = session, scope, clock
         self._key, self._run_id, self._by_person = key, run_id, by_person
         self.changes: Final = ChangeLog(session, scope, clock)
         self.written: Change | None = None
-        """What this call has changed, if anything; `result` of it is what a repeated call is given."""
+        """What this call has changed, if anything; `result` of it is what a repeated call is given.
+        """
 
     # ------------------------------------------------------------ reading
 
-    def list(self, *, status: str = "all", priority: str | None = None, search: str | None = None) -> Sequence[Task]:
-        """Oldest first. `search`: words of title and description, `due:DATE`, `due:FROM..TO`, `due:none` or `overdue`."""
+    def list(
+        self, *, status: str = "all", priority: str | None = None, search: str | None = None
+    ) -> Sequence[Task]:
+        """Oldest first.
+
+        `search`: words of title and description, `due:DATE`, `due:FROM..TO`, `due:none` or
+        `overdue`.
+        """
         mine = self._mine().order_by(col(Task.created_at), col(Task.id))
         if status != "all":
             mine = mine.where(col(Task.completed).is_(status == "completed"))
@@ -101,18 +126,26 @@ class TaskStore:
         if not search:
             return self._session.exec(mine).all()
         if search.casefold() == "overdue":
-            return self._session.exec(mine.where(col(Task.due) < self.today(), col(Task.completed).is_(False))).all()
+            return self._session.exec(
+                mine.where(col(Task.due) < self.today(), col(Task.completed).is_(False))
+            ).all()
         if (span := _DUE.fullmatch(search)) is not None:
             return self._session.exec(mine.where(*_in_span(span[1], span[2]))).all()
         tasks = self._session.exec(mine).all()
-        return [tasks[at] for at in holding(search, [f"{task.title}\n{task.description or ''}" for task in tasks])]
+        return [
+            tasks[at]
+            for at in holding(search, [f"{task.title}\n{task.description or ''}" for task in tasks])
+        ]
 
     def get(self, task_id: str) -> Task | None:
         """None for one that is deleted, somebody else's, or not there: nobody can tell which."""
         return self._session.exec(self._mine().where(Task.id == task_id)).first()
 
     def find(self, words: str, *, prefer_open: bool = False) -> TaskMatch:
-        """By its id or by words of its title. `prefer_open`: among several that fit, the only one that is not completed is meant."""
+        """By its id or by words of its title.
+
+        `prefer_open`: among several that fit, the only one that is not completed is meant.
+        """
         words = words.strip()[:WORDS_CHARS]
         if _is_id(words):
             return TaskMatch(self.get(words.lower()))
@@ -120,16 +153,24 @@ class TaskStore:
         places = meant(words, [title for _, title, _ in rows])
         if prefer_open and len(places) > 1:
             places = [at for at in places if not rows[at][2]] or places
-        different: dict[tuple[object, ...], Task] = {}  # the words of no person could tell apart what looks the same
+        # the words of no person could tell apart what looks the same
+        different: dict[tuple[object, ...], Task] = {}
         alike = self.by_ids([rows[at][0] for at in places[:LOOKED_AT]])
-        for task in sorted(alike, key=lambda task: task.title != words):  # "<b>" and "b" look the same, and are told apart where they are written out
+        # "<b>" and "b" look the same, and are told apart where they are written out
+        for task in sorted(alike, key=lambda task: task.title != words):
             different.setdefault(_look(task), task)
         several = tuple(different.values())
-        return TaskMatch(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else TaskMatch(several=several[:OPTIONS_MOST])
+        return (
+            TaskMatch(several[0])
+            if len(several) == 1 and len(places) <= LOOKED_AT
+            else TaskMatch(several=several[:OPTIONS_MOST])
+        )
 
     def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
         """Those that are there, in the order of `ids`."""
-        tasks = {task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))}
+        tasks = {
+            task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))
+        }
         return [tasks[task_id] for task_id in ids if task_id in tasks]
 
     def today(self) -> date:
@@ -138,8 +179,18 @@ class TaskStore:
 
     # ------------------------------------------------------------ changing
 
-    def add(self, title: str, *, description: str | None = None, priority: str | None = None, due: str | date | None = None, completed: bool = False) -> Task:
-        """Raises AgentError(invalid) too where there are 1,000 open ones, or 5,000 with those that are completed."""
+    def add(
+        self,
+        title: str,
+        *,
+        description: str | None = None,
+        priority: str | None = None,
+        due: str | date | None = None,
+        completed: bool = False,
+    ) -> Task:
+        """Raises AgentError(invalid) too where there are 1,000 open ones, or 5,000 with those that
+        are completed.
+        """
         self._check_room()
         at = self._clock()
         task = Task(
@@ -190,12 +241,16 @@ class TaskStore:
             self._complete(task)
 
     def undo(self) -> UndoneChange | None:
-        """Take back the last changes that were not taken back yet (`ChangeLog.last`); None if there are none of the last 30 days."""
+        """Take back the last changes that were not taken back yet (`ChangeLog.last`); None if there
+        are none of the last 30 days.
+        """
         changes = self.changes.last()
         if not changes:
             return None
         before = [one for change in changes for one in change.before]
-        mine = select(Task).where(Task.user_id == self._scope.user_id, col(Task.id).in_({one["id"] for one in before}))
+        mine = select(Task).where(
+            Task.user_id == self._scope.user_id, col(Task.id).in_({one["id"] for one in before})
+        )
         tasks = {task.id: task for task in self._session.exec(mine)}
         there = [(tasks[one["id"]], one) for one in before if one["id"] in tasks]
         for task, was in there:
@@ -204,34 +259,63 @@ class TaskStore:
         for change in changes:
             change.undone_at = self._clock()
             self._session.add(change)
-        titles = {task.id: task.title for change in reversed(changes) for one in change.before if (task := tasks.get(one["id"])) is not None}
+        titles = {
+            task.id: task.title
+            for change in reversed(changes)
+            for one in change.before
+            if (task := tasks.get(one["id"])) is not None
+        }
         return UndoneChange(changes[0].tool, tuple(titles.values()))
 
     # ------------------------------------------------------------ inside
 
     def _check_room(self) -> None:
-        mine = select(Task.completed, func.count()).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+        mine = select(Task.completed, func.count()).where(
+            Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
+        )
         counted = dict(self._session.exec(mine.group_by(col(Task.completed))).all())
         if counted.get(False, 0) >= OPEN_MOST:
-            raise AgentError("invalid", f"there are {OPEN_MOST:,} open tasks, and no more can be added: complete or delete some first")
+            raise AgentError(
+                "invalid",
+                (
+                    f"there are {OPEN_MOST:,} open tasks, and no more can be added: complete or "
+                    "delete some first"
+                ),
+            )
         if sum(counted.values()) >= TASKS_MOST:
-            raise AgentError("invalid", f"there are {TASKS_MOST:,} tasks, and no more can be added: delete those that are completed first")
+            raise AgentError(
+                "invalid",
+                (
+                    f"there are {TASKS_MOST:,} tasks, and no more can be added: delete those that "
+                    "are completed first"
+                ),
+            )
 
     def _complete(self, task: Task) -> None:
         task.completed, task.updated_at = True, self._clock()
 
     def _mine(self) -> SelectOfScalar[Task]:
-        return select(Task).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+        return select(Task).where(
+            Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
+        )
 
     def _titles(self) -> Sequence[tuple[str, str, bool]]:
-        """Id, title and whether it is completed, oldest first: of all that are open, and of the newest that are not."""
-        mine = select(Task.id, Task.title, Task.completed, Task.created_at).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
-        newest = mine.order_by(col(Task.completed), col(Task.created_at).desc()).limit(OPEN_MOST + COMPLETED_LOOKED_AT)
+        """Id, title and whether it is completed, oldest first: of all that are open, and of the
+        newest that are not.
+        """
+        mine = select(Task.id, Task.title, Task.completed, Task.created_at).where(
+            Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
+        )
+        newest = mine.order_by(col(Task.completed), col(Task.created_at).desc()).limit(
+            OPEN_MOST + COMPLETED_LOOKED_AT
+        )
         rows = sorted(self._session.exec(newest), key=lambda row: (row[3], row[0]))
         return [(task_id, title, completed) for task_id, title, completed, _ in rows]
 
     def _wrote(self, tool: str, before: Sequence[dict[str, Any]]) -> None:
-        self.written = self.changes.add(tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person)
+        self.written = self.changes.add(
+            tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person
+        )
 
 
 def checked(wanted: TaskFields) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The one who sits at the terminal: whoever may start this process may read its database. Entry: `terminal_user`."""
+"""The one who sits at the terminal: whoever may start this process may read its database. Entry:
+
+`terminal_user`.
+"""
 
 from __future__ import annotations
 

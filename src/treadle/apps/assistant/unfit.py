@@ -1,4 +1,5 @@
-"""Which sentences of a model no person should read: those with ids or technical words, and those that claim what no tool did (SPEC J5).
+"""Which sentences of a model no person should read: those with ids or technical words, and those
+that claim what no tool did (SPEC J5).
 
 Data and patterns; what is done with such a sentence is words.py's. Entry: `is_technical`, `claims`.
 """
@@ -16,10 +17,22 @@ TECHNICAL = """
     prompts plugin plugins runtime webhook
 """
 """Words that no reply holds, whatever their case."""
-PHRASES = ("system prompt", "language model", "stack trace", "tool call", "error code", "status code", "user id")
+PHRASES = (
+    "system prompt",
+    "language model",
+    "stack trace",
+    "tool call",
+    "error code",
+    "status code",
+    "user id",
+)
 
-_TECHNICAL = re.compile(rf"(?i)\b(?:{'|'.join([*TECHNICAL.split(), *(words.replace(' ', '[ -]') for words in PHRASES)])})\b")
-_NAME = re.compile(r"\b[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]+|\b\w+\(\)|[{}]|\[\s*[\"'{\[]|\b0x[0-9a-fA-F]+\b|</?\w")
+_TECHNICAL = re.compile(
+    rf"(?i)\b(?:{'|'.join([*TECHNICAL.split(), *(words.replace(' ', '[ -]') for words in PHRASES)])})\b"
+)
+_NAME = re.compile(
+    r"\b[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]+|\b\w+\(\)|[{}]|\[\s*[\"'{\[]|\b0x[0-9a-fA-F]+\b|</?\w"
+)
 """Names of programs, and pieces of their values."""
 _ID = re.compile(
     r"(?i)\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b(?=(?:[a-z]*\d){3})(?=\d*[a-z])[a-z0-9]{16,}\b|#\d{3,}|\b\d{12,}\b"
@@ -39,19 +52,35 @@ _DO = (
     "add|create|delete|remove|erase|complete|finish|mark|check|tick|cross|update|change|rename|edit|move|set|clear|undo|restore|reschedule|put|wipe|purge|"
     "empty|archive|drop|discard|cancel|take care|get rid|do (?:it|that|so)|handle (?:it|that)"
 )
-_DOING = "adding|deleting|removing|completing|marking|updating|changing|renaming|clearing|undoing|wiping|erasing|moving|getting rid"
-_GONE = "deleted|removed|erased|wiped|purged|added|created|updated|renamed|cleared|restored|undone|crossed off|checked off|ticked off|struck off"
-_SOON = r"(?:(?:now|just|already|also|so|then|\w+ly|gladly|indeed|of course|not (?:only|just)|go ahead and|gone ahead and|went ahead and|,[^,.!?]{1,40},)\s+)*"
+_DOING = (
+    "adding|deleting|removing|completing|marking|updating|changing|renaming|clearing|undoing|wiping|erasing|moving|getting "
+    "rid"
+)
+_GONE = (
+    "deleted|removed|erased|wiped|purged|added|created|updated|renamed|cleared|restored|undone|crossed "
+    "off|checked off|ticked off|struck off"
+)
+_SOON = (
+    r"(?:(?:now|just|already|also|so|then|\w+ly|gladly|indeed|of course|not (?:only|just)|go "
+    r"ahead and|gone ahead and|went ahead and|,[^,.!?]{1,40},)\s+)*"
+)
 _HAVE = r"(?:\s?'?ve\b|\s+have\b|\s+had\b)?,?"
 _CLAIMS = tuple(
     re.compile(f"(?i){pattern}")
     for pattern in (
-        rf"\b(?:I|we){_HAVE}\s*{_SOON}(?<!\w)(?:{_DONE})\b|\bhave (?:I|we)\s+{_SOON}(?:{_DONE})\b|\b(?:I|we)\s+did\s+{_SOON}(?:{_DO})\b",
+        (
+            rf"\b(?:I|we){_HAVE}\s*{_SOON}(?<!\w)(?:{_DONE})\b|\bhave "
+            rf"(?:I|we)\s+{_SOON}(?:{_DONE})\b|\b(?:I|we)\s+did\s+{_SOON}(?:{_DO})\b"
+        ),
         rf"\b(?:I|we)(?:'m|\s+am|'re|\s+are)\s+{_SOON}(?:{_DOING})\b",
         rf"(?:'s|'ve|\b(?:has|have|had))\s+{_SOON}been\s+{_SOON}(?:{_DONE})\b",
         rf"\b(?:was|were|got|(?:is|are)\s+(?:now|all|just|already|successfully))\s+{_SOON}(?:{_DONE}|gone|complete)\b",
         rf"(?:'s|'re|\b(?:is|are))\s+{_SOON}(?:{_GONE}|gone)\b|\beverything(?:'s|\s+is)\s+(?:done|complete|completed|set|gone)\b",
-        rf"^\W*(?:(?:done|got it|great|okay|ok|sure|success)\b\W*)?(?:successfully\s+)?(?:{_DONE})\b(?!\s+tasks?\b)|\ball (?:done|set)\b|' now has\b",
+        (
+            r"^\W*(?:(?:done|got "
+            rf"it|great|okay|ok|sure|success)\b\W*)?(?:successfully\s+)?(?:{_DONE})\b(?!\s+tasks?\b)|\ball "
+            r"(?:done|set)\b|' now has\b"
+        ),
         r"\b(?:I|we)(?:'ve)?\s+(?:took|taken)\b.{1,60}\b(?:off|out|care)\b|\b(?:I|we)\s+had\s+(?:it|them|that|this|all)\b|\bsuccessful\b|\bsucceeded\b",
     )
 )
@@ -68,10 +97,14 @@ _STATES = tuple(
 )
 """Where nothing is asked."""
 _NO_LONGER = re.compile(r"(?i)\bno longer\s+(?:on|in|there|have|has|exists?)\b")
-_PROMISE = re.compile(rf"(?i)\b(?:(?:I|we)(?:'ll|\s+will|(?:'m|\s+am|'re|\s+are)\s+(?:going|about)\s+to)|let\s+me)\s+{_SOON}(?:{_DO})\b")
+_PROMISE = re.compile(
+    rf"(?i)\b(?:(?:I|we)(?:'ll|\s+will|(?:'m|\s+am|'re|\s+are)\s+(?:going|about)\s+to)|let\s+me)\s+{_SOON}(?:{_DO})\b"
+)
 _CONDITION = re.compile(r"(?i)\b(?:if|once|when|whenever|until|after|as soon as)\b")
 _CLAUSE = re.compile(r"[,;:.!?()\u2013\u2014]")
-_NOT_SO = re.compile(r"(?i)\b(?:no|not|nothing|none|never|nobody|if|once|when|until|unless|after|before)\b|n't\b")
+_NOT_SO = re.compile(
+    r"(?i)\b(?:no|not|nothing|none|never|nobody|if|once|when|until|unless|after|before)\b|n't\b"
+)
 """Before a claim, in its clause: then it is none."""
 _NOT_ONLY = re.compile(r"(?i)\bnot (?:only|just|merely)\b")
 
@@ -79,7 +112,11 @@ _NOT_ONLY = re.compile(r"(?i)\bnot (?:only|just|merely)\b")
 def is_technical(sentence: str) -> bool:
     text = as_seen(sentence)
     spelled = _SPELLED.sub(lambda found: re.sub(r"[\W_]", "", found[0]), text)
-    return any(pattern.search(one) for one in dict.fromkeys((text, spelled)) for pattern in (_TECHNICAL, _NAME, _ID, _CONFIRMING))
+    return any(
+        pattern.search(one)
+        for one in dict.fromkeys((text, spelled))
+        for pattern in (_TECHNICAL, _NAME, _ID, _CONFIRMING)
+    )
 
 
 def claims(sentence: str) -> bool:
@@ -88,4 +125,8 @@ def claims(sentence: str) -> bool:
     if _NO_LONGER.search(text) or (_PROMISE.search(text) and not _CONDITION.search(text)):
         return True
     patterns = _CLAIMS if text.rstrip("'\") ").endswith("?") else _CLAIMS + _STATES
-    return any(not _NOT_SO.search(_CLAUSE.split(text[: found.start()])[-1]) for pattern in patterns for found in pattern.finditer(text))
+    return any(
+        not _NOT_SO.search(_CLAUSE.split(text[: found.start()])[-1])
+        for pattern in patterns
+        for found in pattern.finditer(text)
+    )

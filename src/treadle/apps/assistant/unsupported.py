@@ -1,4 +1,5 @@
-"""Wishes that a task list cannot honour, recognised in a title or a message: repetition, reminders and times of day.
+"""Wishes that a task list cannot honour, recognised in a title or a message: repetition, reminders
+and times of day.
 
 Entry: `unsupported_in`, `wants_repetition`, `leading_occasion`.
 """
@@ -18,16 +19,25 @@ _REPETITION: Final = (
     r"|(?:once|twice|\d+\s+times)\s+(?:a|per|every)\s+\w+"
 )
 _TIME: Final = r"at\s+(?:\d{1,2}(?:[:.]\d{2})?(?:\s*(?:am|pm|o'?clock|h))?|noon|midnight)(?![\w/-])|\d{1,2}(?:[:.]\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}"
-_REPEATS: Final = re.compile(rf"\b(?:{_REPETITION})\b|\b(?:daily|weekly|monthly|yearly|annually)\s*$", re.IGNORECASE)
+_REPEATS: Final = re.compile(
+    rf"\b(?:{_REPETITION})\b|\b(?:daily|weekly|monthly|yearly|annually)\s*$", re.IGNORECASE
+)
 _TIMED: Final = re.compile(rf"\b(?:{_TIME})\b", re.IGNORECASE)
-_REPEATED: Final = re.compile(rf"\b(?:{_REPETITION}|daily|weekly|monthly|yearly|annually|repeat(?:s|ed|ing)?|recur(?:s|ring)?)\b", re.IGNORECASE)
+_REPEATED: Final = re.compile(
+    rf"\b(?:{_REPETITION}|daily|weekly|monthly|yearly|annually|repeat(?:s|ed|ing)?|recur(?:s|ring)?)\b",
+    re.IGNORECASE,
+)
 _REPEATING: Final = re.compile(r"(?:to\s+)?(?:repeat|recur)(?:s|ing)?\b", re.IGNORECASE)
-_OCCASION: Final = re.compile(rf"(?:(?:{_REPETITION}|daily|weekly|monthly|yearly|{_TIME})\b[\s,]*)+(?=to\s)", re.IGNORECASE)
+_OCCASION: Final = re.compile(
+    rf"(?:(?:{_REPETITION}|daily|weekly|monthly|yearly|{_TIME})\b[\s,]*)+(?=to\s)", re.IGNORECASE
+)
 
 
 def unsupported_in(title: str) -> list[str]:
     """Of `repetition` and `time`, those that the title asks for."""
-    return [name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)]
+    return [
+        name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)
+    ]
 
 
 def wants_repetition(message: str) -> bool:
@@ -41,6 +51,13 @@ def is_repetition(title: str) -> bool:
 
 
 def leading_occasion(title: str) -> str:
-    """The title with an occasion at its beginning moved to its end: "every monday to call mum" is "call mum every monday"."""
+    """The title with an occasion at its beginning moved to its end:
+
+    "every monday to call mum" is "call mum every monday".
+    """
     found = _OCCASION.match(title)
-    return title if found is None else f"{title[found.end() :].removeprefix('to').strip()} {found[0].strip(' ,')}"
+    return (
+        title
+        if found is None
+        else f"{title[found.end() :].removeprefix('to').strip()} {found[0].strip(' ,')}"
+    )

@@ -1,4 +1,6 @@
-"""Under which names a model may try to say whose tasks it wants: refused in arguments (schemas.py), left out of records (redacted.py). Entry: `names_user`."""
+"""Under which names a model may try to say whose tasks it wants: refused in arguments (schemas.py),
+left out of records (redacted.py). Entry: `names_user`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,17 @@ _SPEAKS_OF_USERS: Final = re.compile(
     r"(?:ids?|identifier|name|names|key|uuid|guid|email|number)?"
 )
 _NAME_CHARS: Final = 100
-_MEMBER: Final = re.compile(r"(?i)(?:user|owner|account|tenant|person|principal|identity|u_?id|behalf)[^\"\\]{0,100}\":|[^\x00-\x7f][^\"\\]{0,100}\":")
+_MEMBER: Final = re.compile(
+    r"(?i)(?:user|owner|account|tenant|person|principal|identity|u_?id|behalf)[^\"\\]{0,100}\":|[^\x00-\x7f][^\"\\]{0,100}\":"
+)
 
 
 def names_user(name: str) -> bool:
     """In any spelling."""
-    return _SPEAKS_OF_USERS.fullmatch(re.sub(r"[\W_]", "", as_seen(name[:_NAME_CHARS]).casefold())) is not None
+    return (
+        _SPEAKS_OF_USERS.fullmatch(re.sub(r"[\W_]", "", as_seen(name[:_NAME_CHARS]).casefold()))
+        is not None
+    )
 
 
 def may_name_user(text: str) -> bool:

@@ -1,7 +1,9 @@
-"""What a chat may see of a run: its events, live or out of the journal, become those that are fit for a person, and the reply.
+"""What a chat may see of a run: its events, live or out of the journal, become those that are fit
+for a person, and the reply.
 
-A reply is composed of what the tools returned (replies.py); the model's own words (words.py) are said where no tool was called, or tasks were only
-listed. Raw messages, raw deltas, reasoning, usage and technical texts never pass. Entry: `ReplyView`.
+A reply is composed of what the tools returned (replies.py); the model's own words (words.py) are
+said where no tool was called, or tasks were only listed. Raw messages, raw deltas, reasoning, usage
+and technical texts never pass. Entry: `ReplyView`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from msgspec.structs import replace
 from treadle._internal.json_text import encode_json
 from treadle.apps.assistant.context import AgentResult, ToolCallRecord
 from treadle.apps.assistant.redacted import Redacted
-from treadle.apps.assistant.replies import FAILURE, NO_MORE, REPLY_CHARS, UNCLEAR, ReplyCall, compose, response_of
+from treadle.apps.assistant.replies import (
+    FAILURE,
+    NO_MORE,
+    REPLY_CHARS,
+    UNCLEAR,
+    ReplyCall,
+    compose,
+    response_of,
+)
 from treadle.apps.assistant.words import ReplyFilter
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -25,8 +35,11 @@ from treadle.types import Outcome, Usage
 
 LEAST_LISTED: Final = 250
 """Characters that a list has beside the model's own words."""
-ANSWERED: Final = frozenset({Outcome.COMPLETED, Outcome.CALL_LIMIT, Outcome.TURN_LIMIT, Outcome.TRUNCATED})
-"""Ends with an answer. At a limit on calls or turns the model was asked once more, without tools."""
+ANSWERED: Final = frozenset(
+    {Outcome.COMPLETED, Outcome.CALL_LIMIT, Outcome.TURN_LIMIT, Outcome.TRUNCATED}
+)
+"""Ends with an answer. At a limit on calls or turns the model was asked once more, without tools.
+"""
 OTHERWISE: Final = "reply"
 """The kind of a `retry` that takes back words because the reply turned out to be another one."""
 NOT_DONE: Final = "One step was not done."
@@ -35,7 +48,8 @@ NOT_DONE: Final = "One step was not done."
 class ReplyView:
     """Takes the events of one run in order, and gives those that a chat may see.
 
-    The `text_delta`s since the last `retry` are the reply so far: whole sentences; at `run_end` they are all of it, and its `text` the same.
+    The `text_delta`s since the last `retry` are the reply so far: whole sentences; at `run_end`
+    they are all of it, and its `text` the same.
     """
 
     def __init__(self, user_id: str = "") -> None:
@@ -63,7 +77,10 @@ class ReplyView:
         self._number = 0
 
     def take(self, event: Event) -> Iterator[Event]:
-        """Those that come of it, each with a `seq` of this view's own. To be read to its end before the next."""
+        """Those that come of it, each with a `seq` of this view's own.
+
+        To be read to its end before the next.
+        """
         if event.parent_run_id is not msgspec.UNSET:
             return
         for seen in self._seen(event):
@@ -90,7 +107,15 @@ class ReplyView:
             case events.RunStart():
                 yield event
             case events.ErrorRaised():
-                yield events.ErrorRaised(run_id=event.run_id, session_id=event.session_id, seq=0, at=event.at, id=event.id, kind=event.kind, message=FAILURE)
+                yield events.ErrorRaised(
+                    run_id=event.run_id,
+                    session_id=event.session_id,
+                    seq=0,
+                    at=event.at,
+                    id=event.id,
+                    kind=event.kind,
+                    message=FAILURE,
+                )
             case events.RunEnd():
                 yield from self._end(event)
             case _:
@@ -122,7 +147,11 @@ class ReplyView:
         if self._acted:
             return
         if self._words is None or event.message_id != self._message_id:
-            self._message_id, self._attempt, self._words = event.message_id, event.attempt, self._filter()
+            self._message_id, self._attempt, self._words = (
+                event.message_id,
+                event.attempt,
+                self._filter(),
+            )
         if text := self._words.add(event.text):
             yield self._tell(event, text)
 
@@ -146,13 +175,30 @@ class ReplyView:
         well = event.outcome in ANSWERED
         reply = self._reply() if well else FAILURE
         helped = reply != FAILURE
-        self.result = AgentResult(success=helped, response=reply, tool_calls=self.records(), error=None if helped else FAILURE)
+        self.result = AgentResult(
+            success=helped,
+            response=reply,
+            tool_calls=self.records(),
+            error=None if helped else FAILURE,
+        )
         if not reply.startswith(self._shown):
             yield self._take_back(event)
         if rest := reply[len(self._shown) :]:
             yield self._tell(event, rest)
-        error = msgspec.UNSET if event.error is msgspec.UNSET else events.ErrorInfo(kind=event.error.kind, message=FAILURE)
-        yield replace(event, text=reply, output=reply, usage=Usage(), cost_usd=msgspec.UNSET, total=RunTotals(), error=error)
+        error = (
+            msgspec.UNSET
+            if event.error is msgspec.UNSET
+            else events.ErrorInfo(kind=event.error.kind, message=FAILURE)
+        )
+        yield replace(
+            event,
+            text=reply,
+            output=reply,
+            usage=Usage(),
+            cost_usd=msgspec.UNSET,
+            total=RunTotals(),
+            error=error,
+        )
 
     # ------------------------------------------------------------ the reply
 
@@ -163,7 +209,16 @@ class ReplyView:
             said = compose(calls)
             return "\n".join(filter(None, (said, tail))) or UNCLEAR
         if calls:
-            return "\n".join(filter(None, (self._said, compose(calls, most=max(REPLY_CHARS - len(self._said), LEAST_LISTED)), tail)))
+            return "\n".join(
+                filter(
+                    None,
+                    (
+                        self._said,
+                        compose(calls, most=max(REPLY_CHARS - len(self._said), LEAST_LISTED)),
+                        tail,
+                    ),
+                )
+            )
         return self._said or (FAILURE if self._claimed else UNCLEAR)
 
     def _filter(self) -> ReplyFilter:
@@ -181,7 +236,9 @@ class ReplyView:
 
     def _tell(self, event: Event, text: str) -> Event:
         self._shown += text
-        return events.TextDelta(**_head(event), message_id=self._message_id, attempt=self._attempt, text=text)
+        return events.TextDelta(
+            **_head(event), message_id=self._message_id, attempt=self._attempt, text=text
+        )
 
     def _take_back(self, event: Event) -> Event:
         self._shown = ""
@@ -189,7 +246,9 @@ class ReplyView:
 
     def _record(self, call_id: str, call: ReplyCall) -> ToolCallRecord:
         result = msgspec.to_builtins(call.response)
-        return ToolCallRecord(call.name, call.arguments, self._clean.value(_whole(result)), self._took[call_id])
+        return ToolCallRecord(
+            call.name, call.arguments, self._clean.value(_whole(result)), self._took[call_id]
+        )
 
 
 def _head(event: Event) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""A model's own words on their way out: SPEC J5, sentence by sentence, the same whether they come at once or in pieces.
+"""A model's own words on their way out: SPEC J5, sentence by sentence, the same whether they come
+at once or in pieces.
 
-A sentence that holds an id or a technical word, or claims an effect, is dropped: effects are told by replies.py. Titles that the tools gave
-are the person's own and exempt. What is said where nothing is left is view.py's. Entry: `ReplyFilter`, `cleaned`.
+A sentence that holds an id or a technical word, or claims an effect, is dropped: effects are told
+by replies.py. Titles that the tools gave are the person's own and exempt. What is said where
+nothing is left is view.py's. Entry: `ReplyFilter`, `cleaned`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ TITLES_MOST = 200
 SENTENCE_CHARS = 4000
 """Of one without an end no more is looked at: so many never leave."""
 _OPENER = re.compile(
-    r"(?i)^(?:great|got it|done|okay|ok|sure|sure thing|perfect|of course|all ?right|no problem|absolutely|certainly|right away|wonderful|yes)[.!…]+$"
+    r"(?i)^(?:great|got it|done|okay|ok|sure|sure thing|perfect|of course|all ?right|no "
+    r"problem|absolutely|certainly|right away|wonderful|yes)[.!…]+$"
 )
 """Says little by itself, and a lie before a claim that is dropped."""
 _EMOJI = re.compile(
@@ -37,7 +40,12 @@ _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?m)^\s{0,3}(?:#{1,6}\s+|>\s?)"), ""),
     (re.compile(r"(?m)^\s*(?:[-=*_]\s*){3,}$|^\s*\|?(?:\s*:?-+:?\s*\|)+\s*$"), ""),
     (re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])|(?<!\w)_(?=\S)([^_\n]+?)(?<=\S)_(?!\w)"), r"\1\2"),
+    (
+        re.compile(
+            r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])|(?<!\w)_(?=\S)([^_\n]+?)(?<=\S)_(?!\w)"
+        ),
+        r"\1\2",
+    ),
     (re.compile(r"`([^`\n]*)`"), r"\1"),
     (re.compile(r"\*\*|~~|`|\]\([^)\s]*\)?"), ""),
 )
@@ -45,16 +53,26 @@ _FENCE = "```"
 _END = re.compile(r"""[.!?\u2026\u3002\uff01\uff1f]+["'\u201d\u2019\xbb)\]*_]*(?=\s)|\n""")
 _ENDING = ".!?\u2026\u3002\uff01\uff1f\"'\u201d\u2019\xbb)]*_"
 """Of these an end may be in the making."""
-_NO_END = re.compile(r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$")
+_NO_END = re.compile(
+    r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$"
+)
 """A point after these ends no sentence."""
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
 
 
 class ReplyFilter:
-    """What one message says, as it comes: `add` gives whole sentences that may leave now, `end` the rest. Both may give nothing."""
+    """What one message says, as it comes:
 
-    def __init__(self, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS) -> None:
-        """`titles`: the person's own, as tools gave them. `without_lists`: the list is shown beside it."""
+    `add` gives whole sentences that may leave now, `end` the rest. Both may give nothing.
+    """
+
+    def __init__(
+        self, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
+    ) -> None:
+        """`titles`: the person's own, as tools gave them.
+
+        `without_lists`: the list is shown beside it.
+        """
         self.claimed = False
         """Whether something was dropped because it claims an effect."""
         self._titles = [title for title in islice(titles, TITLES_MOST) if len(title) > 2]
@@ -96,7 +114,10 @@ class ReplyFilter:
     def _unit(self, raw: str, *, last: bool = False) -> str:
         """One sentence or line on its way out, with the white space before it."""
         body = raw.strip()
-        before, after = raw[: len(raw) - len(raw.lstrip())], raw[len(raw.rstrip()) :] if body else ""
+        before, after = (
+            raw[: len(raw) - len(raw.lstrip())],
+            raw[len(raw.rstrip()) :] if body else "",
+        )
         self._gap += before
         said = self._leave(self._sentence(body, last=last)) if body and not self._full else ""
         self._dropped |= bool(body) and not said
@@ -126,10 +147,18 @@ class ReplyFilter:
     def _separator(self, said: str) -> str:
         if self._left == self._most:
             return ""
-        return "\n\n" if self._gap.count("\n") > 1 and not self._dropped else "\n" if "\n" in self._gap or _ITEM.match(said) else " "
+        return (
+            "\n\n"
+            if self._gap.count("\n") > 1 and not self._dropped
+            else "\n"
+            if "\n" in self._gap or _ITEM.match(said)
+            else " "
+        )
 
     def _cut(self, said: str) -> str:
-        """Nothing where something was said before; of a single sentence that is too long its beginning."""
+        """Nothing where something was said before; of a single sentence that is too long its
+        beginning.
+        """
         if self._left + len(said) < self._most:
             return ""
         kept = said[: self._most - 1]
@@ -143,7 +172,9 @@ class ReplyFilter:
         text, hidden = self._hide(_OWN.sub("", plain(body)))
         for pattern, instead in _MARKDOWN:
             text = pattern.sub(instead, text)
-        text = re.sub(r"[ \t]+", " ", re.sub(r"\s+([.,!?;:])(?=\s|$)", r"\1", _EMOJI.sub("", text))).strip()
+        text = re.sub(
+            r"[ \t]+", " ", re.sub(r"\s+([.,!?;:])(?=\s|$)", r"\1", _EMOJI.sub("", text))
+        ).strip()
         if not re.search(r"\w|[\ue000-\uf8ff]", text) or is_technical(text):
             return ""
         if claims(text):
@@ -166,8 +197,12 @@ class ReplyFilter:
         if not self._titles:
             return text, hidden
         if self._known is None:
-            longest_first = sorted({plain(title) for title in self._titles}, key=lambda title: (-len(title), title))
-            self._known = re.compile(rf"(?i)(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+            longest_first = sorted(
+                {plain(title) for title in self._titles}, key=lambda title: (-len(title), title)
+            )
+            self._known = re.compile(
+                rf"(?i)(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
+            )
 
         def mark(found: re.Match[str]) -> str:
             hidden.append(found[0])
@@ -177,10 +212,20 @@ class ReplyFilter:
 
     @staticmethod
     def _show(text: str, hidden: list[str]) -> str:
-        return re.sub("\ue000(.)\ue001", lambda m: one_line(hidden[ord(m[1]) - 0xE100], QUOTED_CHARS), text) if hidden else text
+        return (
+            re.sub(
+                "\ue000(.)\ue001",
+                lambda m: one_line(hidden[ord(m[1]) - 0xE100], QUOTED_CHARS),
+                text,
+            )
+            if hidden
+            else text
+        )
 
 
-def cleaned(text: str, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS) -> str:
+def cleaned(
+    text: str, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
+) -> str:
     """The same of a text that is whole."""
     words = ReplyFilter(titles, without_lists=without_lists, most=most)
     return words.add(text) + words.end()

@@ -1,4 +1,7 @@
-"""What a batch is: prompts, and the terms on which each of them is worked. How it goes is crew.py's. Entry: `Batch`, `Terms`."""
+"""What a batch is: prompts, and the terms on which each of them is worked.
+
+How it goes is crew.py's. Entry: `Batch`, `Terms`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ class Terms(Value, frozen=True, kw_only=True):
     retries: int = 0
     """Attempts after the first."""
     parallel: int = 1
-    """Prompts that are worked at once; where workers drive them, those whose gates are run at once."""
+    """Prompts that are worked at once; where workers drive them, those whose gates are run at once.
+    """
     queue: str | None = None
     """Where its runs wait for workers; None: the process of the batch drives them."""
 
@@ -78,7 +82,9 @@ class Batch(Value, frozen=True, kw_only=True):
         return f"{self.id}-{number}"
 
     def run_id(self, number: int, count: int) -> str:
-        """Of the `count`th run of a prompt, where somebody has to know it before it begins: it looks like any other."""
+        """Of the `count`th run of a prompt, where somebody has to know it before it begins: it
+        looks like any other.
+        """
         made = hashlib.sha256(f"{self.item_id(number)}.{count}".encode()).hexdigest()
         return f"run_{self.id.rpartition('_')[2][:12]}{made[:14]}"
 

@@ -1,7 +1,9 @@
-"""What was changed in a folder between two moments, by git, without touching the folder or its repository.
+"""What was changed in a folder between two moments, by git, without touching the folder or its
+repository.
 
-A moment is a tree of git over what stands in the working tree: files that git knows, and those that it does not know and does not
-ignore. It is written into a store of objects of its own, which the repository never sees. Entry: `WorkingTreeChanges`.
+A moment is a tree of git over what stands in the working tree: files that git knows, and those that
+it does not know and does not ignore. It is written into a store of objects of its own, which the
+repository never sees. Entry: `WorkingTreeChanges`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ UNTRACKED_BYTES_MAX = 5 * 1024 * 1024
 
 
 class WorkingTreeChanges:
-    """Of one working tree. `store`: where the objects of moments are kept; it is made when it is needed."""
+    """Of one working tree.
+
+    `store`: where the objects of moments are kept; it is made when it is needed.
+    """
 
     def __init__(self, git: GitCommands, store: Path) -> None:
         """`git` works in the top folder of the working tree."""
@@ -40,19 +45,49 @@ class WorkingTreeChanges:
                     await anyio.to_thread.run_sync(shutil.copyfile, index, copy)
                 git = self._beside(objects, GIT_INDEX_FILE=str(copy))
                 await git("add", "--update", "--ignore-errors", ".")
-                unknown = (await git("ls-files", "--others", "--exclude-standard", "-z")).split("\0")
-                small = await anyio.to_thread.run_sync(lambda: [name for name in unknown if self._is_small(name)])
-                await git("update-index", "--add", "--remove", "-z", "--stdin", stdin=b"".join(os.fsencode(name) + b"\0" for name in small))
+                unknown = (await git("ls-files", "--others", "--exclude-standard", "-z")).split(
+                    "\0"
+                )
+                small = await anyio.to_thread.run_sync(
+                    lambda: [name for name in unknown if self._is_small(name)]
+                )
+                await git(
+                    "update-index",
+                    "--add",
+                    "--remove",
+                    "-z",
+                    "--stdin",
+                    stdin=b"".join(os.fsencode(name) + b"\0" for name in small),
+                )
                 return await git("write-tree")
         except OSError as e:
-            raise GitFailed("invalid", f"the index of {str(self._git.folder)!r} cannot be copied: {e.strerror or e}") from e
+            raise GitFailed(
+                "invalid",
+                f"the index of {str(self._git.folder)!r} cannot be copied: {e.strerror or e}",
+            ) from e
 
     async def between(self, before: str, after: str) -> Diff:
         """Of two moments, or commits. Raises GitFailed."""
         git = self._beside(await self._path("objects"))
-        lines = (await git("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", before, after)).split("\0")
+        lines = (
+            await git(
+                "diff-tree",
+                "-r",
+                "-z",
+                "--numstat",
+                "--no-renames",
+                "--no-ext-diff",
+                "--no-textconv",
+                before,
+                after,
+            )
+        ).split("\0")
         counts = [line.split("\t")[:2] for line in lines if line]
-        return Diff(files=len(counts), added=sum(_number(added) for added, _ in counts), removed=sum(_number(removed) for _, removed in counts))
+        return Diff(
+            files=len(counts),
+            added=sum(_number(added) for added, _ in counts),
+            removed=sum(_number(removed) for _, removed in counts),
+        )
 
     async def _path(self, name: str) -> Path:
         """Of something that the repository keeps; a name may hold a line end, so one at a time."""
@@ -62,7 +97,12 @@ class WorkingTreeChanges:
         alternate = str(objects)
         if ":" in alternate or alternate.startswith('"'):
             alternate = '"' + alternate.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        return self._git.within(self._git.folder, GIT_OBJECT_DIRECTORY=str(self._store), GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate, **environment)
+        return self._git.within(
+            self._git.folder,
+            GIT_OBJECT_DIRECTORY=str(self._store),
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate,
+            **environment,
+        )
 
     def _is_small(self, name: str) -> bool:
         if not name or name.endswith("/"):  # another repository
@@ -71,7 +111,9 @@ class WorkingTreeChanges:
             found = os.lstat(self._git.folder / name)
         except OSError:
             return False
-        return stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= UNTRACKED_BYTES_MAX)
+        return stat.S_ISLNK(found.st_mode) or (
+            stat.S_ISREG(found.st_mode) and found.st_size <= UNTRACKED_BYTES_MAX
+        )
 
 
 def _number(count: str) -> int:

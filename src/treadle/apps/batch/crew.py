@@ -1,4 +1,7 @@
-"""Works the prompts of a batch, so many at once, until all are done or somebody stops it. Entry: `Crew`, `begin`."""
+"""Works the prompts of a batch, so many at once, until all are done or somebody stops it. Entry:
+
+`Crew`, `begin`.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,46 @@ WAITED_FOR_MOST = 500
 """Prompts that workers have at once; the others are queued as these come to their ends."""
 
 
-async def begin(shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher) -> Logbook:
-    """A new batch. Raises AgentError(invalid) where its worktrees could begin nowhere, or it cannot be kept."""
+async def begin(
+    shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher
+) -> Logbook:
+    """A new batch.
+
+    Raises AgentError(invalid) where its worktrees could begin nowhere, or it cannot be kept.
+    """
     base = None
     if terms.worktree:
         repository = await repository_of(Path(terms.cwd), child_environment(secrets), needed=True)
         assert repository is not None, "it was needed"
         base = await repository.head()
         if await repository.is_changed():
-            watcher.warns(f"{str(repository.git.folder)!r} has changes that are not committed: the worktrees begin at HEAD, without them")
+            watcher.warns(
+                f"{str(repository.git.folder)!r} has changes that are not committed: the "
+                "worktrees begin at HEAD, without them"
+            )
     elif terms.at_once and len(prompts) > 1 and terms.mode != "plan":
-        watcher.warns("several prompts work in one folder at once, and may undo each other's work: --worktree gives each its own")
-    return Logbook.begin(shelf, Batch(id=new_id("work"), prompts=tuple(prompts), terms=terms, base=base))
+        watcher.warns(
+            "several prompts work in one folder at once, and may undo each other's work: "
+            "--worktree gives each its own"
+        )
+    return Logbook.begin(
+        shelf, Batch(id=new_id("work"), prompts=tuple(prompts), terms=terms, base=base)
+    )
 
 
 class Crew:
     """For one batch, worked once."""
 
-    def __init__(self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()) -> None:
+    def __init__(
+        self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()
+    ) -> None:
         """`attached` goes with each prompt."""
-        self._logbook, self._runtime, self._watcher, self._attached = logbook, runtime, watcher, attached
+        self._logbook, self._runtime, self._watcher, self._attached = (
+            logbook,
+            runtime,
+            watcher,
+            attached,
+        )
         self._scope = anyio.CancelScope()
         self._wrong: AgentError | None = None
         self._stopped = False
@@ -61,9 +84,11 @@ class Crew:
         self._scope.cancel()
 
     async def work(self) -> Report:
-        """Every prompt that is not done, in order. What is wrong with one ends that one, and stands in its row.
+        """Every prompt that is not done, in order. What is wrong with one ends that one, and stands
+        in its row.
 
-        Raises AgentError for what is wrong before the first run of the batch could begin: it would likely be wrong for each.
+        Raises AgentError for what is wrong before the first run of the batch could begin: it would
+        likely be wrong for each.
         """
         await end_leftovers(self._logbook.batch.id)
         pending, terms = self._logbook.pending, self._logbook.batch.terms
@@ -81,11 +106,19 @@ class Crew:
         if self._wrong is not None:
             raise self._wrong
         done = {**self._rows, **self._logbook.rows}
-        rows = [done[number] if number in done else await BatchItem(shop, number).standing() for number in self._logbook.batch.numbers]
-        return Report.of(self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending))
+        rows = [
+            done[number] if number in done else await BatchItem(shop, number).standing()
+            for number in self._logbook.batch.numbers
+        ]
+        return Report.of(
+            self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending)
+        )
 
     async def detach(self) -> None:
-        """Has a run of every prompt queued for workers, and waits for none of them. Raises AgentError for the first that cannot be."""
+        """Has a run of every prompt queued for workers, and waits for none of them.
+
+        Raises AgentError for the first that cannot be.
+        """
         async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
             for number in self._logbook.pending:
                 await BatchItem(shop, number).begin()

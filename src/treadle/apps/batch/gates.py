@@ -1,7 +1,8 @@
-"""The commands that judge the work: each in a shell of its own, in the folder of its prompt, and nothing left of it afterwards.
+"""The commands that judge the work: each in a shell of its own, in the folder of its prompt, and
+nothing left of it afterwards.
 
-They run what the model wrote, and so where its own commands run: in the sandbox, where one works. What a failed one means stands in
-steps.py. Entry: `Gates`.
+They run what the model wrote, and so where its own commands run: in the sandbox, where one works.
+What a failed one means stands in steps.py. Entry: `Gates`.
 """
 
 from __future__ import annotations
@@ -52,8 +53,11 @@ class Gates:
     """Everything was allowed."""
     network: Literal["none", "open"] | Network = "none"
 
-    async def judge(self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]) -> tuple[GateResult, ...]:
-        """All of them, in order; those after the first that fails are not run. `begins` is told of each before it starts.
+    async def judge(
+        self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]
+    ) -> tuple[GateResult, ...]:
+        """All of them, in order; those after the first that fails are not run. `begins` is told of
+        each before it starts.
 
         Cancellation ends what runs, with all that it started.
         """
@@ -133,7 +137,9 @@ class Gates:
             idempotency_key="",
             spill=lambda text: self.kept,
             environment=self.environment,
-            sandbox=None if self.sandbox is None else Confinement(self.sandbox, self._room(item_id, folder)),
+            sandbox=None
+            if self.sandbox is None
+            else Confinement(self.sandbox, self._room(item_id, folder)),
         )
 
     def _room(self, item_id: str, folder: Path) -> CommandRoom:
@@ -155,7 +161,9 @@ def _made(folder: Path) -> Path:
 
 
 class _Output:
-    """What a gate says: whole lines into the log, without secrets, and the end of them for the model."""
+    """What a gate says: whole lines into the log, without secrets, and the end of them for the
+    model.
+    """
 
     def __init__(self, log: Path, secrets: Redactor) -> None:
         self.ended = anyio.Event()
@@ -167,13 +175,17 @@ class _Output:
         self._chars = 0
         self._room = LOG_BYTES_MAX
         try:
-            self._file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            self._file = os.open(
+                log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600
+            )
         except OSError:
             self._file, self.is_kept = -1, False
 
     @property
     def tail(self) -> str:
-        lines = self._clean(plain_text("".join(self._last)))[-TAIL_CHARS:].splitlines()[-TAIL_LINES:]
+        lines = self._clean(plain_text("".join(self._last)))[-TAIL_CHARS:].splitlines()[
+            -TAIL_LINES:
+        ]
         return "\n".join(lines)
 
     def note(self, text: str) -> None:
@@ -186,7 +198,8 @@ class _Output:
         self.ended.set()
 
     async def _piece(self, reader: int) -> bytes:
-        await anyio.lowlevel.checkpoint()  # a program that never stops writing must not keep everybody else waiting
+        # a program that never stops writing must not keep everybody else waiting
+        await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):
                 return os.read(reader, _PIECE)

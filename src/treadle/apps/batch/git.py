@@ -1,4 +1,5 @@
-"""Git as this program runs it: nothing that a repository configures is started, no hook, no monitor, no filter, and nobody is asked.
+"""Git as this program runs it: nothing that a repository configures is started, no hook, no
+monitor, no filter, and nobody is asked.
 
 What it is used for stands in worktrees.py and changes.py. Entry: `GitCommands`.
 """
@@ -15,14 +16,34 @@ import anyio
 from treadle._internal.environment import path_outside
 from treadle.errors import AgentError
 
-QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.safecrlf=false", "-c", "diff.ignoreSubmodules=dirty")
+QUIET = (
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.safecrlf=false",
+    "-c",
+    "diff.ignoreSubmodules=dirty",
+)
 BESIDE_FILES = frozenset({"rev-parse", "update-ref", "diff-tree"})
-"""Commands that look at no file of a working tree. Any other may pass one through a filter: even write-tree does, where it cannot trust its index."""
+"""Commands that look at no file of a working tree.
+
+Any other may pass one through a filter: even write-tree does, where it cannot trust its index.
+"""
 WELL_KNOWN = frozenset({"git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"})
 """What `git lfs install --local` writes."""
 SWITCHED_OFF = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 SAID_CHARS = 300
-KEPT_VARIABLES = frozenset({"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES"})
+KEPT_VARIABLES = frozenset(
+    {
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_EXEC_PATH",
+        "GIT_CEILING_DIRECTORIES",
+    }
+)
 """Any other, such as the GIT_DIR of a hook that started us, would name another repository."""
 
 
@@ -35,8 +56,18 @@ class GitCommands:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
-        kept = {name: value for name, value in environment.items() if not name.startswith("GIT_") or name in KEPT_VARIABLES}
-        self._environment = {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_PAGER": "cat", "LC_ALL": "C"}
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if not name.startswith("GIT_") or name in KEPT_VARIABLES
+        }
+        self._environment = {
+            **kept,
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_PAGER": "cat",
+            "LC_ALL": "C",
+        }
 
     def within(self, folder: Path, **environment: str) -> GitCommands:
         """The same elsewhere, with more variables."""
@@ -45,27 +76,61 @@ class GitCommands:
         return other
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
-        """What it prints, without the last line end; bytes that are no UTF-8 as surrogates. Raises GitFailed. Cancellation kills it."""
+        """What it prints, without the last line end; bytes that are no UTF-8 as surrogates.
+
+        Raises GitFailed. Cancellation kills it.
+        """
         extra = {} if arguments[0] in BESIDE_FILES else await self._without_filters()
         code, out, said = await self._run(arguments, stdin, extra)
         if code:
-            raise GitFailed("invalid", f"git {arguments[0]} failed in {str(self.folder)!r}: {said or f'exit code {code}'}")
+            raise GitFailed(
+                "invalid",
+                f"git {arguments[0]} failed in {str(self.folder)!r}: {said or f'exit code {code}'}",
+            )
         return out.removesuffix("\n")
 
     async def _without_filters(self) -> dict[str, str]:
-        """Variables that switch off the filters which the repository itself configures: whoever made it has chosen their commands. A person's own stay."""
-        code, listed, said = await self._run(("config", "--show-scope", "--null", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"), b"", {})
+        """Variables that switch off the filters which the repository itself configures: whoever
+        made it has chosen their commands. A person's own stay.
+        """
+        code, listed, said = await self._run(
+            (
+                "config",
+                "--show-scope",
+                "--null",
+                "--get-regexp",
+                r"^filter\..*\.(clean|smudge|process)$",
+            ),
+            b"",
+            {},
+        )
         if code not in (0, 1):  # 1: there are none
             raise GitFailed("invalid", f"git config failed in {str(self.folder)!r}: {said}")
         fields = listed.split("\0")
-        found = [(scope, *said.partition("\n")) for scope, said in zip(fields[::2], fields[1::2], strict=False)]
-        foreign = {key.rpartition(".")[0] for scope, key, _, command in found if scope in ("local", "worktree") and command not in WELL_KNOWN}
+        found = [
+            (scope, *said.partition("\n"))
+            for scope, said in zip(fields[::2], fields[1::2], strict=False)
+        ]
+        foreign = {
+            key.rpartition(".")[0]
+            for scope, key, _, command in found
+            if scope in ("local", "worktree") and command not in WELL_KNOWN
+        }
         off = [(f"{name}.{key}", value) for name in sorted(foreign) for key, value in SWITCHED_OFF]
-        pairs = {f"GIT_CONFIG_{part}_{n}": text for n, pair in enumerate(off) for part, text in zip(("KEY", "VALUE"), pair, strict=True)}
+        pairs = {
+            f"GIT_CONFIG_{part}_{n}": text
+            for n, pair in enumerate(off)
+            for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+        }
         return {"GIT_CONFIG_COUNT": str(len(off)), **pairs}
 
-    async def _run(self, arguments: Sequence[str], stdin: bytes, extra: Mapping[str, str]) -> tuple[int, str, str]:
-        """Exit code, what it prints, and what it says in one line. Raises GitFailed where it cannot be started."""
+    async def _run(
+        self, arguments: Sequence[str], stdin: bytes, extra: Mapping[str, str]
+    ) -> tuple[int, str, str]:
+        """Exit code, what it prints, and what it says in one line.
+
+        Raises GitFailed where it cannot be started.
+        """
         program = shutil.which("git", path=path_outside(self._environment.get("PATH"), self.folder))
         if program is None:
             raise GitFailed("invalid", "git is not installed, or not on the PATH")
@@ -76,8 +141,15 @@ class GitCommands:
                 check=False,
                 cwd=self.folder,
                 env={**self._environment, **extra},
-                start_new_session=True,  # Ctrl-C of the terminal is for us: half a checkout is nobody's wish
+                # Ctrl-C of the terminal is for us: half a checkout is nobody's wish
+                start_new_session=True,
             )
         except OSError as e:
-            raise GitFailed("invalid", f"git could not be started in {str(self.folder)!r}: {e.strerror or e}") from e
-        return done.returncode, os.fsdecode(done.stdout), " ".join(os.fsdecode(done.stderr).split())[:SAID_CHARS]
+            raise GitFailed(
+                "invalid", f"git could not be started in {str(self.folder)!r}: {e.strerror or e}"
+            ) from e
+        return (
+            done.returncode,
+            os.fsdecode(done.stdout),
+            " ".join(os.fsdecode(done.stderr).split())[:SAID_CHARS],
+        )

@@ -1,4 +1,7 @@
-"""One prompt of a batch, from wherever it stands to its end. What comes next is steps.py's to say. Entry: `BatchItem`."""
+"""One prompt of a batch, from wherever it stands to its end. What comes next is steps.py's to say.
+
+Entry: `BatchItem`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ class BatchItem:
         self._id = self._batch.item_id(number)
 
     async def work(self) -> ReportRow:
-        """Its row, which is kept unless the prompt waits for a person. Raises AgentError for what is wrong before a run begins.
+        """Its row, which is kept unless the prompt waits for a person. Raises AgentError for what
+        is wrong before a run begins.
 
         Cancellation is safe everywhere: whoever works on it again goes on from where it stands.
         """
@@ -55,13 +59,20 @@ class BatchItem:
         await self._shop.queue.submit(self._order(step, place, past))
 
     async def standing(self, wrong: AgentError | None = None) -> ReportRow:
-        """Of a prompt that has not come to its end, as far as it came and can be read. `wrong`: what keeps it from its end."""
+        """Of a prompt that has not come to its end, as far as it came and can be read.
+
+        `wrong`: what keeps it from its end.
+        """
         try:
             past = await self.past()
         except AgentError as e:
             past, wrong = [], wrong or e
         row = self._row(past, gates=(), diff=None, kept=self._shop.logbook.places.get(self.number))
-        return row if wrong is None else msgspec.structs.replace(row, outcome=Outcome.ERROR, error=wrong.message)
+        return (
+            row
+            if wrong is None
+            else msgspec.structs.replace(row, outcome=Outcome.ERROR, error=wrong.message)
+        )
 
     @property
     def has_runs(self) -> bool:
@@ -100,7 +111,9 @@ class BatchItem:
         return place
 
     async def _stands_there(self) -> str | None:
-        """What is in the folder of the batch now; None where what changes there cannot be told from what others do."""
+        """What is in the folder of the batch now; None where what changes there cannot be told from
+        what others do.
+        """
         changes = self._changes(WorkPlace(folder=self._terms.cwd))
         if changes is None or self._terms.at_once:
             return None
@@ -121,7 +134,10 @@ class BatchItem:
     async def _run(self, step: NextStep, place: WorkPlace, past: Sequence[Past]) -> None:
         attempts = attempts_of(past)
         goes_on = step.run_id is not None or step.text == GO_ON
-        self._shop.watcher.says(self.number, "going on" if goes_on else f"attempt {attempts + 1}" if attempts else "working")
+        self._shop.watcher.says(
+            self.number,
+            "going on" if goes_on else f"attempt {attempts + 1}" if attempts else "working",
+        )
         run_id = await self._shop.queue.submit(self._order(step, place, past))
         try:
             await self._shop.queue.wait(run_id)
@@ -154,11 +170,15 @@ class BatchItem:
             self._shop.watcher.says(self.number, f"gate {command}")
 
         async with self._shop.judging:
-            return await self._shop.gates.judge(self._id, Path(place.folder), attempt=attempts_of(past), begins=begins)
+            return await self._shop.gates.judge(
+                self._id, Path(place.folder), attempt=attempts_of(past), begins=begins
+            )
 
     # ------------------------------------------------------------ the end
 
-    async def _ended(self, past: Sequence[Past], place: WorkPlace, gates: Sequence[GateResult]) -> ReportRow:
+    async def _ended(
+        self, past: Sequence[Past], place: WorkPlace, gates: Sequence[GateResult]
+    ) -> ReportRow:
         """What came of it is kept before its worktree goes."""
         diff, is_clean = await self._compared(place)
         row_of = partial(self._row, past, gates=gates, diff=diff)
@@ -172,7 +192,10 @@ class BatchItem:
         return row
 
     async def tidy(self) -> None:
-        """Takes away a worktree in which nobody worked, and the clean one of a prompt that is done. One with changes stays. Raises nothing."""
+        """Takes away a worktree in which nobody worked, and the clean one of a prompt that is done.
+
+        One with changes stays. Raises nothing.
+        """
         worktrees, place = self._shop.worktrees, self._shop.logbook.places.get(self.number)
         if worktrees is None or place is None:
             return
@@ -192,9 +215,18 @@ class BatchItem:
             diff = await changes.between(place.tree, tree)
         except AgentError:
             return None, False
-        return diff, self._shop.worktrees is not None and await self._shop.worktrees.is_clean(place, tree)
+        return diff, self._shop.worktrees is not None and await self._shop.worktrees.is_clean(
+            place, tree
+        )
 
-    def _row(self, past: Sequence[Past], *, gates: Sequence[GateResult], diff: Diff | None, kept: WorkPlace | None) -> ReportRow:
+    def _row(
+        self,
+        past: Sequence[Past],
+        *,
+        gates: Sequence[GateResult],
+        diff: Diff | None,
+        kept: WorkPlace | None,
+    ) -> ReportRow:
         results = [each.result for each in past]
         last = past[-1] if past else None
         totals = [result.metrics.total for result in results]
@@ -206,7 +238,9 @@ class BatchItem:
             run_id=last.info.run_id if last else None,
             session_id=self._id if last else None,
             outcome=outcome,
-            passed=outcome is Outcome.COMPLETED and all(gate.passed for gate in gates) and len(gates) == len(self._terms.gates),
+            passed=outcome is Outcome.COMPLETED
+            and all(gate.passed for gate in gates)
+            and len(gates) == len(self._terms.gates),
             attempts=attempts_of(past),
             turns=sum(total.turns for total in totals),
             tool_calls=sum(total.tool_calls for total in totals),
@@ -223,7 +257,10 @@ class BatchItem:
 
 
 def _is_there(place: WorkPlace, *, begun: bool) -> bool:
-    """Whether its worktree is; where none of it is left, and nothing begun, it can be made anew. Raises AgentError(invalid) where it cannot."""
+    """Whether its worktree is; where none of it is left, and nothing begun, it can be made anew.
+
+    Raises AgentError(invalid) where it cannot.
+    """
     if os.path.isdir(place.folder):
         return True
     if begun or os.path.lexists(place.root or ""):

@@ -1,4 +1,7 @@
-"""Ends what a process that died had started for a batch: commands of git, and gates. Entry: `LEFT_BY`, `end_leftovers`."""
+"""Ends what a process that died had started for a batch: commands of git, and gates. Entry:
+
+`LEFT_BY`, `end_leftovers`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _POLL_S = 0.01
 
 
 async def end_leftovers(batch_id: str) -> None:
-    """Kills them, and waits until they are gone. Call it where nobody else works on the batch. Without /proc none are found."""
+    """Kills them, and waits until they are gone. Call it where nobody else works on the batch.
+
+    Without /proc none are found.
+    """
     with anyio.move_on_after(_DEATH_S):
         while pids := await anyio.to_thread.run_sync(lambda: list(_started_by(batch_id))):
             for pid in pids:

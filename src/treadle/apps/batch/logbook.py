@@ -1,7 +1,9 @@
-"""What of a batch outlives a crash: a list of entries in a file of its own, beside the journal that has its runs.
+"""What of a batch outlives a crash: a list of entries in a file of its own, beside the journal that
+has its runs.
 
-Only what no run says stands in it: the prompts and their terms, where each is worked, and what came of those that are done. Whoever goes
-on with a batch finds everything else by the sessions of its prompts, whose ids follow from the batch's. Entry: `Logbook`.
+Only what no run says stands in it: the prompts and their terms, where each is worked, and what came
+of those that are done. Whoever goes on with a batch finds everything else by the sessions of its
+prompts, whose ids follow from the batch's. Entry: `Logbook`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class WorkPlace(Value, frozen=True, kw_only=True):
     tree: str | None = None
     """What stood there before, as a tree of git; None: nobody knows."""
     made: bool = False
-    """Its worktree was made whole: whatever is in it now is somebody's work, also where no run says so any more."""
+    """Its worktree was made whole: whatever is in it now is somebody's work, also where no run says
+    so any more.
+    """
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -69,7 +73,8 @@ BatchEntry: TypeAlias = Begun | Resumed | Placed | ItemDone
 
 
 class Logbook:
-    """One batch, held by one process as long as the logbook is open: the kernel lets go of it when the process dies.
+    """One batch, held by one process as long as the logbook is open: the kernel lets go of it when
+    the process dies.
 
     Made by `begin` and `open`; an async context manager.
     """
@@ -114,22 +119,34 @@ class Logbook:
                 logbook.discard()
                 raise
         except OSError as e:
-            raise AgentError("invalid", f"the batch cannot be kept in {str(folder)!r}: {e.strerror or e}") from e
+            raise AgentError(
+                "invalid", f"the batch cannot be kept in {str(folder)!r}: {e.strerror or e}"
+            ) from e
         return logbook
 
     @classmethod
     def open(cls, shelf: Path, batch_id: str) -> Self:
-        """Raises AgentError: invalid for one that is not there, cannot be read or is of a newer version, busy where another process has it."""
+        """Raises AgentError: invalid for one that is not there, cannot be read or is of a newer
+        version, busy where another process has it.
+        """
         _check_platform()
         folder = shelf / batch_id
         try:
-            descriptor = os.open(folder / ENTRIES, os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0))
+            descriptor = os.open(
+                folder / ENTRIES, os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+            )
         except OSError as e:
             raise AgentError("invalid", f"there is no batch {batch_id!r} in {str(shelf)!r}") from e
         logbook = cls(folder, descriptor)
         try:
             if not take(descriptor):
-                raise AgentError("busy", f"the batch {batch_id} is being worked on by another process: wait for its end, or end it")
+                raise AgentError(
+                    "busy",
+                    (
+                        f"the batch {batch_id} is being worked on by another process: wait for its "
+                        "end, or end it"
+                    ),
+                )
             logbook._read()
         except BaseException:
             os.close(descriptor)
@@ -166,7 +183,9 @@ class Logbook:
     async def tidy(self) -> None:
         """Takes away what nobody needs once nothing runs."""
         for folder in (self.scratch, *([] if self.pending else [self.objects])):
-            await anyio.to_thread.run_sync(lambda folder=folder: shutil.rmtree(folder, ignore_errors=True))
+            await anyio.to_thread.run_sync(
+                lambda folder=folder: shutil.rmtree(folder, ignore_errors=True)
+            )
 
     # ------------------------------------------------------------ entries
 
@@ -180,11 +199,20 @@ class Logbook:
         await self._append(ItemDone(at=now(), row=row))
 
     async def _append(self, entry: BatchEntry) -> None:
-        """It is durable when this returns. Raises AgentError(agent) where the disk does not take it."""
+        """It is durable when this returns.
+
+        Raises AgentError(agent) where the disk does not take it.
+        """
         try:
             await anyio.to_thread.run_sync(self._write, entry)
         except OSError as e:
-            raise AgentError("agent", f"the batch {self.batch.id} could not be kept: {e.strerror or e}. What is done already is safe") from e
+            raise AgentError(
+                "agent",
+                (
+                    f"the batch {self.batch.id} could not be kept: {e.strerror or e}. What is done "
+                    "already is safe"
+                ),
+            ) from e
 
     def _write(self, entry: BatchEntry) -> None:
         """One line in one piece. What a full disk took only half of is taken back."""
@@ -211,7 +239,9 @@ class Logbook:
                 pass
 
     def _read(self) -> None:
-        """A last line without its end was being written when the process died: nobody relied on it, and it goes."""
+        """A last line without its end was being written when the process died: nobody relied on it,
+        and it goes.
+        """
         data = b"".join(iter(lambda: os.read(self._descriptor, 1 << 20), b""))
         whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
         if len(whole) < len(data):
@@ -220,26 +250,45 @@ class Logbook:
             try:
                 entry = cast("BatchEntry", decode_json(line, cast("type[Any]", BatchEntry)))
             except ValueError as e:
-                raise AgentError("invalid", f"{str(self.folder / ENTRIES)!r}, line {number}: this version cannot read it: {e}") from e
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"{str(self.folder / ENTRIES)!r}, line {number}: this version cannot read "
+                        f"it: {e}"
+                    ),
+                ) from e
             self._apply(entry)
         if not self._entries or not isinstance(self._entries[0], Begun):
-            raise AgentError("invalid", f"the batch {self.folder.name} was never begun: nothing of it is there")
+            raise AgentError(
+                "invalid", f"the batch {self.folder.name} was never begun: nothing of it is there"
+            )
 
 
 def batches(shelf: Path) -> list[str]:
     """The ids of those that are there, oldest first."""
     try:
-        return sorted(entry.name for entry in os.scandir(shelf) if os.path.exists(os.path.join(entry.path, ENTRIES)))
+        return sorted(
+            entry.name
+            for entry in os.scandir(shelf)
+            if os.path.exists(os.path.join(entry.path, ENTRIES))
+        )
     except OSError:
         return []
 
 
 def find_batch(shelf: Path, given: str, *, last: str = "last") -> str:
-    """An id, the beginning of one, or `last`. Raises AgentError(invalid) where none or several are meant."""
+    """An id, the beginning of one, or `last`.
+
+    Raises AgentError(invalid) where none or several are meant.
+    """
     known = batches(shelf)
     if not known:
         raise AgentError("invalid", f"there is no batch {given!r}: there are none yet")
-    meant: Sequence[str] = known[-1:] if given == last else [each for each in known if given and each.startswith((given, f"work_{given}"))]
+    meant: Sequence[str] = (
+        known[-1:]
+        if given == last
+        else [each for each in known if given and each.startswith((given, f"work_{given}"))]
+    )
     if given in known:
         meant = [given]
     if len(meant) != 1:

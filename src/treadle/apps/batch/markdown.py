@@ -8,34 +8,68 @@ from collections.abc import Iterator
 from treadle.apps.batch.report import Diff, GateResult, Report, ReportRow
 
 PROMPT_CHARS = 80
-HEAD = ("#", "outcome", "gates", "attempts", "turns", "tokens", "cost", "seconds", "changes", "prompt")
+HEAD = (
+    "#",
+    "outcome",
+    "gates",
+    "attempts",
+    "turns",
+    "tokens",
+    "cost",
+    "seconds",
+    "changes",
+    "prompt",
+)
 
 
 def markdown(report: Report) -> str:
     """A table, and below it what there is to say of each prompt."""
     totals = report.totals
-    lines = [f"# {totals.passed} of {totals.prompts} passed", "", f"Batch `{report.id}`.{_open(report)}", ""]
-    lines += [_table_row(HEAD), _table_row(["---"] * len(HEAD)), *(_table_row(_cells(row)) for row in report.rows)]
+    lines = [
+        f"# {totals.passed} of {totals.prompts} passed",
+        "",
+        f"Batch `{report.id}`.{_open(report)}",
+        "",
+    ]
+    lines += [
+        _table_row(HEAD),
+        _table_row(["---"] * len(HEAD)),
+        *(_table_row(_cells(row)) for row in report.rows),
+    ]
     for row in report.rows:
         lines += ["", *_section(row)]
     return "\n".join(lines) + "\n"
 
 
 def _open(report: Report) -> str:
-    return f" {report.pending} not at its end yet: `treadle work --resume {report.id}` goes on." if report.pending else ""
+    return (
+        f" {report.pending} not at its end yet: `treadle work --resume {report.id}` goes on."
+        if report.pending
+        else ""
+    )
 
 
 def verdict(row: ReportRow) -> str:
     """In one word or two."""
     if row.outcome is None:
         return "not done" if row.run_id else "not begun"
-    return "passed" if row.passed else "gate failed" if any(gate.failed for gate in row.gates) else row.outcome.value
+    return (
+        "passed"
+        if row.passed
+        else "gate failed"
+        if any(gate.failed for gate in row.gates)
+        else row.outcome.value
+    )
 
 
 def changes(diff: Diff | None) -> str:
     if diff is None:
         return ""
-    return "none" if diff.files == 0 else f"{diff.files} {'file' if diff.files == 1 else 'files'} +{diff.added} -{diff.removed}"
+    return (
+        "none"
+        if diff.files == 0
+        else f"{diff.files} {'file' if diff.files == 1 else 'files'} +{diff.added} -{diff.removed}"
+    )
 
 
 def gates_passed(row: ReportRow) -> str:
@@ -44,7 +78,14 @@ def gates_passed(row: ReportRow) -> str:
 
 def _cells(row: ReportRow) -> list[str]:
     cost = "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
-    numbers = [str(row.attempts), str(row.turns), str(row.tokens), cost, f"{row.duration_s:.1f}", changes(row.diff)]
+    numbers = [
+        str(row.attempts),
+        str(row.turns),
+        str(row.tokens),
+        cost,
+        f"{row.duration_s:.1f}",
+        changes(row.diff),
+    ]
     return [str(row.number), verdict(row), gates_passed(row), *numbers, _inline(row.prompt)]
 
 
@@ -70,7 +111,13 @@ def _section(row: ReportRow) -> Iterator[str]:
 def _said(gate: GateResult) -> str:
     if gate.passed is None:
         return "not run"
-    how = "passed" if gate.passed else "failed, no exit code" if gate.exit_code is None else f"failed, exit code {gate.exit_code}"
+    how = (
+        "passed"
+        if gate.passed
+        else "failed, no exit code"
+        if gate.exit_code is None
+        else f"failed, exit code {gate.exit_code}"
+    )
     return f"{how}, {gate.duration_s:.1f} s"
 
 

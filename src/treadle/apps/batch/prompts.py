@@ -1,4 +1,7 @@
-"""Where the prompts of a batch come from, beside its arguments: lines of a text, files of a folder. Entry: `prompts_of`, `lines_of`."""
+"""Where the prompts of a batch come from, beside its arguments: lines of a text, files of a folder.
+
+Entry: `prompts_of`, `lines_of`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,20 @@ BYTES_MAX = 10 * 1024 * 1024
 
 
 def prompts_of(path: Path) -> list[str]:
-    """One a line of a file; of a folder one a file, by name, without hidden files and folders. Raises AgentError(invalid)."""
+    """One a line of a file; of a folder one a file, by name, without hidden files and folders.
+
+    Raises AgentError(invalid).
+    """
     if not path.is_dir():
         return lines_of(_read(path))
     try:
-        files = sorted(file for file in path.iterdir() if not file.name.startswith(".") and not file.is_dir())
+        files = sorted(
+            file for file in path.iterdir() if not file.name.startswith(".") and not file.is_dir()
+        )
     except OSError as e:
-        raise AgentError("invalid", f"the folder {str(path)!r} cannot be read: {e.strerror or e}") from e
+        raise AgentError(
+            "invalid", f"the folder {str(path)!r} cannot be read: {e.strerror or e}"
+        ) from e
     found = [(file, _read(file).strip()) for file in files]
     if empty := [str(file) for file, text in found if not text]:
         raise AgentError("invalid", f"{empty[0]!r} is empty: each file of the folder is a prompt")
@@ -36,7 +46,13 @@ def _read(path: Path) -> str:
     except OSError as e:
         raise AgentError("invalid", f"{str(path)!r} cannot be read: {e.strerror or e}") from e
     if len(data) > BYTES_MAX:
-        raise AgentError("invalid", f"{str(path)!r} is larger than {BYTES_MAX // 1024 // 1024} MiB: that is no list of prompts")
+        raise AgentError(
+            "invalid",
+            (
+                f"{str(path)!r} is larger than {BYTES_MAX // 1024 // 1024} MiB: that is no list of "
+                "prompts"
+            ),
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

@@ -1,4 +1,6 @@
-"""Who runs what is submitted: the seam between a batch and the processes, one or many, that drive runs. Entry: `RunSubmitter`, `LocalQueue`."""
+"""Who runs what is submitted: the seam between a batch and the processes, one or many, that drive
+runs. Entry: `RunSubmitter`, `LocalQueue`.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,13 @@ class Order(Value, frozen=True, kw_only=True):
     on_unknown: OnUnknown
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     run_id: str | None = None
-    """This one goes on, as it was begun, with what is left of its limits; the prompt counts for nothing."""
+    """This one goes on, as it was begun, with what is left of its limits; the prompt counts for
+    nothing.
+    """
     new_id: str
-    """Of a run that is begun: the same for who submits it again, because nobody knows whether it was."""
+    """Of a run that is begun: the same for who submits it again, because nobody knows whether it
+    was.
+    """
 
 
 class RunSubmitter(Protocol):
@@ -46,12 +52,16 @@ class RunSubmitter(Protocol):
     async def submit(self, order: Order) -> str:
         """Gives the run's id once the run is in the journal, or gone on with.
 
-        Raises AgentError for what is wrong before it starts; busy where the run, or another one of its session, is driven elsewhere.
+        Raises AgentError for what is wrong before it starts; busy where the run, or another one of
+        its session, is driven elsewhere.
         """
         ...
 
     async def wait(self, run_id: str) -> RunResult[Any]:
-        """Its end, or where it waits for a person. Cancellation leaves the run alone. Raises AgentError for a run that could not begin."""
+        """Its end, or where it waits for a person. Cancellation leaves the run alone.
+
+        Raises AgentError for a run that could not begin.
+        """
         ...
 
     async def cancel(self, run_id: str) -> None:
@@ -66,10 +76,20 @@ class _Driven:
 
 
 class LocalQueue:
-    """Drives every run in this process, at once. An async context manager: leaving it cancels what still runs, and waits for it."""
+    """Drives every run in this process, at once.
 
-    def __init__(self, runtime: Runtime, agent: Callable[[Path], Agent[Any, Any]], heard: Callable[[Event], None]) -> None:
-        """`agent` works the orders of a folder, and may block while it is made; `heard` is told each event of each run."""
+    An async context manager: leaving it cancels what still runs, and waits for it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        agent: Callable[[Path], Agent[Any, Any]],
+        heard: Callable[[Event], None],
+    ) -> None:
+        """`agent` works the orders of a folder, and may block while it is made; `heard` is told
+        each event of each run.
+        """
         self._runtime, self._agent, self._heard = runtime, agent, heard
         self._group = anyio.create_task_group()
         self._runs: dict[str, _Driven] = {}
@@ -78,10 +98,16 @@ class LocalQueue:
         await self._group.__aenter__()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for driven in self._runs.values():
             driven.stream.cancel()
-        self._group.cancel_scope.shield = True  # each run is closed in its journal before anybody goes on
+        # each run is closed in its journal before anybody goes on
+        self._group.cancel_scope.shield = True
         await self._group.__aexit__(None, None, None)
 
     async def submit(self, order: Order) -> str:

@@ -1,4 +1,7 @@
-"""What came of a batch, as values: a row for each prompt. How it is printed is for others (markdown.py, the command line). Entry: `Report`."""
+"""What came of a batch, as values: a row for each prompt.
+
+How it is printed is for others (markdown.py, the command line). Entry: `Report`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from treadle.types import Outcome, Value
 
 
 class Diff(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What an attempt changed in its folder, files that git does not know yet included, ignored ones not."""
+    """What an attempt changed in its folder, files that git does not know yet included, ignored
+    ones not.
+    """
 
     files: int
     added: int
@@ -24,7 +29,10 @@ class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     passed: bool | None
     """None: not run, because one before it failed."""
     exit_code: int | None = None
-    """Negative: the signal that ended it. None: it ran into its timeout, could not be started, or was not run."""
+    """Negative: the signal that ended it.
+
+    None: it ran into its timeout, could not be started, or was not run.
+    """
     duration_s: float = 0.0
     output: str = ""
     """The end of what it said."""
@@ -58,7 +66,9 @@ class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     duration_s: float = 0.0
     """Of its runs; gates have their own."""
     diff: Diff | None = None
-    """None: nobody can tell, because the folder is in no git repository, or several prompts worked in it at once."""
+    """None: nobody can tell, because the folder is in no git repository, or several prompts worked
+    in it at once.
+    """
     gates: tuple[GateResult, ...] = ()
     error: str | None = None
     """Why it ended as it did, where that is no answer."""
@@ -92,7 +102,14 @@ class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, batch: Batch, rows: Sequence[ReportRow], *, stopped: bool, pending: int) -> Report:
-        return cls(id=batch.id, passed=all(row.passed for row in rows), stopped=stopped, pending=pending, totals=_totals(rows), rows=tuple(rows))
+        return cls(
+            id=batch.id,
+            passed=all(row.passed for row in rows),
+            stopped=stopped,
+            pending=pending,
+            totals=_totals(rows),
+            rows=tuple(rows),
+        )
 
 
 def _totals(rows: Sequence[ReportRow]) -> BatchTotals:

@@ -1,4 +1,7 @@
-"""What comes next for a prompt, decided from what its runs came to: no files, no processes. Entry: `next_step`, `attempts_of`, `left_of`."""
+"""What comes next for a prompt, decided from what its runs came to: no files, no processes. Entry:
+
+`next_step`, `attempts_of`, `left_of`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,17 @@ from treadle.messages.result import RunResult
 from treadle.types import Limits, Outcome
 
 MENDABLE = frozenset({Outcome.ERROR, Outcome.TRUNCATED, Outcome.LOOPING, Outcome.INVALID_OUTPUT})
-"""Ends after which another attempt may do better. A limit, a refusal and a call that nobody approved would only come again."""
+"""Ends after which another attempt may do better.
+
+A limit, a refusal and a call that nobody approved would only come again.
+"""
 HOPELESS = frozenset({ErrorKind.AUTH, ErrorKind.INVALID, ErrorKind.LIMIT, ErrorKind.BUSY})
 
 GO_ON = "You were stopped before this was done. Look at where it stands, and go on with it."
-ENDED = "The last attempt did not come to its end ({why}). Look at where it stands, and finish the task."
+ENDED = (
+    "The last attempt did not come to its end ({why}). Look at where it stands, and finish the "
+    "task."
+)
 FAILED = """The task is not done yet: the check `{command}` fails ({how}). The end of its output:
 
 {output}
@@ -40,10 +49,19 @@ class NextStep(NamedTuple):
     limits: Limits = Limits()
 
 
-def next_step(past: Sequence[Past], gates: Sequence[GateResult], prompt: str, terms: Terms, *, entering: bool = False) -> NextStep | None:
-    """None: there is nothing more to do now. `past`: oldest first; `gates`: what they said of its last run.
+def next_step(
+    past: Sequence[Past],
+    gates: Sequence[GateResult],
+    prompt: str,
+    terms: Terms,
+    *,
+    entering: bool = False,
+) -> NextStep | None:
+    """None: there is nothing more to do now. `past`: oldest first; `gates`: what they said of its
+    last run.
 
-    `entering`: this process has not worked on it yet; a run that was cancelled then was so by the end of the last process, not by a person.
+    `entering`: this process has not worked on it yet; a run that was cancelled then was so by the
+    end of the last process, not by a person.
     """
     if not past:
         return NextStep(prompt, limits=terms.limits)
@@ -54,7 +72,11 @@ def next_step(past: Sequence[Past], gates: Sequence[GateResult], prompt: str, te
         case "waiting":
             return None
         case "finished":
-            text = GO_ON if entering and last.result.outcome is Outcome.CANCELLED else _another_attempt(past, gates, terms)
+            text = (
+                GO_ON
+                if entering and last.result.outcome is Outcome.CANCELLED
+                else _another_attempt(past, gates, terms)
+            )
             limits = left_of(terms.limits, past)
             return None if text is None or limits is None else NextStep(text, limits=limits)
 
@@ -63,20 +85,35 @@ def _another_attempt(past: Sequence[Past], gates: Sequence[GateResult], terms: T
     if attempts_of(past) > terms.retries:
         return None
     if failed := next((gate for gate in gates if gate.failed), None):
-        return FAILED.format(command=failed.command, how=how_it_failed(failed), output=failed.output.strip() or "(no output)")
+        return FAILED.format(
+            command=failed.command,
+            how=how_it_failed(failed),
+            output=failed.output.strip() or "(no output)",
+        )
     result = past[-1].result
     if result.outcome in MENDABLE and (result.error is None or result.error.kind not in HOPELESS):
-        return ENDED.format(why=result.outcome.value if result.error is None else f"{result.outcome.value}: {result.error.message}")
+        return ENDED.format(
+            why=result.outcome.value
+            if result.error is None
+            else f"{result.outcome.value}: {result.error.message}"
+        )
     return None
 
 
 def attempts_of(past: Sequence[Past]) -> int:
     """A run that goes on after one that was cancelled belongs to the same attempt."""
-    return sum(index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED for index in range(len(past)))
+    return sum(
+        index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED
+        for index in range(len(past))
+    )
 
 
 def how_it_failed(gate: GateResult) -> str:
-    return "it was still running at its time limit, or could not be run" if gate.exit_code is None else f"exit code {gate.exit_code}"
+    return (
+        "it was still running at its time limit, or could not be run"
+        if gate.exit_code is None
+        else f"exit code {gate.exit_code}"
+    )
 
 
 def left_of(limits: Limits, past: Sequence[Past]) -> Limits | None:

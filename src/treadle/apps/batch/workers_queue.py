@@ -1,4 +1,7 @@
-"""A batch whose runs wait in a queue for workers, in whatever processes and on whatever machines. Entry: `WorkersQueue`."""
+"""A batch whose runs wait in a queue for workers, in whatever processes and on whatever machines.
+
+Entry: `WorkersQueue`.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,21 @@ LOOK_S: Final = 1.0
 
 
 class WorkersQueue:
-    """Submits runs, and follows them. A `RunSubmitter`; an async context manager: leaving it leaves the runs alone."""
+    """Submits runs, and follows them.
 
-    def __init__(self, runtime: Runtime, agent: Callable[[Path], Agent[Any, Any]], heard: Callable[[Event], None], queue: str) -> None:
-        """`agent` works the orders of a folder, and may block while it is made; `heard` is told each durable event of each run."""
+    A `RunSubmitter`; an async context manager: leaving it leaves the runs alone.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        agent: Callable[[Path], Agent[Any, Any]],
+        heard: Callable[[Event], None],
+        queue: str,
+    ) -> None:
+        """`agent` works the orders of a folder, and may block while it is made; `heard` is told
+        each durable event of each run.
+        """
         self._runtime, self._agent, self._heard, self._queue = runtime, agent, heard, queue
 
     async def __aenter__(self) -> Self:
@@ -74,7 +88,10 @@ class WorkersQueue:
     async def wait(self, run_id: str) -> RunResult[Any]:
         """Raises AgentError(agent) for a run that was given up: no worker could drive it."""
         wrong: AgentError | None = None
-        async with self._runtime.follow(run_id, deltas=False) as events, anyio.create_task_group() as group:
+        async with (
+            self._runtime.follow(run_id, deltas=False) as events,
+            anyio.create_task_group() as group,
+        ):
             group.start_soon(self._while_somebody_will, run_id, group.cancel_scope)
             try:
                 async for event in events:
@@ -84,7 +101,9 @@ class WorkersQueue:
             group.cancel_scope.cancel()
         info = await self._runtime.journal.info(run_id)
         if info.parked is not None and info.status == "stopped":
-            raise AgentError("agent", f"run {run_id} is parked, because no worker could drive it: {info.parked}")
+            raise AgentError(
+                "agent", f"run {run_id} is parked, because no worker could drive it: {info.parked}"
+            )
         if wrong is not None:
             raise wrong
         return await self._runtime.replay(run_id)
@@ -99,7 +118,8 @@ class WorkersQueue:
             await anyio.sleep(LOOK_S)
 
     async def cancel(self, run_id: str) -> None:
-        with suppress(AgentError):  # its worker does not answer: it is told when it does, or the run is gone on with
+        # its worker does not answer: it is told when it does, or the run is gone on with
+        with suppress(AgentError):
             await self._runtime.kill(run_id)
 
 

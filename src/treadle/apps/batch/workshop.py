@@ -1,4 +1,7 @@
-"""What the prompts of a batch share while they are worked, put together in one place. Entry: `Workshop`, `workshop`."""
+"""What the prompts of a batch share while they are worked, put together in one place. Entry:
+
+`Workshop`, `workshop`.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +76,13 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part]) -> AsyncGenerator[Workshop]:
-    """Leaving it ends every run that is under way. Raises AgentError(invalid) where the worktrees of the batch have no repository any more."""
+async def workshop(
+    logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part]
+) -> AsyncGenerator[Workshop]:
+    """Leaving it ends every run that is under way.
+
+    Raises AgentError(invalid) where the worktrees of the batch have no repository any more.
+    """
     batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
     environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
     repository = await repository_of(Path(terms.cwd), environment, needed=terms.worktree)
@@ -111,7 +119,9 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
                 ),
                 judging=anyio.CapacityLimiter(terms.parallel),
                 repository=repository,
-                worktrees=repository.worktrees(batch, worktree_shelf(environment)) if repository is not None and terms.worktree else None,
+                worktrees=repository.worktrees(batch, worktree_shelf(environment))
+                if repository is not None and terms.worktree
+                else None,
                 attached=attached,
             )
     finally:
@@ -121,32 +131,44 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
             await sandbox.aclose()
 
 
-def _queue(runtime: Runtime, terms: Terms, assistants: Assistants, heard: Callable[[Event], None]) -> LocalQueue | WorkersQueue:
+def _queue(
+    runtime: Runtime, terms: Terms, assistants: Assistants, heard: Callable[[Event], None]
+) -> LocalQueue | WorkersQueue:
     if terms.queue is None:
         return LocalQueue(runtime, assistants.of, heard)
     return WorkersQueue(runtime, assistants.of, heard, terms.queue)
 
 
 class Assistants:
-    """Who works in each folder: the coding assistant, as it is told about that folder, or the agent of the batch, as it is defined where that began.
+    """Who works in each folder: the coding assistant, as it is told about that folder, or the agent
+    of the batch, as it is defined where that began.
 
     A worktree is trusted as far as what it is a copy of.
     """
 
     def __init__(self, config: Config, terms: Terms) -> None:
-        """Raises AgentError(invalid) where there is no such agent, or something is wrong with it."""
+        """Raises AgentError(invalid) where there is no such agent, or something is wrong with it."""  # noqa: E501
         self._config, self._terms = config, terms
-        self._trust = trust_of(Path(config.home), project_of(Path(terms.cwd))) if config.home and terms.worktree else None
+        self._trust = (
+            trust_of(Path(config.home), project_of(Path(terms.cwd)))
+            if config.home and terms.worktree
+            else None
+        )
         self._made: dict[Path, Agent[Any, Any]] = {}
         self.warnings = self._make(Path(terms.cwd))[1]
 
     def of(self, folder: Path) -> Agent[Any, Any]:
-        """The same for every run in a folder, whatever is changed there meanwhile. Blocks while it reads files."""
+        """The same for every run in a folder, whatever is changed there meanwhile.
+
+        Blocks while it reads files.
+        """
         if folder not in self._made:
             agent, model = self._make(folder)[0], self._terms.model
             if isinstance(agent.model, str | None) or agent.model.name != model:
                 agent = replace(agent, model=model)
-            self._made[folder] = agent if self._terms.output is None else replace(agent, output=self._terms.output)
+            self._made[folder] = (
+                agent if self._terms.output is None else replace(agent, output=self._terms.output)
+            )
         return self._made[folder]
 
     def _make(self, folder: Path) -> tuple[Agent[Any, Any], Sequence[str]]:
@@ -156,13 +178,19 @@ class Assistants:
             catalog.name(name)
             return catalog.agent(name), catalog.remarks(name)
         project = project_of(folder) if folder != cwd else None
-        trust = self._trust.at(project.root) if self._trust is not None and project is not None else None
+        trust = (
+            self._trust.at(project.root)
+            if self._trust is not None and project is not None
+            else None
+        )
         made = coding_agent(self._config, folder, trust=trust)
         return made.agent, made.warnings
 
 
-async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> BatchRepository | None:
-    """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""
+async def repository_of(
+    cwd: Path, environment: dict[str, str], *, needed: bool
+) -> BatchRepository | None:
+    """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""  # noqa: E501
     try:
         return await BatchRepository.of(cwd, environment)
     except GitFailed:
@@ -172,7 +200,8 @@ async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool)
 
 
 async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
-    """For the gates: one that works. Where none does, they are run all the same, because a person typed them; that is said.
+    """For the gates: one that works. Where none does, they are run all the same, because a person
+    typed them; that is said.
 
     Raises AgentError(invalid) where the configuration insists on one.
     """
@@ -185,6 +214,14 @@ async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
         return sandbox
     await sandbox.aclose()
     if config.defaults.sandbox == "on":
-        raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
-    watcher.warns(f"gates are not confined: {standing.text}; what they run, the model may have written")
+        raise AgentError(
+            "invalid",
+            (
+                f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set "
+                "it to auto"
+            ),
+        )
+    watcher.warns(
+        f"gates are not confined: {standing.text}; what they run, the model may have written"
+    )
     return None

@@ -1,7 +1,8 @@
-"""A checkout for each prompt: a git worktree on a branch of its own, away from the person's checkout, which is never touched.
+"""A checkout for each prompt: a git worktree on a branch of its own, away from the person's
+checkout, which is never touched.
 
-It lies in no folder of Treadle's own, because nothing below one may be written by tools. What was changed in it is changes.py's.
-Entry: `Worktrees`.
+It lies in no folder of Treadle's own, because nothing below one may be written by tools. What was
+changed in it is changes.py's. Entry: `Worktrees`.
 """
 
 from __future__ import annotations
@@ -40,27 +41,50 @@ class BatchRepository:
         """Raises GitFailed where there is none."""
         git = GitCommands(cwd, environment)
         try:
-            top, prefix = await git("rev-parse", "--show-toplevel"), await git("rev-parse", "--show-prefix")  # a name may hold a line end
+            # a name may hold a line end
+            top, prefix = (
+                await git("rev-parse", "--show-toplevel"),
+                await git("rev-parse", "--show-prefix"),
+            )
         except GitFailed as e:
-            raise GitFailed("invalid", f"{str(cwd)!r} is in no git repository that has a checkout ({e.message})") from e
+            raise GitFailed(
+                "invalid", f"{str(cwd)!r} is in no git repository that has a checkout ({e.message})"
+            ) from e
         return cls(git.within(Path(top)), prefix)
 
     async def head(self) -> str:
-        """The commit that is checked out. Raises GitFailed where there is none yet, and where the folder of the batch is not in it."""
+        """The commit that is checked out.
+
+        Raises GitFailed where there is none yet, and where the folder of the batch is not in it.
+        """
         try:
             commit = await self.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         except GitFailed as e:
-            raise GitFailed("invalid", f"{str(self.git.folder)!r} has no commit yet: a worktree begins at one") from e
+            raise GitFailed(
+                "invalid", f"{str(self.git.folder)!r} has no commit yet: a worktree begins at one"
+            ) from e
         if self._prefix:
             try:
-                await self.git("rev-parse", "--verify", "--quiet", f"HEAD:{self._prefix.rstrip('/')}")
+                await self.git(
+                    "rev-parse", "--verify", "--quiet", f"HEAD:{self._prefix.rstrip('/')}"
+                )
             except GitFailed as e:
-                raise GitFailed("invalid", f"the folder {self._prefix!r} is not committed, so no worktree would have it: commit it first") from e
+                raise GitFailed(
+                    "invalid",
+                    (
+                        f"the folder {self._prefix!r} is not committed, so no worktree would have "
+                        "it: commit it first"
+                    ),
+                ) from e
         return commit
 
     async def is_changed(self) -> bool:
         """Whether something in the checkout is not committed, and so not in a worktree."""
-        return bool(await self.git("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"))
+        return bool(
+            await self.git(
+                "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"
+            )
+        )
 
     def worktrees(self, batch: Batch, shelf: Path) -> Worktrees:
         return Worktrees(self.git, batch, shelf, self._prefix)
@@ -74,15 +98,22 @@ class Worktrees:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """One command at a time, of all batches of this person, changes a list of worktrees: git takes one that is half made for a broken one.
+        """One command at a time, of all batches of this person, changes a list of worktrees: git
+        takes one that is half made for a broken one.
 
         Raises AgentError(invalid) where they cannot lie in their shelf.
         """
         try:
             await anyio.Path(self._shelf).mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._shelf.with_name(f"{self._shelf.name}.lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            descriptor = os.open(
+                self._shelf.with_name(f"{self._shelf.name}.lock"),
+                os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0),
+                0o600,
+            )
         except OSError as e:
-            raise AgentError("invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}") from e
+            raise AgentError(
+                "invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}"
+            ) from e
         try:
             while not take(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
                 await anyio.sleep(_POLL_S)
@@ -93,8 +124,14 @@ class Worktrees:
     def place(self, number: int) -> WorkPlace:
         """Where it will be. Nothing is made."""
         item = self._batch.item_id(number)
-        root = self._shelf / item / (self._git.folder.name or "root")  # tools that name things by their folder find the name that they know
-        return WorkPlace(folder=str(root / self._prefix), root=str(root), branch=f"{BRANCHES}{item}", tree=self._batch.base)
+        # tools that name things by their folder find the name that they know
+        root = self._shelf / item / (self._git.folder.name or "root")
+        return WorkPlace(
+            folder=str(root / self._prefix),
+            root=str(root),
+            branch=f"{BRANCHES}{item}",
+            tree=self._batch.base,
+        )
 
     async def make(self, place: WorkPlace) -> None:
         """Raises AgentError(invalid); nothing is left then, and neither where it is cancelled."""
@@ -114,20 +151,29 @@ class Worktrees:
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
             async with self._alone():
-                await self._git("worktree", "remove", "--force", "--force", root)  # twice: also one that is locked, being made
+                # twice: also one that is locked, being made
+                await self._git("worktree", "remove", "--force", "--force", root)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
         await self._drop(branch, base)
 
     async def is_clean(self, place: WorkPlace, tree: str) -> bool:
-        """Whether nothing was done there: `tree` is what stands there now, and its branch is where it began."""
+        """Whether nothing was done there:
+
+        `tree` is what stands there now, and its branch is where it began.
+        """
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
-            found = await self._git.within(Path(root))("rev-parse", "HEAD", f"refs/heads/{branch}", f"{base}^{{tree}}")
+            found = await self._git.within(Path(root))(
+                "rev-parse", "HEAD", f"refs/heads/{branch}", f"{base}^{{tree}}"
+            )
             return found.split("\n") == [base, base, tree]
         return False
 
     async def remove(self, place: WorkPlace) -> bool:
-        """Takes away one that is clean; False where git would lose something by it, and it stays. Ignored files go with it."""
+        """Takes away one that is clean; False where git would lose something by it, and it stays.
+
+        Ignored files go with it.
+        """
         root, branch, base = _whole(place, self._batch)
         if await anyio.Path(root).exists():
             try:
@@ -157,7 +203,14 @@ def _whole(place: WorkPlace, batch: Batch) -> tuple[str, str, str]:
 
 
 def worktree_shelf(environment: Mapping[str, str]) -> Path:
-    """Where worktrees lie: `treadle/worktrees` in the person's folder for data (XDG_DATA_HOME, or ~/.local/share)."""
+    """Where worktrees lie:
+
+    `treadle/worktrees` in the person's folder for data (XDG_DATA_HOME, or ~/.local/share).
+    """
     base = environment.get("HOME") or os.path.expanduser("~")
     given = environment.get("XDG_DATA_HOME", "")
-    return Path(given if os.path.isabs(given) else os.path.join(base, ".local", "share"), "treadle", "worktrees")
+    return Path(
+        given if os.path.isabs(given) else os.path.join(base, ".local", "share"),
+        "treadle",
+        "worktrees",
+    )

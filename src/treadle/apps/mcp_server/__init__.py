@@ -1,7 +1,9 @@
-"""Agents as tools of a server of the Model Context Protocol, on stdio or in somebody's web application.
+"""Agents as tools of a server of the Model Context Protocol, on stdio or in somebody's web
+application.
 
-Not here: tools of other people's servers (tools/mcp), and the command (cli/mcp.py). The SDK is imported by the modules below, never by this one.
-Entry: `require_sdk`, then `ToolServer`, `AgentTool` and `serve_stdio`.
+Not here: tools of other people's servers (tools/mcp), and the command (cli/mcp.py). The SDK is
+imported by the modules below, never by this one. Entry: `require_sdk`, then `ToolServer`,
+`AgentTool` and `serve_stdio`.
 
     server.py      a server that offers tools, whatever they do
     stdio.py       the server on standard input and output, which belong to it alone

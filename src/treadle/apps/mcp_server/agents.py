@@ -1,4 +1,7 @@
-"""An agent as a tool of an MCP server: each call is a run of its own, in the runtime's journal. Entry: `ServedAgent`."""
+"""An agent as a tool of an MCP server: each call is a run of its own, in the runtime's journal.
+
+Entry: `ServedAgent`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,16 @@ from mcp.types import CallToolRequestParams, CallToolResult, Tool
 from treadle.agents.agent import Agent, Input
 from treadle.apps.mcp_server.answers import answer_of, waiting
 from treadle.apps.mcp_server.progress import reporting
-from treadle.apps.mcp_server.questions import ClientQuestion, Verdicts, Way, answers_in, ask_now, asked_again, questions_of, way_of
+from treadle.apps.mcp_server.questions import (
+    ClientQuestion,
+    Verdicts,
+    Way,
+    answers_in,
+    ask_now,
+    asked_again,
+    questions_of,
+    way_of,
+)
 from treadle.apps.mcp_server.server import Context, Reply, refused
 from treadle.apps.mcp_server.typed import structured
 from treadle.errors import AgentError
@@ -31,14 +43,24 @@ Hear: TypeAlias = Callable[[Event], None]
 class ServedAgent:
     """Its arguments are `prompt` and the agent's declared inputs.
 
-    A call that needs a person's word asks for it at the client, where that offers elicitation; else what `on_ask` of the options says.
-    Cancelling the request cancels the run, whose history is closed.
+    A call that needs a person's word asks for it at the client, where that offers elicitation; else
+    what `on_ask` of the options says. Cancelling the request cancels the run, whose history is
+    closed.
     """
 
     def __init__(self, agent: Agent[Any, Any], runtime: Runtime, options: SessionOptions) -> None:
-        """`options`: of every run. Raises AgentError(invalid) for an agent that has an input of the prompt's name."""
+        """`options`: of every run.
+
+        Raises AgentError(invalid) for an agent that has an input of the prompt's name.
+        """
         if PROMPT in agent.inputs:
-            raise AgentError("invalid", f"agent {agent.name!r} has an input {PROMPT!r}, which is what a tool's own argument is called: rename the input")
+            raise AgentError(
+                "invalid",
+                (
+                    f"agent {agent.name!r} has an input {PROMPT!r}, which is what a tool's own "
+                    "argument is called: rename the input"
+                ),
+            )
         self._agent, self._runtime, self._options = agent, runtime, options
         self._answer: AnswerType[Any] | None = answer_type(agent.output)
         self.definition: Final = _definition(agent, self._answer)
@@ -52,59 +74,92 @@ class ServedAgent:
                 if params.request_state is None:
                     result = await self._run(prompt, inputs, way, hear)
                 else:
-                    result = await self._go_on(params.request_state, params.input_responses, way, hear)
+                    result = await self._go_on(
+                        params.request_state, params.input_responses, way, hear
+                    )
                 reply = await self._reply(context, result, way, hear)
             except AgentError as e:
                 reply = refused(self._clean(e.message))
         return reply
 
     def _clean(self, text: str) -> str:
-        """Without secrets, nor halves of surrogate pairs, with which no message could be written."""
-        return self._runtime.redact(text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        """Without secrets, nor halves of surrogate pairs, with which no message could be written."""  # noqa: E501
+        return (
+            self._runtime.redact(text)
+            .encode("utf-16-le", "surrogatepass")
+            .decode("utf-16-le", "replace")
+        )
 
     def _split(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The prompt, and the inputs. Raises AgentError(invalid)."""
         takes = [PROMPT, *self._agent.inputs]
         if strange := sorted(set(arguments) - set(takes)):
-            raise AgentError("invalid", f"{self._agent.name} takes no argument {strange[0][:MAX_NAME_CHARS]!r}; it takes: {', '.join(takes)}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{self._agent.name} takes no argument {strange[0][:MAX_NAME_CHARS]!r}; it "
+                    f"takes: {', '.join(takes)}"
+                ),
+            )
         prompt = arguments.get(PROMPT)
         if not isinstance(prompt, str) or not prompt.strip():
-            raise AgentError("invalid", f"{self._agent.name} needs the argument {PROMPT!r}: say in words what it is to do")
+            raise AgentError(
+                "invalid",
+                f"{self._agent.name} needs the argument {PROMPT!r}: say in words what it is to do",
+            )
         return prompt, {name: value for name, value in arguments.items() if name != PROMPT}
 
-    async def _run(self, prompt: str, inputs: dict[str, Any], way: Way | None, hear: Hear) -> RunResult[Any]:
+    async def _run(
+        self, prompt: str, inputs: dict[str, Any], way: Way | None, hear: Hear
+    ) -> RunResult[Any]:
         options = self._heard({**self._options, "inputs": inputs}, way, hear)
         return await self._runtime.run(self._agent, prompt, **cast("SessionOptions", options))
 
-    async def _go_on(self, run_id: str, responses: Mapping[str, object] | None, way: Way | None, hear: Hear) -> RunResult[Any]:
-        """With what the client brought along of the questions that it was sent; a run that has ended gives its result once more."""
+    async def _go_on(
+        self, run_id: str, responses: Mapping[str, object] | None, way: Way | None, hear: Hear
+    ) -> RunResult[Any]:
+        """With what the client brought along of the questions that it was sent; a run that has
+        ended gives its result once more.
+        """
         said = answers_in(responses, await self._questions(run_id))
         if not said:
             return await self._runtime.replay(run_id)
         return await self._resume(run_id, said, way, hear)
 
-    async def _resume(self, run_id: str, said: Verdicts, way: Way | None, hear: Hear) -> RunResult[Any]:
+    async def _resume(
+        self, run_id: str, said: Verdicts, way: Way | None, hear: Hear
+    ) -> RunResult[Any]:
         options = self._heard({}, way, hear)
-        return await self._runtime.resume(run_id, self._agent, approve=said.approve, deny=said.deny, **cast("Any", options))
+        return await self._runtime.resume(
+            run_id, self._agent, approve=said.approve, deny=said.deny, **cast("Any", options)
+        )
 
     @staticmethod
     def _heard(options: Mapping[str, object], way: Way | None, hear: Hear) -> dict[str, object]:
         return {**options, **({} if way is None else {"on_ask": "wait"}), "on_event": hear}
 
-    async def _reply(self, context: Context, result: RunResult[Any], way: Way | None, hear: Hear) -> Reply:
+    async def _reply(
+        self, context: Context, result: RunResult[Any], way: Way | None, hear: Hear
+    ) -> Reply:
         while questions := await self._questions(result.run_id):
             if way is None:
                 return waiting(self._agent.name, result)
             if way == "again":
                 return asked_again(questions, result.run_id)
-            result = await self._resume(result.run_id, await self._asked(context, result.run_id, questions), way, hear)
+            result = await self._resume(
+                result.run_id, await self._asked(context, result.run_id, questions), way, hear
+            )
         return self._ended(result)
 
     async def _questions(self, run_id: str) -> list[ClientQuestion]:
         return questions_of(await self._runtime.journal.load(run_id), self._clean)
 
-    async def _asked(self, context: Context, run_id: str, questions: list[ClientQuestion]) -> Verdicts:
-        """A request that is cancelled over its questions ends the run, which nothing drives meanwhile."""
+    async def _asked(
+        self, context: Context, run_id: str, questions: list[ClientQuestion]
+    ) -> Verdicts:
+        """A request that is cancelled over its questions ends the run, which nothing drives
+        meanwhile.
+        """
         try:
             return await ask_now(context, questions)
         except anyio.get_cancelled_exc_class():
@@ -113,22 +168,47 @@ class ServedAgent:
             raise
 
     def _ended(self, result: RunResult[Any]) -> CallToolResult:
-        data = structured(self._answer, result.output) if self._answer is not None and result.success and result.validated else None
+        data = (
+            structured(self._answer, result.output)
+            if self._answer is not None and result.success and result.validated
+            else None
+        )
         return answer_of(self._agent.name, result, data, self._clean)
 
 
 def _definition(agent: Agent[Any, Any], answer: AnswerType[Any] | None) -> Tool:
-    prompt = {"type": "string", "description": f"What the agent {agent.name} is to do, with all that it needs to know."}
+    prompt = {
+        "type": "string",
+        "description": f"What the agent {agent.name} is to do, with all that it needs to know.",
+    }
     schema = {
         "type": "object",
-        "properties": {PROMPT: prompt, **{name: _schema_of(declared) for name, declared in agent.inputs.items()}},
-        "required": [PROMPT, *(name for name, declared in agent.inputs.items() if declared.required and declared.default is None)],
+        "properties": {
+            PROMPT: prompt,
+            **{name: _schema_of(declared) for name, declared in agent.inputs.items()},
+        },
+        "required": [
+            PROMPT,
+            *(
+                name
+                for name, declared in agent.inputs.items()
+                if declared.required and declared.default is None
+            ),
+        ],
         "additionalProperties": False,
     }
     description = agent.description or f"Runs the agent {agent.name}."
-    return Tool(name=agent.name, description=description, input_schema=schema, output_schema=None if answer is None else answer.schema)
+    return Tool(
+        name=agent.name,
+        description=description,
+        input_schema=schema,
+        output_schema=None if answer is None else answer.schema,
+    )
 
 
 def _schema_of(declared: Input) -> dict[str, Any]:
     said = {"description": declared.description, "default": declared.default}
-    return {"type": declared.type, **{name: value for name, value in said.items() if value not in ("", None)}}
+    return {
+        "type": declared.type,
+        **{name: value for name, value in said.items() if value not in ("", None)},
+    }

@@ -1,4 +1,6 @@
-"""The end of a run, as the result of a tool: its answer, or in words why there is none and what to do next. Entry: `answer_of`, `waiting`."""
+"""The end of a run, as the result of a tool: its answer, or in words why there is none and what to
+do next. Entry: `answer_of`, `waiting`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _WHY: Final = {
     Outcome.TRUNCATED: "was cut at its limit of output tokens",
     Outcome.LOOPING: "stopped, because its model repeated the same call with the same result",
     Outcome.REFUSED: "ended, because its model refused to answer",
-    Outcome.INVALID_OUTPUT: "ended, because its model's answer did not fit the schema that was asked for",
+    Outcome.INVALID_OUTPUT: "ended, because its model's answer did not fit the schema that was asked for",  # noqa: E501
     Outcome.CONTEXT_OVERFLOW: "ended, because its conversation is larger than its model's window",
     Outcome.APPROVAL_NEEDED: "ended, because calls were refused that nobody was here to approve",
     Outcome.CANCELLED: "was stopped",
@@ -34,15 +36,30 @@ _WHY: Final = {
 _NEXT: Final = {
     Outcome.REFUSED: "Ask for something else.",
     Outcome.CONTEXT_OVERFLOW: "Ask for less at once.",
-    Outcome.APPROVAL_NEEDED: "Use a client that offers elicitation, or start the server with --mode accept-edits or --mode full.",
+    Outcome.APPROVAL_NEEDED: (
+        "Use a client that offers elicitation, or start the server with --mode accept-edits or "
+        "--mode full."
+    ),
     Outcome.CANCELLED: "Call it again to begin anew.",
 }
 _SMALLER: Final = "Ask for a smaller part of it, or start the server with a higher limit."
-_LIMITS: Final = (Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, Outcome.COST_LIMIT, Outcome.TIMEOUT, Outcome.TRUNCATED)
+_LIMITS: Final = (
+    Outcome.TURN_LIMIT,
+    Outcome.CALL_LIMIT,
+    Outcome.TOKEN_LIMIT,
+    Outcome.COST_LIMIT,
+    Outcome.TIMEOUT,
+    Outcome.TRUNCATED,
+)
 
 
-def answer_of(agent: str, result: RunResult[Any], structured: object | None, redact: Callable[[str], str]) -> CallToolResult:
-    """`structured`: the typed answer as plain data, an object; None where the agent has no such. `redact` takes secrets out of all that is said."""
+def answer_of(
+    agent: str, result: RunResult[Any], structured: object | None, redact: Callable[[str], str]
+) -> CallToolResult:
+    """`structured`: the typed answer as plain data, an object; None where the agent has no such.
+
+    `redact` takes secrets out of all that is said.
+    """
     if result.success and structured is None and result.validated:
         return _result(result, redact(result.text))
     if result.success and structured is not None:
@@ -56,14 +73,20 @@ def answer_of(agent: str, result: RunResult[Any], structured: object | None, red
 
 def waiting(agent: str, result: RunResult[Any]) -> CallToolResult:
     """Of a run that waits for a person whom this client cannot ask."""
-    words = f"The agent {agent} waits for a person's approval, and this client cannot ask for it. `treadle runs resume {result.run_id}` says how it is given."
+    words = (
+        f"The agent {agent} waits for a person's approval, and this client cannot ask for it. "
+        f"`treadle runs resume {result.run_id}` says how it is given."
+    )
     return _result(result, words, is_error=True)
 
 
 def _why(agent: str, result: RunResult[Any]) -> str:
     if result.error is not None:
         return f"The agent {agent} failed ({result.error.kind}): {result.error.message}"
-    return f"The agent {agent} {_WHY.get(result.outcome, f'ended as {result.outcome.value}')} after {result.turn_count} turn(s)."
+    return (
+        f"The agent {agent} {_WHY.get(result.outcome, f'ended as {result.outcome.value}')} after "
+        f"{result.turn_count} turn(s)."
+    )
 
 
 def _next(result: RunResult[Any]) -> str:
@@ -72,8 +95,15 @@ def _next(result: RunResult[Any]) -> str:
     return _SMALLER if result.outcome in _LIMITS else _NEXT.get(result.outcome, "")
 
 
-def _result(result: RunResult[Any], text: str, *, structured: object | None = None, is_error: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=text)], structured_content=structured, is_error=is_error, _meta={RUN_ID: result.run_id})
+def _result(
+    result: RunResult[Any], text: str, *, structured: object | None = None, is_error: bool = False
+) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(text=text)],
+        structured_content=structured,
+        is_error=is_error,
+        _meta={RUN_ID: result.run_id},
+    )
 
 
 def _inside(value: object, redact: Callable[[str], str]) -> object:
@@ -84,6 +114,9 @@ def _inside(value: object, redact: Callable[[str], str]) -> object:
         case list():
             return [_inside(item, redact) for item in cast("list[object]", value)]
         case dict():
-            return {name: _inside(item, redact) for name, item in cast("dict[str, object]", value).items()}
+            return {
+                name: _inside(item, redact)
+                for name, item in cast("dict[str, object]", value).items()
+            }
         case _:
             return value

@@ -1,4 +1,6 @@
-"""What a client writes, cut into lines, and what is answered to one that is no message of the protocol. Entry: `LineSplitter`, `refusal_of`."""
+"""What a client writes, cut into lines, and what is answered to one that is no message of the
+protocol. Entry: `LineSplitter`, `refusal_of`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 
 LINE_BYTES: Final = 64 << 20
 """A longer one is let go."""
-_FORM: Final = "a request is one object in a line, with jsonrpc '2.0', an id (a whole number or a text), a method, and params that are an object"
+_FORM: Final = (
+    "a request is one object in a line, with jsonrpc '2.0', an id (a whole number or a text), a "
+    "method, and params that are an object"
+)
 _ID_MOST: Final = 1 << 63
 _ID_CHARS: Final = 1000
 
@@ -33,7 +38,11 @@ class LineSplitter:
 
     def end(self) -> str | None:
         """The last one, where nothing follows."""
-        line = None if self._size > self._longest else b"".join(self._pieces).decode("utf-8", "replace")
+        line = (
+            None
+            if self._size > self._longest
+            else b"".join(self._pieces).decode("utf-8", "replace")
+        )
         self._pieces, self._size = [], 0
         return line
 
@@ -48,7 +57,9 @@ class LineSplitter:
 def refusal_of(line: str | None) -> JSONRPCError | None:
     """None where nobody waits for an answer: to an answer, or a notification."""
     if line is None:
-        return _refusal(PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB, and was not read")
+        return _refusal(
+            PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB, and was not read"
+        )
     try:
         said: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -57,7 +68,9 @@ def refusal_of(line: str | None) -> JSONRPCError | None:
         batch = "batches are no part of the protocol: " if isinstance(said, list) else ""
         return _refusal(INVALID_REQUEST, f"{batch}{_FORM}")
     members = cast("dict[str, Any]", said)
-    if "id" not in members or ("method" not in members and ("result" in members or "error" in members)):
+    if "id" not in members or (
+        "method" not in members and ("result" in members or "error" in members)
+    ):
         return None
     return _refusal(INVALID_REQUEST, _FORM, _usable(members["id"]))
 
@@ -65,7 +78,11 @@ def refusal_of(line: str | None) -> JSONRPCError | None:
 def _usable(number: object) -> int | str | None:
     if isinstance(number, str):
         return number if len(number) <= _ID_CHARS and number.isprintable() else None
-    return number if isinstance(number, int) and not isinstance(number, bool) and abs(number) < _ID_MOST else None
+    return (
+        number
+        if isinstance(number, int) and not isinstance(number, bool) and abs(number) < _ID_MOST
+        else None
+    )
 
 
 def _refusal(code: int, message: str, number: int | str | None = None) -> JSONRPCError:

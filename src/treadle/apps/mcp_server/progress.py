@@ -1,4 +1,7 @@
-"""What a run does, told to a client that wants to know while its request is open. Entry: `reporting`."""
+"""What a run does, told to a client that wants to know while its request is open. Entry:
+
+`reporting`.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,29 @@ from treadle.messages import events
 
 BURST: Final = 8
 INTERVAL_S: Final = 0.1
-"""At most one note in this time on average; what comes faster than it can be told is left out, the oldest first."""
+"""At most one note in this time on average; what comes faster than it can be told is left out, the
+oldest first.
+"""
 LAST_S: Final = 5.0
 """How long the result waits for the last notes."""
 MAX_CHARS: Final = 200
 
 
 @asynccontextmanager
-async def reporting(context: Context, redact: Callable[[str], str]) -> AsyncGenerator[Callable[[events.Event], None]]:
-    """Gives what is to be told of every event; the SDK tells nobody who did not ask. The block must not raise but when it is cancelled."""
+async def reporting(
+    context: Context, redact: Callable[[str], str]
+) -> AsyncGenerator[Callable[[events.Event], None]]:
+    """Gives what is to be told of every event; the SDK tells nobody who did not ask.
+
+    The block must not raise but when it is cancelled.
+    """
     notes = Notes(redact)
     async with anyio.create_task_group() as group:
         group.start_soon(_tell, context, notes)
         yield notes.hear
         notes.end()
-        with anyio.move_on_after(LAST_S):  # the steps of a run that is over quickly are told before its result
+        # the steps of a run that is over quickly are told before its result
+        with anyio.move_on_after(LAST_S):
             await notes.told.wait()
         group.cancel_scope.cancel()
 
@@ -59,7 +70,9 @@ class Notes:
         self._news.set()
 
     async def next(self) -> tuple[int, str] | None:
-        """The number of the oldest step that was not told, and what it says; None where nothing more comes."""
+        """The number of the oldest step that was not told, and what it says; None where nothing
+        more comes.
+        """
         while not self._untold:
             if self.over:
                 return None

@@ -1,7 +1,9 @@
-"""Asking the person at the client about calls that a run may not make by itself, and reading what they said.
+"""Asking the person at the client about calls that a run may not make by itself, and reading what
+they said.
 
-Both eras of the protocol: until 2025-11-25 the server asks while the request is open; since 2026-07-28 the request ends with the questions,
-and the client sends it again with the answers. Entry: `Way`, `way_of`, `questions_of`, `Verdicts`.
+Both eras of the protocol: until 2025-11-25 the server asks while the request is open; since
+2026-07-28 the request ends with the questions, and the client sends it again with the answers.
+Entry: `Way`, `way_of`, `questions_of`, `Verdicts`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ FORM: Final[dict[str, Any]] = {
             "title": "May it run?",
             "enum": ["allow", "deny"],
         },
-        "reason": {"type": "string", "title": "Why not", "description": "Read by the agent's model where you deny."},
+        "reason": {
+            "type": "string",
+            "title": "Why not",
+            "description": "Read by the agent's model where you deny.",
+        },
     },
     "required": ["decision"],
 }
@@ -55,18 +61,28 @@ class Verdicts:
 
     def add(self, call_id: str, answer: object) -> None:
         """Anything but a clear yes is a no."""
-        content = (answer.content or {}) if isinstance(answer, ElicitResult) and answer.action == "accept" else {}
+        content = (
+            (answer.content or {})
+            if isinstance(answer, ElicitResult) and answer.action == "accept"
+            else {}
+        )
         if content.get("decision") == "allow":
             self.approve.append(call_id)
         else:
             reason = content.get("reason")
-            self.deny[call_id] = f"{SAID_NO}: {reason}" if isinstance(reason, str) and reason.strip() else SAID_NO
+            self.deny[call_id] = (
+                f"{SAID_NO}: {reason}" if isinstance(reason, str) and reason.strip() else SAID_NO
+            )
 
 
 def way_of(context: Context) -> Way | None:
     """None where the client cannot ask a person."""
     offered = context.session.client_capabilities
-    if offered is None or offered.elicitation is None or (offered.elicitation.form is None and offered.elicitation.url is not None):
+    if (
+        offered is None
+        or offered.elicitation is None
+        or (offered.elicitation.form is None and offered.elicitation.url is not None)
+    ):
         return None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return "again"
@@ -77,8 +93,16 @@ def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQu
     """Of a run that waits; none of one that has ended."""
     if state.finished is not None or state.started is None:
         return []
-    texts = {call_id: _text(state.started.agent, asked, begun=call_id in state.starts) for call_id, asked in state.asked.items()}
-    return [ClientQuestion(call_id, ElicitRequestFormParams(message=redact(text), requested_schema=FORM)) for call_id, text in texts.items()]
+    texts = {
+        call_id: _text(state.started.agent, asked, begun=call_id in state.starts)
+        for call_id, asked in state.asked.items()
+    }
+    return [
+        ClientQuestion(
+            call_id, ElicitRequestFormParams(message=redact(text), requested_schema=FORM)
+        )
+        for call_id, text in texts.items()
+    ]
 
 
 def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
@@ -86,8 +110,13 @@ def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
     if len(arguments) > MAX_ARGUMENTS_CHARS:
         arguments = f"{arguments[:MAX_ARGUMENTS_CHARS]}… ({len(arguments)} characters)"
     if begun:
-        return f"The agent {agent} began {asked.name} {arguments}, and nobody knows whether it took effect. May it run again?"
-    return f"The agent {agent} wants to run {asked.name} {arguments}. It asks because: {asked.reason}"
+        return (
+            f"The agent {agent} began {asked.name} {arguments}, and nobody knows whether it took "
+            "effect. May it run again?"
+        )
+    return (
+        f"The agent {agent} wants to run {asked.name} {arguments}. It asks because: {asked.reason}"
+    )
 
 
 async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verdicts:
@@ -95,7 +124,11 @@ async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verd
     said = Verdicts()
     for question in questions:
         try:
-            answer: object = await context.session.elicit_form(question.form.message, question.form.requested_schema, related_request_id=context.request_id)
+            answer: object = await context.session.elicit_form(
+                question.form.message,
+                question.form.requested_schema,
+                related_request_id=context.request_id,
+            )
         except (MCPError, ValueError):
             answer = None
         said.add(question.call_id, answer)
@@ -104,10 +137,15 @@ async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verd
 
 def asked_again(questions: Sequence[ClientQuestion], run_id: str) -> InputRequiredResult:
     """Ends the request: the client sends it once more, with the answers and the run's id."""
-    return InputRequiredResult(input_requests={q.call_id: ElicitRequest(params=q.form) for q in questions}, request_state=run_id)
+    return InputRequiredResult(
+        input_requests={q.call_id: ElicitRequest(params=q.form) for q in questions},
+        request_state=run_id,
+    )
 
 
-def answers_in(responses: Mapping[str, object] | None, questions: Sequence[ClientQuestion]) -> Verdicts:
+def answers_in(
+    responses: Mapping[str, object] | None, questions: Sequence[ClientQuestion]
+) -> Verdicts:
     """Of the questions that are open; others are nobody's."""
     said = Verdicts()
     for question in questions:

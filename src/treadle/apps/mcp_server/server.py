@@ -1,6 +1,7 @@
 """A server that offers tools, over whatever carries it; what each of them does is its own business.
 
-Prompts and resources it has none. Agents as tools stand in agents.py, stdio in stdio.py. Entry: `McpToolServer`.
+Prompts and resources it has none. Agents as tools stand in agents.py, stdio in stdio.py. Entry:
+`McpToolServer`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import RequestStateSecurity
 from mcp.server.request_state import RequestStateBoundary
-from mcp.types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+)
 
 from treadle import __version__
 from treadle.errors import AgentError
@@ -39,18 +49,30 @@ class ServedTool(Protocol):
         ...
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        """Calls come side by side. An AgentError is told to the model as this call's error. Cancelled where the client cancels the request."""
+        """Calls come side by side. An AgentError is told to the model as this call's error.
+
+        Cancelled where the client cancels the request.
+        """
         ...
 
 
 class McpToolServer:
-    """Tells and calls tools, in both eras of the protocol: `sdk` is the SDK's server, to be carried by any of its transports.
+    """Tells and calls tools, in both eras of the protocol: `sdk` is the SDK's server, to be carried
+    by any of its transports.
 
-    What it hands to a client between two halves of a call, which a person's answer parts, is sealed: nobody but this process can make one.
+    What it hands to a client between two halves of a call, which a person's answer parts, is
+    sealed: nobody but this process can make one.
     """
 
-    def __init__(self, served: Iterable[ServedTool], *, instructions: str | None = None, redact: Callable[[str], str] = str) -> None:
-        """`instructions`: what the server's tools are for, for the client's model. `redact` takes secrets out of what a refusal quotes.
+    def __init__(
+        self,
+        served: Iterable[ServedTool],
+        *,
+        instructions: str | None = None,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        """`instructions`: what the server's tools are for, for the client's model. `redact` takes
+        secrets out of what a refusal quotes.
 
         Raises AgentError(invalid) where two tools have one name.
         """
@@ -59,27 +81,49 @@ class McpToolServer:
         for tool in served:
             name = tool.definition.name
             if name in self._served:
-                raise AgentError("invalid", f"two tools of the server are named {name!r}: rename one")
+                raise AgentError(
+                    "invalid", f"two tools of the server are named {name!r}: rename one"
+                )
             self._served[name] = tool
-        self.sdk: Server[Any] = Server(NAME, version=__version__, instructions=instructions, on_list_tools=self._list, on_call_tool=self._call)
-        self.sdk.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(ttl=STATE_LIVES_S), default_audience=NAME))
+        self.sdk: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            instructions=instructions,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        self.sdk.middleware.append(
+            RequestStateBoundary(
+                RequestStateSecurity.ephemeral(ttl=STATE_LIVES_S), default_audience=NAME
+            )
+        )
 
-    async def _list(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def _list(
+        self, context: Context, params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
         return ListToolsResult(tools=[tool.definition for tool in self._served.values()])
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> Reply:
         tool = self._served.get(params.name)
         if tool is None:
-            raise MCPError(code=INVALID_PARAMS, message=self._redact(unknown_tool(params.name, list(self._served))))
+            raise MCPError(
+                code=INVALID_PARAMS,
+                message=self._redact(unknown_tool(params.name, list(self._served))),
+            )
         try:
             return await tool.call(context, params)
         except MCPError:
             raise
         except AgentError as e:
             return refused(self._redact(e.message))
-        except Exception:  # the edge of a request: a bug harms this call alone, and is told where its owner looks
+        except (
+            Exception
+        ):  # the edge of a request: a bug harms this call alone, and is told where its owner looks
             logger.exception("the tool %s of the MCP server failed", params.name)
-            return refused(f"{params.name} failed inside the server; what went wrong is in the server's own log (its standard error)")
+            return refused(
+                f"{params.name} failed inside the server; what went wrong is in the server's own "
+                "log (its standard error)"
+            )
 
 
 def refused(message: str) -> CallToolResult:

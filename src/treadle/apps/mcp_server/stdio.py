@@ -1,4 +1,6 @@
-"""A server on the standard input and output of this process, which belong to the protocol alone meanwhile. Entry: `serve_stdio`."""
+"""A server on the standard input and output of this process, which belong to the protocol alone
+meanwhile. Entry: `serve_stdio`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class StdioStreams(NamedTuple):
 
 
 async def serve_stdio(server: McpToolServer) -> None:
-    """Until the client closes our input; requests that are open then are cancelled, and their runs closed. One at a time in a process.
+    """Until the client closes our input; requests that are open then are cancelled, and their runs
+    closed. One at a time in a process.
 
     Cancellation: the same, at once. Meanwhile what anything else prints, child processes too,
     goes to standard error, and who reads the input finds its end.
@@ -65,7 +68,11 @@ def claimed() -> Generator[StdioStreams]:
         os.close(wire.outwards)
 
 
-async def _hear(wire: StdioStreams, heard: MemoryObjectSendStream[SessionMessage | Exception], to_wire: MemoryObjectSendStream[SessionMessage]) -> None:
+async def _hear(
+    wire: StdioStreams,
+    heard: MemoryObjectSendStream[SessionMessage | Exception],
+    to_wire: MemoryObjectSendStream[SessionMessage],
+) -> None:
     async with heard, to_wire:
         async for line in _lines(wire.inwards):
             if line is not None and not line.strip():
@@ -73,7 +80,9 @@ async def _hear(wire: StdioStreams, heard: MemoryObjectSendStream[SessionMessage
             message = _message_in(line)
             if message is not None:
                 await heard.send(SessionMessage(message))
-            elif (refusal := refusal_of(line)) is not None:  # the SDK would say nothing, and its client wait
+            elif (
+                refusal := refusal_of(line)
+            ) is not None:  # the SDK would say nothing, and its client wait
                 await to_wire.send(SessionMessage(refusal))
 
 
@@ -82,8 +91,13 @@ def _message_in(line: str | None) -> JSONRPCMessage | None:
         message = jsonrpc_message_adapter.validate_json(line or "", by_name=False)
     except ValueError:
         return None
-    is_request = isinstance(message, JSONRPCNotification) and '"id"' in (line or "") and refusal_of(line) is not None
-    return None if is_request else message  # one with an id that cannot be one looks like a notification to the SDK
+    is_request = (
+        isinstance(message, JSONRPCNotification)
+        and '"id"' in (line or "")
+        and refusal_of(line) is not None
+    )
+    # one with an id that cannot be one looks like a notification to the SDK
+    return None if is_request else message
 
 
 async def _lines(fd: int) -> AsyncIterator[str | None]:
@@ -117,7 +131,9 @@ def _encoded(message: JSONRPCMessage) -> bytes:
 
 
 async def _read(fd: int) -> bytes:
-    """Waits without a thread: one that is blocked in a read could not be stopped, and a process waits for its threads."""
+    """Waits without a thread: one that is blocked in a read could not be stopped, and a process
+    waits for its threads.
+    """
     try:
         await anyio.wait_readable(fd)
     except OSError:  # a file, or nothing at all, which cannot be waited for and needs no waiting

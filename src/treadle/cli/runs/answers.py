@@ -8,33 +8,59 @@ from typing import Any
 from treadle.cli.exits import CommandFailed
 
 
-def answers(calls: Collection[str], *, approve: Sequence[str] = (), deny: Sequence[str] = (), result: Sequence[str] = ()) -> dict[str, Any]:
+def answers(
+    calls: Collection[str],
+    *,
+    approve: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    result: Sequence[str] = (),
+) -> dict[str, Any]:
     """The options `approve`, `deny` and `results` of a resume, without those that were not given.
 
-    `calls`: the ids of the run's calls. An id may hold a `=` itself, so the longest one that fits is meant.
-    Raises Failed where an option names no call, or two name the same one.
+    `calls`: the ids of the run's calls. An id may hold a `=` itself, so the longest one that fits
+    is meant. Raises Failed where an option names no call, or two name the same one.
     """
-    said = {"approve": tuple(approve), "deny": _by_call("--deny", deny, calls), "results": texts(result, calls)}
+    said = {
+        "approve": tuple(approve),
+        "deny": _by_call("--deny", deny, calls),
+        "results": texts(result, calls),
+    }
     seen: dict[str, str] = {}
-    for option, named in (("approve", said["approve"]), ("deny", said["deny"]), ("result", said["results"])):
+    for option, named in (
+        ("approve", said["approve"]),
+        ("deny", said["deny"]),
+        ("result", said["results"]),
+    ):
         for call_id in named:
             if (other := seen.setdefault(call_id, option)) != option:
-                raise CommandFailed(f"--{other} and --{option} both name the call {call_id!r}: say one thing about it")
+                raise CommandFailed(
+                    f"--{other} and --{option} both name the call {call_id!r}: say one thing "
+                    "about it"
+                )
     return {name: value for name, value in said.items() if value}
 
 
 def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
-    """CALL=TEXT of `--result` for each call. Raises Failed where there is no `=`, or a call stands there twice."""
+    """CALL=TEXT of `--result` for each call.
+
+    Raises Failed where there is no `=`, or a call stands there twice.
+    """
     for said in given:
         if "=" not in said or said in calls:
-            raise CommandFailed(f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave")
+            raise CommandFailed(
+                f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave"
+            )
     return _by_call("--result", given, calls)
 
 
 def _by_call(option: str, given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for said in given:
-        call_id = max((one for one in calls if said == one or said.startswith(f"{one}=")), key=len, default=said.partition("=")[0])
+        call_id = max(
+            (one for one in calls if said == one or said.startswith(f"{one}=")),
+            key=len,
+            default=said.partition("=")[0],
+        )
         if not call_id:
             raise CommandFailed(f"{option} {said!r} names no call")
         if call_id in found:

@@ -1,4 +1,7 @@
-"""`treadle runs cost`: tokens and money by day, model, session, user or agent. Prices belong to prices.py and price_list.py. Entry: `cost`."""
+"""`treadle runs cost`: tokens and money by day, model, session, user or agent.
+
+Prices belong to prices.py and price_list.py. Entry: `cost`.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,39 @@ NAME_COLUMNS = 32
 
 
 @click.command(context_settings=HELP)
-@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What each row sums up. Days begin at midnight UTC.")
-@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only the last so many days, today included. Default: all.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many rows; the total is of all.")
+@click.option(
+    "--by",
+    type=click.Choice(get_args(By)),
+    default="day",
+    show_default=True,
+    help="What each row sums up. Days begin at midnight UTC.",
+)
+@click.option(
+    "--last",
+    "days",
+    type=click.IntRange(1, 36500),
+    metavar="DAYS",
+    help="Only the last so many days, today included. Default: all.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many rows; the total is of all.",
+)
 @click.option("--all", "everything", is_flag=True, help="All rows, without a limit.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: by, rows, total.")
 @journal_option
-def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None) -> None:
-    """Tokens and money that runs have taken: the newest days first, otherwise the most expensive first.
+def cost(
+    by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None
+) -> None:
+    """Tokens and money that runs have taken: the newest days first, otherwise the most expensive
+    first.
 
-    Responses without a known price are listed as unknown and are in no sum of money. Runs that a run started count for its session, and each
-    for its own agent.
+    Responses without a known price are listed as unknown and are in no sum of money. Runs that a
+    run started count for its session, and each for its own agent.
     """
     since = None if days is None else (datetime.now(UTC) - timedelta(days=days - 1)).date()
 
@@ -44,19 +69,38 @@ def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, 
         elif rows:
             _print(rows, found, by, titles, secrets)
         else:
-            put("No run has taken anything" + (" yet." if days is None else f" in the last {count(days, 'day')}."))
+            put(
+                "No run has taken anything"
+                + (" yet." if days is None else f" in the last {count(days, 'day')}.")
+            )
 
     async def work(place: OpenedJournal) -> None:
         found = await place.journal.costs(by, since=since)
-        sessions = [row.key for row in (found.rows if everything else found.rows[:limit]) if row.key is not None] if by == "session" else []
+        sessions = (
+            [
+                row.key
+                for row in (found.rows if everything else found.rows[:limit])
+                if row.key is not None
+            ]
+            if by == "session"
+            else []
+        )
         known = {key: place.journal.sessions.get(key) for key in sessions}
-        show(found, {key: info.title for key, info in known.items() if info is not None}, place.secrets)
+        show(
+            found,
+            {key: info.title for key, info in known.items() if info is not None},
+            place.secrets,
+        )
 
     on_journal(journal, work, absent=lambda secrets: show(Tally(by).costs(), {}, secrets))
 
 
 def _object(row: Cost, by: By, titles: Mapping[str, str]) -> dict[str, Any]:
-    name = {"session_id": row.key, "title": titles.get(row.key or "")} if by == "session" else {by: row.key}
+    name = (
+        {"session_id": row.key, "title": titles.get(row.key or "")}
+        if by == "session"
+        else {by: row.key}
+    )
     return {**name, **_numbers(row)}
 
 
@@ -66,7 +110,9 @@ def _numbers(row: Cost) -> dict[str, Any]:
     return numbers
 
 
-def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str], secrets: Redactor) -> None:
+def _print(
+    rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str], secrets: Redactor
+) -> None:
     def shown(text: str) -> str:
         return one_line(secrets.text(text), 200)
 
@@ -76,7 +122,10 @@ def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str]
     total = ["total", *_cells(found.total)]
     if by == "session":
         head, total = [*head, "title"], [*total, ""]
-        cells = [[*line, shown(titles.get(row.key or "", ""))] for line, row in zip(cells, rows, strict=True)]
+        cells = [
+            [*line, shown(titles.get(row.key or "", ""))]
+            for line, row in zip(cells, rows, strict=True)
+        ]
 
     def style(column: int, text: str) -> Style:
         return "dim" if text == "unknown" else "cyan" if column == 0 and text != "total" else ""
@@ -86,12 +135,27 @@ def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str]
     if hidden:
         put(f"And {count(hidden, 'more row')}, which the total counts too: --all shows them.")
     if found.total.unpriced:
-        put(f"{count(found.total.unpriced, 'response')} had no known price; `prices` in the configuration can say what a model costs.")
+        put(
+            f"{count(found.total.unpriced, 'response')} had no known price; `prices` in the "
+            "configuration can say what a model costs."
+        )
 
 
 def _cells(row: Cost) -> list[str]:
     usage = row.usage
-    for_an_hour = f" ({tokens(usage.cache_write_1h_tokens)} 1h)" if usage.cache_write_1h_tokens else ""
+    for_an_hour = (
+        f" ({tokens(usage.cache_write_1h_tokens)} 1h)" if usage.cache_write_1h_tokens else ""
+    )
     written = tokens(usage.cache_write_tokens) + for_an_hour
-    counted = (tokens(usage.input_tokens), tokens(usage.cache_read_tokens), written, tokens(usage.output_tokens))
-    return [str(row.runs), str(row.responses), *counted, money(row.cost_usd, more=bool(row.unpriced))]
+    counted = (
+        tokens(usage.input_tokens),
+        tokens(usage.cache_read_tokens),
+        written,
+        tokens(usage.output_tokens),
+    )
+    return [
+        str(row.runs),
+        str(row.responses),
+        *counted,
+        money(row.cost_usd, more=bool(row.unpriced)),
+    ]

@@ -1,4 +1,7 @@
-"""`treadle runs diff`: where two runs part, side by side. What is compared is treadle.difference's. Entry: `diff`."""
+"""`treadle runs diff`: where two runs part, side by side. What is compared is treadle.difference's.
+
+Entry: `diff`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ NOTHING = DiffLine("")
 @click.option("-v", "verbose", is_flag=True, help="Messages in full, not only their beginnings.")
 @journal_option
 def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Where two runs part, and how they ended. Compared is what was said, called and given; ids and times may differ."""
+    """Where two runs part, and how they ended.
+
+    Compared is what was said, called and given; ids and times may differ.
+    """
 
     async def work(place: OpenedJournal) -> None:
         runs = [(await find_run(place.journal, run)).run_id for run in (a, b)]
@@ -48,7 +54,12 @@ def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> N
         if as_json:
             put_json({"is_same": found.is_same, **msgspec.structs.asdict(found)}, place.secrets)
             return
-        for line in _drawn(found, lambda text: plain(place.secrets.text(text)), Ink(), sys.maxsize if verbose else LINES):
+        for line in _drawn(
+            found,
+            lambda text: plain(place.secrets.text(text)),
+            Ink(),
+            sys.maxsize if verbose else LINES,
+        ):
             put(line)
 
     on_journal(journal, work, absent=lambda _: no_runs(a))
@@ -57,16 +68,29 @@ def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> N
 def _drawn(found: RunDiff, clean: Callable[[str], str], ink: Ink, most: int) -> Iterator[str]:
     pairs = _Pairs(ink, (width() - 3) // 2)
     for name, ours, theirs in _facts(found.a, found.b):
-        left, right = [DiffLine(f"{name:<8} {one_line(clean(text))}", _style(name, text, differs=ours != theirs)) for text in (ours, theirs)]
+        left, right = [
+            DiffLine(
+                f"{name:<8} {one_line(clean(text))}", _style(name, text, differs=ours != theirs)
+            )
+            for text in (ours, theirs)
+        ]
         yield pairs.line(left, right)
     yield ""
     if found.is_same:
         yield ink("They say the same, to their end.", "green")
         return
-    same = f"{count(found.same_messages, 'message')} at the beginning say{'s' if found.same_messages == 1 else ''} the same"
-    yield ink(f"╌╌╌ {same if found.same_messages else 'they part at once'} ".ljust(width(), "╌"), "dim")
+    same = (
+        f"{count(found.same_messages, 'message')} at the beginning "
+        f"say{'s' if found.same_messages == 1 else ''} the same"
+    )
+    yield ink(
+        f"╌╌╌ {same if found.same_messages else 'they part at once'} ".ljust(width(), "╌"), "dim"
+    )
     for ours, theirs in zip_longest(found.a.messages, found.b.messages):
-        said = [[] if message is None else _said(message, clean, pairs.width, most) for message in (ours, theirs)]
+        said = [
+            [] if message is None else _said(message, clean, pairs.width, most)
+            for message in (ours, theirs)
+        ]
         for left, right in zip_longest(*said, fillvalue=NOTHING):
             yield pairs.line(left, right)
         yield pairs.line(NOTHING, NOTHING)
@@ -80,7 +104,11 @@ def _facts(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield "run", a.run_id, b.run_id
     yield "agent", a.agent, b.agent
     yield "model", a.model, b.model
-    yield "outcome", a.outcome.value if a.outcome else "not finished", b.outcome.value if b.outcome else "not finished"
+    yield (
+        "outcome",
+        a.outcome.value if a.outcome else "not finished",
+        b.outcome.value if b.outcome else "not finished",
+    )
     yield "turns", str(a.turns), str(b.turns)
     yield "calls", str(a.tool_calls), str(b.tool_calls)
     yield "tokens", tokens(a.usage.total_tokens), tokens(b.usage.total_tokens)
@@ -94,11 +122,19 @@ def _facts(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
 def _said(message: Message, clean: Callable[[str], str], room: int, most: int) -> list[DiffLine]:
     body = [DiffLine(line) for line in wrapped(clean(message.text).strip(), room)]
     for call in message.tool_calls:
-        body += [DiffLine(line, "cyan") for line in wrapped(one_line(clean(f"• {call.name} {call.arguments_json}"), 400), room)]
+        body += [
+            DiffLine(line, "cyan")
+            for line in wrapped(one_line(clean(f"• {call.name} {call.arguments_json}"), 400), room)
+        ]
     for result in message.tool_results:
         mark = "?" if result.unknown else "✗" if result.failed else "✓"
-        body += [DiffLine(line) for line in wrapped(clean(f"{mark} {result.name}: {result.text}").strip(), room)]
-    left_out = [DiffLine(f"… {count(len(body) - most, 'more line')}", "dim")] if len(body) > most else []
+        body += [
+            DiffLine(line)
+            for line in wrapped(clean(f"{mark} {result.name}: {result.text}").strip(), room)
+        ]
+    left_out = (
+        [DiffLine(f"… {count(len(body) - most, 'more line')}", "dim")] if len(body) > most else []
+    )
     return [DiffLine(message.role, "bold"), *body[:most], *left_out]
 
 
@@ -111,4 +147,7 @@ class _Pairs:
 
     def line(self, ours: DiffLine, theirs: DiffLine) -> str:
         left, right = cut(ours.text, self.width), cut(theirs.text, self.width)
-        return f"{self._ink(left, ours.style)}{' ' * (self.width - columns(left))} {self._ink('│', 'dim')} {self._ink(right, theirs.style)}".rstrip()
+        return (
+            f"{self._ink(left, ours.style)}{' ' * (self.width - columns(left))} "
+            f"{self._ink('│', 'dim')} {self._ink(right, theirs.style)}"
+        ).rstrip()

@@ -1,4 +1,6 @@
-"""What the commands have in common that drive a run further: options, what they load, how the run is followed and shown. Entry: `Drive`."""
+"""What the commands have in common that drive a run further: options, what they load, how the run
+is followed and shown. Entry: `Drive`.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def output_options(command: F) -> F:
     for option in (
-        click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."),
-        click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings."),
+        click.option(
+            "-v",
+            "verbose",
+            is_flag=True,
+            help="Also the model's reasoning and the results of tools.",
+        ),
+        click.option(
+            "-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings."
+        ),
         journal_option,
-        click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output."),
-        click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT),
+        click.option(
+            "-o",
+            "output_file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Write the answer to FILE instead of standard output.",
+        ),
+        click.option(
+            "--output",
+            type=click.Choice(["text", "json", "stream-json"]),
+            default="text",
+            show_default=True,
+            help=OUTPUT,
+        ),
     ):
         command = option(command)
     return command
@@ -56,9 +77,18 @@ def drive_options(command: F) -> F:
     for option in (
         *reversed(permission_options),
         click.option("--on-ask", type=click.Choice(["deny", "wait"]), help=ON_ASK),
-        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="At most so long for the whole run."),
-        click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."),
-        click.option("--mode", type=click.Choice(get_args(Mode)), help="Another mode, as for `treadle run`."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="At most so long for the whole run.",
+        ),
+        click.option(
+            "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."
+        ),
+        click.option(
+            "--mode", type=click.Choice(get_args(Mode)), help="Another mode, as for `treadle run`."
+        ),
         click.option("--model", metavar="MODEL", help="Another model, as for `treadle run`."),
     ):
         command = option(command)
@@ -86,13 +116,24 @@ class Drive:
     no_sandbox: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """Of `Runtime.resume` and `Runtime.fork`: what was given. The time limit is not among them."""
-        given = {"model": self.model, "mode": self.mode, "cwd": self.cwd and self.cwd.resolve(), "on_ask": self.on_ask}
+        """Of `Runtime.resume` and `Runtime.fork`: what was given. The time limit is not among them."""  # noqa: E501
+        given = {
+            "model": self.model,
+            "mode": self.mode,
+            "cwd": self.cwd and self.cwd.resolve(),
+            "on_ask": self.on_ask,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     def flags(self) -> dict[str, Any]:
         """What counts for more than the configuration."""
-        said = {"--model": self.model, "--mode": self.mode, "--timeout": self.timeout, "--network": self.network, "--no-sandbox": self.no_sandbox}
+        said = {
+            "--model": self.model,
+            "--mode": self.mode,
+            "--timeout": self.timeout,
+            "--network": self.network,
+            "--no-sandbox": self.no_sandbox,
+        }
         return said | ({"--allow": self.allow} if self.allow else {})
 
 
@@ -109,10 +150,19 @@ class OpenedRun:
     """Which the answer was to fit when the run began."""
 
     def agent(self) -> Agent[Any, Any]:
-        """The run's, found by its name. Raises Failed where it is not there any more, AgentError(invalid) where something is wrong with it."""
+        """The run's, found by its name.
+
+        Raises Failed where it is not there any more, AgentError(invalid) where something is wrong
+        with it.
+        """
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
-            raise CommandFailed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
-        found = agent_of_run(self.info, self.config, self.drive.cwd or Path(self.info.cwd), schema=self.schema)
+            raise CommandFailed(
+                f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any "
+                "more: name another one with --cwd"
+            )
+        found = agent_of_run(
+            self.info, self.config, self.drive.cwd or Path(self.info.cwd), schema=self.schema
+        )
         for other in (found.agent, *found.others) if self.info.agent != ASSISTANT else ():
             self.runtime.agents.register(other)
         for warning in found.warnings:
@@ -176,27 +226,43 @@ def code_of(result: RunResult[Any]) -> int:
 
 
 def driven(drive: Drive, work: Callable[[OpenedRun], Awaitable[int]]) -> None:
-    """Finds the run, calls `work` with all it needs, and exits with the code that it gives. Raises Failed."""
+    """Finds the run, calls `work` with all it needs, and exits with the code that it gives.
+
+    Raises Failed.
+    """
     if drive.cwd is not None and not drive.cwd.is_dir():
         raise CommandFailed(f"--cwd {str(drive.cwd)!r} is no directory")
     with failing():
         url = journal_url(load(), drive.journal)
         if (file := journal_file(url)) is not None and not file.exists():
             no_runs(drive.run)
-        with OutputFile(drive.output_file) if drive.output_file else nullcontext(sys.stdout.buffer) as out:
+        with (
+            OutputFile(drive.output_file)
+            if drive.output_file
+            else nullcontext(sys.stdout.buffer) as out
+        ):
             code = anyio.run(_main, drive, url, out, work)
             if isinstance(out, OutputFile):
                 out.finish()
     sys.exit(code)
 
 
-async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[OpenedRun], Awaitable[int]]) -> int:
+async def _main(
+    drive: Drive, url: str, out: IO[bytes], work: Callable[[OpenedRun], Awaitable[int]]
+) -> int:
     journal = opened_journal(load(), url)
     try:
         info = await find_run(journal, drive.run)
         config = load(cwd=drive.cwd or info.cwd, flags=drive.flags())
         schema = await schema_of(journal, info.run_id)
-        show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose, typed=schema is not None).show
+        show = renderer(
+            drive.output,
+            out,
+            Redactor(config.secrets()),
+            quiet=drive.quiet,
+            verbose=drive.verbose,
+            typed=schema is not None,
+        ).show
         async with Runtime(config=config, journal=journal, hooks=module_hooks(config)) as runtime:
             opened = OpenedRun(info, runtime, config, show, drive, schema)
             for warning in config.warnings:

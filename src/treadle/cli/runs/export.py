@@ -18,18 +18,35 @@ from treadle.config import home
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of standard output.")
-@click.option("--sign", is_flag=True, help="Add a signature, with which `runs import` of this installation takes the run back as it was.")
+@click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE instead of standard output.",
+)
+@click.option(
+    "--sign",
+    is_flag=True,
+    help=(
+        "Add a signature, with which `runs import` of this installation takes the run back as it "
+        "was."
+    ),
+)
 @journal_option
 def export(run: str, output_file: Path | None, sign: bool, journal: str | None) -> None:
-    """A run as JSON lines, one for each entry: seq, type, call_id where it is about a call, and the entry as it is stored.
+    """A run as JSON lines, one for each entry: seq, type, call_id where it is about a call, and the
+    entry as it is stored.
 
-    Whoever has these lines knows all that the model was told; known secrets were taken out before they were stored.
+    Whoever has these lines knows all that the model was told; known secrets were taken out before
+    they were stored.
     """
 
     async def work(place: OpenedJournal) -> bytes:
         info = await find_run(place.journal, run)
-        lines = b"".join(line + b"\n" for line in export_lines(await place.journal.read_bytes(info.run_id)))
+        lines = b"".join(
+            line + b"\n" for line in export_lines(await place.journal.read_bytes(info.run_id))
+        )
         return signed(lines, home(os.environ)) if sign else lines
 
     data = on_journal(journal, work, absent=lambda _: no_runs(run))

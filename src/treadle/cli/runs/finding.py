@@ -1,4 +1,7 @@
-"""Which run is meant: an id, the beginning of one, or `last`. Entry: `find_run`, `no_runs`, `is_own`."""
+"""Which run is meant: an id, the beginning of one, or `last`. Entry:
+
+`find_run`, `no_runs`, `is_own`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ run_argument = click.argument("run", metavar="ID")
 
 
 async def find_run(journal: Journal, given: str) -> RunInfo:
-    """Raises Failed for a run that is not there, with the nearest ids, and for the beginning of several."""
+    """Raises Failed for a run that is not there, with the nearest ids, and for the beginning of
+    several.
+    """
     if given == LAST:
         return await _last(journal)
     try:
@@ -38,12 +43,17 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
             raise CommandFailed(e.message if ids else _none_yet(given)) from e
     if len(meant) > 1:
         shown = ", ".join(meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise CommandFailed(f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+        raise CommandFailed(
+            f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
+        )
     return await journal.info(meant[0])
 
 
 async def _last(journal: Journal) -> RunInfo:
-    """The newest that a person or program began in this directory, above or below it. Raises Failed if there is none."""
+    """The newest that a person or program began in this directory, above or below it.
+
+    Raises Failed if there is none.
+    """
     elsewhere = ""
     for limit in (NEWEST, None):
         for info in await journal.runs(limit=limit):
@@ -51,7 +61,10 @@ async def _last(journal: Journal) -> RunInfo:
                 continue
             if _worked_here(info):
                 return info
-            elsewhere = elsewhere or f"no run has worked in {os.getcwd()!r} yet; the newest elsewhere is {info.run_id}, in {info.cwd!r}"
+            elsewhere = elsewhere or (
+                f"no run has worked in {os.getcwd()!r} yet; the newest elsewhere is "
+                f"{info.run_id}, in {info.cwd!r}"
+            )
     raise CommandFailed(elsewhere or _none_yet(LAST))
 
 

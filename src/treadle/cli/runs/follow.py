@@ -1,4 +1,6 @@
-"""`treadle runs follow`: a run that another process drives, to its end; and what waits for one that was just queued. Entry: `follow`."""
+"""`treadle runs follow`: a run that another process drives, to its end; and what waits for one that
+was just queued. Entry: `follow`.
+"""
 
 from __future__ import annotations
 
@@ -30,31 +32,64 @@ from treadle.journal.journal import RunInfo, RunStatus
 from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0
-"""How often it looks whether anybody will go on with the run, and whether a journal that failed answers again."""
+"""How often it looks whether anybody will go on with the run, and whether a journal that failed
+answers again.
+"""
 LOST_MOST_S: Final = 300.0
 """So long a journal that fails is asked again."""
 
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT)
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output.")
-@click.option("--after", metavar="ID", help="Only what came after this event: the `id` of one, as --output stream-json gives it.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+    help=OUTPUT,
+)
+@click.option(
+    "-o",
+    "output_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the answer to FILE instead of standard output.",
+)
+@click.option(
+    "--after",
+    metavar="ID",
+    help="Only what came after this event: the `id` of one, as --output stream-json gives it.",
+)
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
-@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
+@click.option(
+    "-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."
+)
 @journal_option
-def follow(run: str, output: str, output_file: Path | None, after: str | None, quiet: bool, verbose: bool, journal: str | None) -> None:
-    """Follow a run that a worker, or any other process, drives: what happened up to now, then each step as it comes, to its end.
+def follow(
+    run: str,
+    output: str,
+    output_file: Path | None,
+    after: str | None,
+    quiet: bool,
+    verbose: bool,
+    journal: str | None,
+) -> None:
+    """Follow a run that a worker, or any other process, drives: what happened up to now, then each
+    step as it comes, to its end.
 
-    It waits for a run that is queued, and goes on through waits and through the death of a worker. Ctrl-C ends the following, never the run.
+    It waits for a run that is queued, and goes on through waits and through the death of a worker.
+    Ctrl-C ends the following, never the run.
 
-    Exits as `treadle run` does, by the outcome of the run; with 1 where nobody will go on with it, and says what to do.
+    Exits as `treadle run` does, by the outcome of the run; with 1 where nobody will go on with it,
+    and says what to do.
     """
     with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
 
         async def work(place: OpenedJournal) -> int:
             info = await find_run(place.journal, run)
-            return await _Following(place, info, journal, quiet=quiet).to_its_end(out, output, after=after, verbose=verbose)
+            return await _Following(place, info, journal, quiet=quiet).to_its_end(
+                out, output, after=after, verbose=verbose
+            )
 
         code = on_journal(journal, work, absent=lambda _: no_runs(run))
         if isinstance(out, OutputFile):
@@ -63,24 +98,39 @@ def follow(run: str, output: str, output_file: Path | None, after: str | None, q
 
 
 class _Following:
-    def __init__(self, place: OpenedJournal, info: RunInfo, journal: str | None, *, quiet: bool) -> None:
+    def __init__(
+        self, place: OpenedJournal, info: RunInfo, journal: str | None, *, quiet: bool
+    ) -> None:
         self._place, self._info, self._quiet, self._journal = place, info, quiet, journal
         self._there = () if journal is None else ("--journal", journal)
         self._code = 1
 
-    async def to_its_end(self, out: IO[bytes], output: str, *, after: str | None, verbose: bool) -> int:
-        """Gives the exit code. Raises what ends a command where the output cannot be written, AgentError where there is nothing to follow."""
+    async def to_its_end(
+        self, out: IO[bytes], output: str, *, after: str | None, verbose: bool
+    ) -> int:
+        """Gives the exit code.
+
+        Raises what ends a command where the output cannot be written, AgentError where there is
+        nothing to follow.
+        """
         typed = await schema_of(self._place.journal, self._info.run_id) is not None
-        show = renderer(output, out, self._place.secrets, quiet=self._quiet, verbose=verbose, typed=typed).show
+        show = renderer(
+            output, out, self._place.secrets, quiet=self._quiet, verbose=verbose, typed=typed
+        ).show
         wrong: OSError | AgentError | None = None
-        async with aclosing(self._events(after, deltas=output == "stream-json")) as events, anyio.create_task_group() as group:
+        async with (
+            aclosing(self._events(after, deltas=output == "stream-json")) as events,
+            anyio.create_task_group() as group,
+        ):
             group.start_soon(self._until_signal, group.cancel_scope)
             group.start_soon(self._while_somebody_will, group.cancel_scope)
             try:
                 async for event in events:
                     show(event)
                     if isinstance(event, RunEnd) and event.run_id == self._info.run_id:
-                        self._code = exit_code(event.outcome, None if event.error is UNSET else event.error.kind)
+                        self._code = exit_code(
+                            event.outcome, None if event.error is UNSET else event.error.kind
+                        )
             except (OSError, AgentError) as e:  # raised outside, where no task group wraps it
                 wrong = e
             group.cancel_scope.cancel()
@@ -91,12 +141,21 @@ class _Following:
         return self._code
 
     async def _events(self, after: str | None, *, deltas: bool) -> AsyncGenerator[Event]:
-        """To the end of the run, each once, also where the journal fails meanwhile. Raises AgentError where that lasts, and for an `after` that is none."""
+        """To the end of the run, each once, also where the journal fails meanwhile.
+
+        Raises AgentError where that lasts, and for an `after` that is none.
+        """
         seq = before = 0
         failing_since: float | None = None
         while True:
             try:
-                async with Follow(self._place.journal, self._info.run_id, lambda: self._place.secrets, after=after, deltas=deltas) as events:
+                async with Follow(
+                    self._place.journal,
+                    self._info.run_id,
+                    lambda: self._place.secrets,
+                    after=after,
+                    deltas=deltas,
+                ) as events:
                     async for event in events:
                         failing_since = None
                         after = after if event.id is UNSET else event.id
@@ -104,11 +163,19 @@ class _Following:
                         yield structs.replace(event, seq=seq) if before else event
                     return
             except AgentError as e:
-                if e.kind is not ErrorKind.AGENT or (failing_since is not None and anyio.current_time() - failing_since > LOST_MOST_S):
+                if e.kind is not ErrorKind.AGENT or (
+                    failing_since is not None and anyio.current_time() - failing_since > LOST_MOST_S
+                ):
                     raise
                 if failing_since is None:
                     failing_since = anyio.current_time()
-                    click.echo(f"! {one_line(self._place.secrets.text(e.message), 400)}. It is asked again", err=True)
+                    click.echo(
+                        (
+                            f"! {one_line(self._place.secrets.text(e.message), 400)}. It is asked "
+                            "again"
+                        ),
+                        err=True,
+                    )
             before = seq
             await anyio.sleep(LOOK_S)
 
@@ -118,11 +185,17 @@ class _Following:
                 break
         self._code = 130
         self._place.journal.hurry()
-        self._say(f"the run goes on: {self._command('runs', 'follow', self._info.run_id)} follows it again")
+        self._say(
+            f"the run goes on: {self._command('runs', 'follow', self._info.run_id)} follows it "
+            "again"
+        )
         scope.cancel()
 
     async def _while_somebody_will(self, scope: anyio.CancelScope) -> None:
-        """Tells what the run waits for, once each time. Where nobody will go on with it, that is its end here."""
+        """Tells what the run waits for, once each time.
+
+        Where nobody will go on with it, that is its end here.
+        """
         told: RunStatus | None = None
         while True:
             with suppress(AgentError):  # who follows is told, and asks again
@@ -139,7 +212,9 @@ class _Following:
         run_id = info.run_id
         match info.status:
             case "queued" if not self._quiet:
-                self._say(f"queued{'' if info.queue is None else f' in {info.queue}'}: waits for a worker")
+                self._say(
+                    f"queued{'' if info.queue is None else f' in {info.queue}'}: waits for a worker"
+                )
             case "waiting":
                 state = await self._place.journal.load(run_id)
                 for line in await next_steps(self._place.journal, state, journal=self._journal):

@@ -17,15 +17,26 @@ from treadle.types import Limits
 @click.command(context_settings=HELP)
 @run_argument
 @click.option(
-    "--turn", type=click.IntRange(0), metavar="N", required=True, help="How many of its turns are kept, as `runs show` counts them; 0 is before the first."
+    "--turn",
+    type=click.IntRange(0),
+    metavar="N",
+    required=True,
+    help="How many of its turns are kept, as `runs show` counts them; 0 is before the first.",
 )
-@click.option("--text", metavar="TEXT", help="What is said next; with --turn 0, instead of the prompt.")
-@click.option("--result", metavar="CALL=TEXT", multiple=True, help="Another result for a call of the last turn that is kept, by its id; repeatable.")
+@click.option(
+    "--text", metavar="TEXT", help="What is said next; with --turn 0, instead of the prompt."
+)
+@click.option(
+    "--result",
+    metavar="CALL=TEXT",
+    multiple=True,
+    help="Another result for a call of the last turn that is kept, by its id; repeatable.",
+)
 @drive_options
 @output_options
 def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> None:
-    """A new run that goes on after N turns of another one, with another text, model or result. The other run stays as it is, and its
-    turns are not repeated; what they did to files is not undone.
+    """A new run that goes on after N turns of another one, with another text, model or result. The
+    other run stays as it is, and its turns are not repeated; what they did to files is not undone.
 
     Exits as `treadle run` does.
     """
@@ -34,10 +45,18 @@ def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> N
     async def work(opened: OpenedRun) -> int:
         options = drive.options()
         if result:
-            options["results"] = texts(result, (await opened.runtime.journal.load(opened.info.run_id)).call_ids)
+            options["results"] = texts(
+                result, (await opened.runtime.journal.load(opened.info.run_id)).call_ids
+            )
         if drive.timeout is not None:
             started = (await opened.runtime.journal.load(opened.info.run_id)).started
-            options["limits"] = msgspec.structs.replace(started.limits if started else Limits(), seconds=drive.timeout)
-        return await opened.followed(opened.runtime.fork_stream(opened.info.run_id, turn=turn, text=text, agent=opened.agent(), **options))
+            options["limits"] = msgspec.structs.replace(
+                started.limits if started else Limits(), seconds=drive.timeout
+            )
+        return await opened.followed(
+            opened.runtime.fork_stream(
+                opened.info.run_id, turn=turn, text=text, agent=opened.agent(), **options
+            )
+        )
 
     driven(drive, work)

@@ -1,4 +1,7 @@
-"""`treadle runs`: the group of the commands beside this file, each loaded when it is called. Entry: `runs`."""
+"""`treadle runs`: the group of the commands beside this file, each loaded when it is called. Entry:
+
+`runs`.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,38 @@ from treadle.cli.help import HELP
 
 COMMANDS = {
     "list": ("treadle.cli.runs.listing:list_", "List the newest runs."),
-    "show": ("treadle.cli.runs.show:show", "Draw what happened in a run: turns, calls, crashes, what is unknown."),
+    "show": (
+        "treadle.cli.runs.show:show",
+        "Draw what happened in a run: turns, calls, crashes, what is unknown.",
+    ),
     "top": ("treadle.cli.runs.top:top", "Watch queues, workers, and runs that are stuck."),
-    "follow": ("treadle.cli.runs.follow:follow", "Follow a run that another process drives, to its end."),
-    "wake": ("treadle.cli.runs.wake:wake", "Put a run into a queue: one that waits, is parked, or was stopped."),
-    "resume": ("treadle.cli.runs.resume:resume", "Go on with a run that was stopped, or that waits for a person."),
-    "replay": ("treadle.cli.runs.replay:replay", "Print a run as it was. Asks no model, runs no tool."),
-    "fork": ("treadle.cli.runs.fork:fork", "Begin a new run that goes on from a turn of another one."),
+    "follow": (
+        "treadle.cli.runs.follow:follow",
+        "Follow a run that another process drives, to its end.",
+    ),
+    "wake": (
+        "treadle.cli.runs.wake:wake",
+        "Put a run into a queue: one that waits, is parked, or was stopped.",
+    ),
+    "resume": (
+        "treadle.cli.runs.resume:resume",
+        "Go on with a run that was stopped, or that waits for a person.",
+    ),
+    "replay": (
+        "treadle.cli.runs.replay:replay",
+        "Print a run as it was. Asks no model, runs no tool.",
+    ),
+    "fork": (
+        "treadle.cli.runs.fork:fork",
+        "Begin a new run that goes on from a turn of another one.",
+    ),
     "diff": ("treadle.cli.runs.diff:diff", "Show where two runs part, and how they ended."),
     "kill": ("treadle.cli.runs.kill:kill", "End a run, in whatever process it runs."),
     "undo": ("treadle.cli.runs.undo:undo", "Put back the files that a run changed."),
-    "cost": ("treadle.cli.runs.cost:cost", "Sum up tokens and money that runs have taken, by day, model or session."),
+    "cost": (
+        "treadle.cli.runs.cost:cost",
+        "Sum up tokens and money that runs have taken, by day, model or session.",
+    ),
     "export": ("treadle.cli.runs.export:export", "Print a run as JSON lines."),
     "import": ("treadle.cli.runs.import_:import_", "Take in a run that `runs export` gave."),
     "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; says first what that frees."),
@@ -30,5 +54,6 @@ COMMANDS = {
 def runs() -> None:
     """List, show, resume, replay, fork and keep runs.
 
-    A run is one prompt, worked to its end. ID is a run's id, the beginning of one, or `last` for the newest run.
+    A run is one prompt, worked to its end. ID is a run's id, the beginning of one, or `last` for
+    the newest run.
     """

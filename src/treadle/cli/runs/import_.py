@@ -1,4 +1,7 @@
-"""`treadle runs import`: takes in a run that was exported elsewhere, as data. The file's format is lines.py's. Entry: `import_`."""
+"""`treadle runs import`: takes in a run that was exported elsewhere, as data.
+
+The file's format is lines.py's. Entry: `import_`.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,13 @@ from treadle.types import new_id
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def import_(file: Path, as_json: bool, journal: str | None) -> None:
-    """Take in a run that `runs export` gave, here or elsewhere. FILE - is standard input. If a line is broken, nothing is imported.
+    """Take in a run that `runs export` gave, here or elsewhere. FILE - is standard input. If a line
+    is broken, nothing is imported.
 
-    The run is data: it gets a new session, your mode, this directory and, in place of a model that is a file, your default model. Approvals
-    in the file do not count; calls without a result wait for your answer. A file that `runs export --sign` wrote on this installation
-    comes back as it was.
+    The run is data: it gets a new session, your mode, this directory and, in place of a model that
+    is a file, your default model. Approvals in the file do not count; calls without a result wait
+    for your answer. A file that `runs export --sign` wrote on this installation comes back as it
+    was.
     """
     with failing():
         config = load()
@@ -47,13 +52,25 @@ def import_(file: Path, as_json: bool, journal: str | None) -> None:
         entries = read_lines(lines, name)
         ours = signature is not None and is_ours(lines, signature, home(os.environ))
         if signature is not None and not ours:
-            click.echo(f"! {plain(name)}: the signature is not this installation's, so the run is imported as data", err=True)
+            click.echo(
+                (
+                    f"! {plain(name)}: the signature is not this installation's, so the run is "
+                    "imported as data"
+                ),
+                err=True,
+            )
         info = anyio.run(_add, config, journal_url(config, journal), entries, ours)
     if as_json:
         secrets = Redactor(config.secrets())
         put_json(row_of(info, secrets), secrets)
     else:
-        put(f"{info.run_id}: {status_of(info)}, {count(info.entries, 'entry').replace('entrys', 'entries')}" + ("" if ours else ", imported as data"))
+        put(
+            (
+                f"{info.run_id}: {status_of(info)}, "
+                f"{count(info.entries, 'entry').replace('entrys', 'entries')}"
+            )
+            + ("" if ours else ", imported as data")
+        )
 
 
 def _read(file: Path) -> bytes:
@@ -72,13 +89,22 @@ async def _add(config: Config, url: str, entries: list[bytes], ours: bool) -> Ru
 
 
 async def _harmless(config: Config, journal: Journal, entries: list[bytes]) -> list[bytes]:
-    """The run without its authority. Raises AgentError(invalid) for a fork of a run that was not imported."""
+    """The run without its authority.
+
+    Raises AgentError(invalid) for a fork of a run that was not imported.
+    """
     read = read_run(entries)
     started = read[0]
     assert isinstance(started, RunStarted), "read_run checks it"
     if started.fork is not None and await _is_local(journal, started.fork.run_id):
         origin = started.fork.run_id
-        raise AgentError("invalid", f"run {started.run_id} claims to be a fork of your own run {origin}: only a signed export may build on one")
+        raise AgentError(
+            "invalid",
+            (
+                f"run {started.run_id} claims to be a fork of your own run {origin}: only a signed "
+                "export may build on one"
+            ),
+        )
     parent = started.parent_run_id
     importer = Importer(
         mode=config.defaults.mode,

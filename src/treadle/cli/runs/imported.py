@@ -1,4 +1,7 @@
-"""Questions about the calls of an imported run: each as it would run, with all of its arguments. Entry: `answers_for`, `tell`."""
+"""Questions about the calls of an imported run: each as it would run, with all of its arguments.
+
+Entry: `answers_for`, `tell`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ REFUSED = "not approved when the imported run was resumed"
 
 
 def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] | None:
-    """Ask on the terminal about each open call and give the options of a resume. None, after showing the calls, if no terminal is there.
+    """Ask on the terminal about each open call and give the options of a resume. None, after
+    showing the calls, if no terminal is there.
 
     Raises click.Abort for Ctrl-C and the end of the input: then nothing was answered.
     """
@@ -28,7 +32,11 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
         return None
     approve, deny = list[str](), dict[str, str]()
     for asked in state.asked.values():
-        if click.confirm(f"Run {revealed(clean(asked.name))} ({revealed(asked.call_id)}) here?", default=False, err=True):
+        if click.confirm(
+            f"Run {revealed(clean(asked.name))} ({revealed(asked.call_id)}) here?",
+            default=False,
+            err=True,
+        ):
             approve.append(asked.call_id)
         else:
             deny[asked.call_id] = REFUSED
@@ -44,7 +52,10 @@ def tell(state: RunState, clean: Callable[[str], str]) -> None:
 def _lines(state: RunState) -> Iterator[str]:
     assert state.started is not None, "a run begins with run.started"
     waiting = list(state.asked.values())
-    yield f"Run {state.started.run_id} was imported. These calls would run, in mode {state.mode}, in {state.cwd} ({count(len(waiting), 'call')}):"
+    yield (
+        f"Run {state.started.run_id} was imported. These calls would run, in mode {state.mode}, "
+        f"in {state.cwd} ({count(len(waiting), 'call')}):"
+    )
     for asked in waiting:
         yield f"  {asked.name} ({asked.call_id}), {asked.reason}"
         yield from (f"    {line}" for line in _arguments(asked))

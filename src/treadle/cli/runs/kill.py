@@ -18,11 +18,16 @@ from treadle.journal.journal import RunInfo
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--force", is_flag=True, help="Take the run away from a process that does not answer.")
+@click.option(
+    "--force", is_flag=True, help="Take the run away from a process that does not answer."
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
-    """End a run as `cancelled`, in whatever process it runs; its open calls get a result. A finished run stays as it is."""
+    """End a run as `cancelled`, in whatever process it runs; its open calls get a result.
+
+    A finished run stays as it is.
+    """
     with failing():
         config = load()
         url = journal_url(config, journal)
@@ -33,7 +38,10 @@ def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
         secrets = Redactor(config.secrets())
         put_json(row_of(after, secrets), secrets)
     else:
-        put(f"{after.run_id}: {'is finished already: ' if before.status == 'finished' else ''}{status_of(after)}")
+        put(
+            f"{after.run_id}: "
+            f"{'is finished already: ' if before.status == 'finished' else ''}{status_of(after)}"
+        )
 
 
 async def _kill(config: Config, url: str, run: str, force: bool) -> tuple[RunInfo, RunInfo]:

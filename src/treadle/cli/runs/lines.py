@@ -1,4 +1,6 @@
-"""A run as JSON lines, one an entry, and back: what leaves a journal is what another one takes in, byte for byte. Entry: `export_lines`, `read_lines`."""
+"""A run as JSON lines, one an entry, and back: what leaves a journal is what another one takes in,
+byte for byte. Entry: `export_lines`, `read_lines`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from treadle.journal.entries import RunStarted, read_entry
 
 
 def export_lines(entries: Sequence[bytes]) -> list[bytes]:
-    """`{"seq", "type", "call_id"?, "entry"}` for each, without line ends; the entry as it is stored."""
+    """`{"seq", "type", "call_id"?, "entry"}` for each, without line ends; the entry as it is
+    stored.
+    """
     return [_line(seq, entry) for seq, entry in enumerate(entries, 1)]
 
 
@@ -25,7 +29,10 @@ def _line(seq: int, entry: bytes) -> bytes:
 
 
 def read_lines(data: bytes, name: str) -> list[bytes]:
-    """The entries. Raises Failed that names the number of the first line that is broken; `name`: the file's."""
+    """The entries.
+
+    Raises Failed that names the number of the first line that is broken; `name`: the file's.
+    """
     entries: list[bytes] = []
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
@@ -46,7 +53,9 @@ def _entry(line: bytes, seq: int) -> bytes:
     if missing := [name for name in ("seq", "type", "entry") if name not in fields]:
         raise ValueError(f"the line has no {missing[0]!r}")
     if (said := decode_json(fields["seq"].encode(), int)) != seq:
-        raise ValueError(f"its seq is {said} where {seq} comes next: a line is missing, or there is one too many")
+        raise ValueError(
+            f"its seq is {said} where {seq} comes next: a line is missing, or there is one too many"
+        )
     data = fields["entry"].encode()
     entry = read_entry(data)
     kind = str(entry.__struct_config__.tag)

@@ -1,4 +1,4 @@
-"""`treadle runs list`: runs, newest first. What happened in one is told by show.py. Entry: `list_`."""
+"""`treadle runs list`: runs, newest first. What happened in one is told by show.py. Entry: `list_`."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -28,17 +28,32 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
 @click.command("list", context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of runs.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many runs, and those that they started.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="At most so many runs, and those that they started.",
+)
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @journal_option
-def list_(as_json: bool, limit: int, everything: bool, session: str | None, agent: str | None, journal: str | None) -> None:
-    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another, ⇩ one that was imported.
+def list_(
+    as_json: bool,
+    limit: int,
+    everything: bool,
+    session: str | None,
+    agent: str | None,
+    journal: str | None,
+) -> None:
+    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another, ⇩
+    one that was imported.
 
-    Messages to the task assistant are left out; `--agent tasks`, `--session` and `--all` list them. Of the runs that one has started the
-    table has the newest three; `treadle runs show` has all of them. A second figure, as in 1.2k/3.4k, is the total of a run and every
-    run that it started.
+    Messages to the task assistant are left out; `--agent tasks`, `--session` and `--all` list them.
+    Of the runs that one has started the table has the newest three; `treadle runs show` has all of
+    them. A second figure, as in 1.2k/3.4k, is the total of a run and every run that it started.
     """
 
     def show(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None:
@@ -51,9 +66,15 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, agen
 
     async def work(place: OpenedJournal) -> None:
         def is_wanted(info: RunInfo) -> bool:
-            return is_own(info) or everything or session is not None if agent is None else info.agent == agent
+            return (
+                is_own(info) or everything or session is not None
+                if agent is None
+                else info.agent == agent
+            )
 
-        found, id_chars = await _newest(place.journal, None if everything else limit, session, is_wanted)
+        found, id_chars = await _newest(
+            place.journal, None if everything else limit, session, is_wanted
+        )
         show(found, id_chars, place.secrets)
 
     on_journal(journal, work, absent=lambda secrets: show([], SHORT_CHARS, secrets))
@@ -62,11 +83,19 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, agen
 def _nothing(session: str | None, agent: str | None) -> str:
     if agent is not None:
         return f"There are no runs of the agent {agent!r}."
-    return 'There are no runs yet. Begin one: treadle run "what to do"' if session is None else f"There are no runs of the session {session!r}."
+    return (
+        'There are no runs yet. Begin one: treadle run "what to do"'
+        if session is None
+        else f"There are no runs of the session {session!r}."
+    )
 
 
-async def _newest(journal: Journal, limit: int | None, session: str | None, is_wanted: Callable[[RunInfo], bool]) -> tuple[list[RunInfo], int]:
-    """So many that no other run started, the others that are as new, and how many characters tell their ids from those of all runs around them."""
+async def _newest(
+    journal: Journal, limit: int | None, session: str | None, is_wanted: Callable[[RunInfo], bool]
+) -> tuple[list[RunInfo], int]:
+    """So many that no other run started, the others that are as new, and how many characters tell
+    their ids from those of all runs around them.
+    """
     if limit is None:
         every = await journal.runs(session_id=session)
         return [info for info in every if is_wanted(info)], _telling(every)
@@ -83,7 +112,20 @@ async def _newest(journal: Journal, limit: int | None, session: str | None, is_w
 
 def _print_table(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None:
     found, others = _few_of_each(found)
-    head = ["run", "age", "status", "queue", "tenant", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
+    head = [
+        "run",
+        "age",
+        "status",
+        "queue",
+        "tenant",
+        "agent",
+        "model",
+        "turns",
+        "calls",
+        "tokens",
+        "cost",
+        "prompt",
+    ]
     rows = [_cells(info, secrets, id_chars) for info in found]
     says_nothing = {
         "queue": all(info.queue in (None, DEFAULT_QUEUE) for info in found),
@@ -101,27 +143,54 @@ def _print_table(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None
     for line in table(head, rows, right=NUMBERS, ink=Ink(), style=style):
         put(line)
     for parent, number in others.items():
-        put(f"{count(number, 'more run')} of {one_line(parent.removeprefix(PREFIX)[:id_chars])}: treadle runs show {one_line(parent)}")
+        put(
+            f"{count(number, 'more run')} of {one_line(parent.removeprefix(PREFIX)[:id_chars])}: "
+            f"treadle runs show {one_line(parent)}"
+        )
 
 
 def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
-    """The newest of those that one run has started, so that they do not hide all others; and how many more there are of each."""
+    """The newest of those that one run has started, so that they do not hide all others; and how
+    many more there are of each.
+    """
     seen, shown = Counter[str](), list[RunInfo]()
     for info in found:
         if info.parent_run_id is not None:
             seen[info.parent_run_id] += 1
         if info.parent_run_id is None or seen[info.parent_run_id] <= CHILDREN_SHOWN:
             shown.append(info)
-    return shown, Counter({parent: number - CHILDREN_SHOWN for parent, number in seen.items() if number > CHILDREN_SHOWN})
+    return shown, Counter(
+        {
+            parent: number - CHILDREN_SHOWN
+            for parent, number in seen.items()
+            if number > CHILDREN_SHOWN
+        }
+    )
 
 
 def _telling(found: list[RunInfo]) -> int:
-    """How many characters of their ids tell them apart: those that began in the same millisecond need more."""
+    """How many characters of their ids tell them apart: those that began in the same millisecond
+    need more.
+    """
     ids = {info.run_id.removeprefix(PREFIX) for info in found}
-    return next((size for size in range(SHORT_CHARS, 40) if len({run_id[:size] for run_id in ids}) == len(ids)), 40)
+    return next(
+        (
+            size
+            for size in range(SHORT_CHARS, 40)
+            if len({run_id[:size] for run_id in ids}) == len(ids)
+        ),
+        40,
+    )
 
 
-_STYLES: dict[str, Style] = {"run": "cyan", "age": "dim", "queue": "dim", "tenant": "dim", "agent": "dim", "model": "dim"}
+_STYLES: dict[str, Style] = {
+    "run": "cyan",
+    "age": "dim",
+    "queue": "dim",
+    "tenant": "dim",
+    "agent": "dim",
+    "model": "dim",
+}
 
 
 def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
@@ -129,7 +198,9 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
         return one_line(secrets.text(text), 200)
 
     alone = info.total.runs == 1
-    mark = "⇩ " if info.imported else "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
+    mark = (
+        "⇩ " if info.imported else "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
+    )
     return [
         one_line(info.run_id.removeprefix(PREFIX)[:id_chars]),
         ago(info.started_at, datetime.now(UTC)),
@@ -140,7 +211,8 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
         cut(shown(model_name(info.model)), MODEL_COLUMNS),
         str(info.turns),
         str(info.tool_calls),
-        tokens(info.usage.total_tokens) + ("" if alone else f"/{tokens(info.total.usage.total_tokens)}"),
+        tokens(info.usage.total_tokens)
+        + ("" if alone else f"/{tokens(info.total.usage.total_tokens)}"),
         money(info.cost_usd) + ("" if alone else f"/{money(info.total.cost_usd)}"),
         mark + shown(secrets.shortened(info.prompt)),
     ]

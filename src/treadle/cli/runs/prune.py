@@ -20,12 +20,19 @@ from treadle.tools.file_history import UNDO_FOLDER, Undo
 
 
 @click.command(context_settings=HELP)
-@click.option("--older-than", "age", metavar="AGE", required=True, help="Only runs in which nothing happened for so long: 12h, 30d or 8w (hours, days, weeks).")
+@click.option(
+    "--older-than",
+    "age",
+    metavar="AGE",
+    required=True,
+    help="Only runs in which nothing happened for so long: 12h, 30d or 8w (hours, days, weeks).",
+)
 @click.option("--yes", is_flag=True, help="Without asking.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: what was freed; needs --yes.")
 @journal_option
 def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
-    """Delete finished runs that are old enough, with what was said in them. Says first what that frees, then asks.
+    """Delete finished runs that are old enough, with what was said in them. Says first what that
+    frees, then asks.
 
     Runs that others go on from, by fork, are kept as long as those are.
     """
@@ -59,11 +66,16 @@ def _tell(would: Freed, age: str) -> None:
     else:
         put(f"No finished run is older than {age}: nothing to delete.")
     if would.kept:
-        put(f"Kept, because runs that stay need {'it' if len(would.kept) == 1 else 'them'}: {count(len(would.kept), 'run')} as old.")
+        put(
+            f"Kept, because runs that stay need {'it' if len(would.kept) == 1 else 'them'}: "
+            f"{count(len(would.kept), 'run')} as old."
+        )
 
 
 def _span(age: str) -> timedelta:
     try:
         return span_of(age)
     except ValueError:
-        raise CommandFailed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w") from None
+        raise CommandFailed(
+            f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w"
+        ) from None

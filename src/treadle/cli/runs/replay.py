@@ -15,7 +15,8 @@ from treadle.cli.runs.finding import run_argument
 @run_argument
 @output_options
 def replay(**rest: Any) -> None:
-    """Print a run as it was: the same events, but for the pieces in which words came. Asks no model and runs no tool.
+    """Print a run as it was: the same events, but for the pieces in which words came. Asks no model
+    and runs no tool.
 
     Exits with 0, however the run ended.
     """

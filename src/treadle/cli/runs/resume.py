@@ -1,4 +1,7 @@
-"""`treadle runs resume`: goes on with a run whose process died, or that waits for a person. Entry: `resume`."""
+"""`treadle runs resume`: goes on with a run whose process died, or that waits for a person. Entry:
+
+`resume`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,15 @@ import click
 from treadle.cli.help import HELP
 from treadle.cli.run_options import ON_UNKNOWN
 from treadle.cli.runs.answers import answers
-from treadle.cli.runs.driving import Drive, OpenedRun, code_of, drive_options, driven, end_of, output_options
+from treadle.cli.runs.driving import (
+    Drive,
+    OpenedRun,
+    code_of,
+    drive_options,
+    driven,
+    end_of,
+    output_options,
+)
 from treadle.cli.runs.finding import run_argument
 from treadle.cli.runs.imported import answers_for
 from treadle.loop.recovery import OnUnknown
@@ -21,22 +32,50 @@ from treadle.types import Limits
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--approve", metavar="CALL", multiple=True, help="This call may run; repeatable. One that had begun is run again.")
-@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This call may not run, and the model is told so; repeatable.")
-@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this call gave, where you found out; it is not run; repeatable.")
+@click.option(
+    "--approve",
+    metavar="CALL",
+    multiple=True,
+    help="This call may run; repeatable. One that had begun is run again.",
+)
+@click.option(
+    "--deny",
+    metavar="CALL[=REASON]",
+    multiple=True,
+    help="This call may not run, and the model is told so; repeatable.",
+)
+@click.option(
+    "--result",
+    metavar="CALL=TEXT",
+    multiple=True,
+    help="What this call gave, where you found out; it is not run; repeatable.",
+)
 @click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), help=ON_UNKNOWN)
-@click.option("--wait", is_flag=True, help="Wait while another process drives the run, or its lease lasts.")
+@click.option(
+    "--wait", is_flag=True, help="Wait while another process drives the run, or its lease lasts."
+)
 @drive_options
 @output_options
-def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, wait: bool, **rest: Any) -> None:
-    """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model stay, unless told otherwise.
+def resume(
+    approve: tuple[str, ...],
+    deny: tuple[str, ...],
+    result: tuple[str, ...],
+    on_unknown: OnUnknown | None,
+    wait: bool,
+    **rest: Any,
+) -> None:
+    """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model
+    stay, unless told otherwise.
 
-    A call that has its result is not run again. One that was running is, where that does no harm; of any other the model is told that
-    nobody knows whether it took effect, or what --on-unknown says. A finished run is left alone, and its result is printed.
+    A call that has its result is not run again. One that was running is, where that does no harm;
+    of any other the model is told that nobody knows whether it took effect, or what --on-unknown
+    says. A finished run is left alone, and its result is printed.
 
-    CALL is the id of a call, which the run told when it began to wait; without an answer the run waits on, and tells it again.
+    CALL is the id of a call, which the run told when it began to wait; without an answer the run
+    waits on, and tells it again.
 
-    Of an imported run each open call is shown with the arguments that would run, and asked about; without a terminal it waits on.
+    Of an imported run each open call is shown with the arguments that would run, and asked about;
+    without a terminal it waits on.
 
     Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
     """
@@ -50,7 +89,9 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
     async def work(opened: OpenedRun) -> int:
         if wait and opened.info.status == "running":
             opened.warn(f"waiting until no other process drives run {opened.info.run_id}")
-            opened = replace(opened, info=await until_idle(opened.runtime.journal, opened.info.run_id))
+            opened = replace(
+                opened, info=await until_idle(opened.runtime.journal, opened.info.run_id)
+            )
         if approve or deny or result:
             calls = (await opened.runtime.journal.load(opened.info.run_id)).call_ids
             options.update(answers(calls, approve=approve, deny=deny, result=result))
@@ -64,13 +105,17 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
             case "waiting" if not options:
                 return await _waits(opened)
             case _:
-                return await opened.followed(opened.runtime.resume_stream(opened.info.run_id, opened.agent(), **options))
+                return await opened.followed(
+                    opened.runtime.resume_stream(opened.info.run_id, opened.agent(), **options)
+                )
 
     driven(drive, work)
 
 
 async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
-    """Answers to the calls of an imported run; empty if none is open, None if they cannot be asked for."""
+    """Answers to the calls of an imported run; empty if none is open, None if they cannot be asked
+    for.
+    """
     state = await opened.runtime.journal.load(opened.info.run_id)
     return answers_for(state, opened.runtime.redact) if state.asked else {}
 

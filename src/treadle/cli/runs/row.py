@@ -1,4 +1,7 @@
-"""A run in one line: as the object that `--json` gives, and in words for people. Entry: `row_of`, `status_of`."""
+"""A run in one line: as the object that `--json` gives, and in words for people. Entry:
+
+`row_of`, `status_of`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ SHORT_CHARS = 12
 
 
 def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
-    """Its prompt without secrets; the other texts are whole, and whoever prints them can still take them out."""
+    """Its prompt without secrets; the other texts are whole, and whoever prints them can still take
+    them out.
+    """
     row = msgspec.structs.asdict(info)
     del row["entries"], row["spending"]
     return {**row, "prompt": secrets.shortened(info.prompt)}
@@ -50,4 +55,8 @@ def model_name(model: str) -> str:
     kind, colon, name = model.partition(":")
     if not colon:
         return model
-    return f"{kind}:{PurePath(name.partition('=')[0]).name}" if kind in ("script", "tape", "record") else name
+    return (
+        f"{kind}:{PurePath(name.partition('=')[0]).name}"
+        if kind in ("script", "tape", "record")
+        else name
+    )

@@ -25,12 +25,19 @@ from treadle.journal.journal import Journal, RunInfo
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it, and its entries as `runs export` has them.")
-@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="As JSON: the run as `runs list` has it, and its entries as `runs export` has them.",
+)
+@click.option(
+    "-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."
+)
 @journal_option
 def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Draw what happened in a run: its turns and calls with their times, retries and approvals, where its process stopped, who
-    went on with it, and what is unknown.
+    """Draw what happened in a run: its turns and calls with their times, retries and approvals,
+    where its process stopped, who went on with it, and what is unknown.
     """
 
     async def work(place: OpenedJournal) -> None:
@@ -44,8 +51,13 @@ def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
 
 
 async def _object(place: OpenedJournal, info: RunInfo) -> bytes:
-    row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, object]))
-    lines = [_masked(line, place.secrets) for line in export_lines(await place.journal.read_bytes(info.run_id))]
+    row = place.secrets.inside(
+        decode_json(encode_json(row_of(info, place.secrets)), dict[str, object])
+    )
+    lines = [
+        _masked(line, place.secrets)
+        for line in export_lines(await place.journal.read_bytes(info.run_id))
+    ]
     below = await _tree(place, info.run_id)
     children = b',"children":' + encode_json(below) if below else b""
     return encode_json(row)[:-1] + children + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
@@ -55,7 +67,9 @@ async def _tree(place: OpenedJournal, run_id: str) -> list[dict[str, Any]]:
     """The runs that its calls started, each as `runs list` has it, with its own."""
     found: list[dict[str, Any]] = []
     for info in await place.journal.children(run_id):
-        row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, Any]))
+        row = place.secrets.inside(
+            decode_json(encode_json(row_of(info, place.secrets)), dict[str, Any])
+        )
         below = await _tree(place, info.run_id)
         found.append({**row, "children": below} if below else row)
     return found
@@ -76,17 +90,28 @@ async def _draw(place: OpenedJournal, info: RunInfo, *, verbose: bool, journal: 
         put(line)
     if info.status == "queued":
         put("")
-        put(ink("It waits for a worker: `treadle runs top` shows which there are, `treadle worker` starts one.", "bold"))
+        put(
+            ink(
+                (
+                    "It waits for a worker: `treadle runs top` shows which there are, `treadle "
+                    "worker` starts one."
+                ),
+                "bold",
+            )
+        )
     if info.status in ("stopped", "waiting"):
         put("")
-        for line in await next_steps(place.journal, await place.journal.load(info.run_id), journal=journal):
+        for line in await next_steps(
+            place.journal, await place.journal.load(info.run_id), journal=journal
+        ):
             text = plain(clean(line))
-            for piece in wrapped(text, width()) if line.startswith("?") else [text]:  # a command stays in one piece
+            # a command stays in one piece
+            for piece in wrapped(text, width()) if line.startswith("?") else [text]:
                 put(ink(piece, "bold"))
 
 
 async def _relations(journal: Journal, run: RunInfo) -> Relations:
-    """Of runs that can be read: what is wrong with another one is no reason not to show this one."""
+    """Of runs that can be read: what is wrong with another one is no reason not to show this one."""  # noqa: E501
     try:
         children = await journal.children(run.run_id)
         for info in children:  # grows as it is read
@@ -95,13 +120,24 @@ async def _relations(journal: Journal, run: RunInfo) -> Relations:
         before = await _response_before(journal, run)
     except AgentError:
         return Relations()
-    return Relations(children=sorted(children, key=lambda info: info.started_at), forks=forks, before=before)
+    return Relations(
+        children=sorted(children, key=lambda info: info.started_at), forks=forks, before=before
+    )
 
 
 async def _response_before(journal: Journal, run: RunInfo) -> ModelResponded | None:
     """The last response of the run before it in its session."""
     session = [] if run.session_id is None else await journal.runs(session_id=run.session_id)
-    before = next((info for info in session if info.started_at < run.started_at and info.parent_run_id is None), None)
+    before = next(
+        (
+            info
+            for info in session
+            if info.started_at < run.started_at and info.parent_run_id is None
+        ),
+        None,
+    )
     records = [] if before is None else await journal.read(before.run_id)
-    responses = (record.entry for record in reversed(records) if isinstance(record.entry, ModelResponded))
+    responses = (
+        record.entry for record in reversed(records) if isinstance(record.entry, ModelResponded)
+    )
     return next((response for response in responses if response.stop_reason is not None), None)

@@ -1,6 +1,8 @@
-"""Signatures of exports with a key of this installation, so that its own runs come back as they were. Entry: `signed`, `unsigned`, `is_ours`.
+"""Signatures of exports with a key of this installation, so that its own runs come back as they
+were. Entry: `signed`, `unsigned`, `is_ours`.
 
-The key is `export.key` in Treadle's own folder, readable by its owner alone; tools cannot read that folder unasked.
+The key is `export.key` in Treadle's own folder, readable by its owner alone; tools cannot read that
+folder unasked.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ _ENDS: Final = b'"}'
 
 
 def signed(lines: bytes, home: Path) -> bytes:
-    """The lines of an export, followed by the line of their signature. Raises Failed where the key cannot be read or made."""
+    """The lines of an export, followed by the line of their signature.
+
+    Raises Failed where the key cannot be read or made.
+    """
     return lines + _BEGINS + _digest(lines, _key(home)).encode() + _ENDS + b"\n"
 
 
@@ -40,7 +45,9 @@ def is_ours(lines: bytes, signature: str, home: Path) -> bool:
         key = (home / KEY_NAME).read_bytes()
     except OSError:
         return False
-    return len(key) >= KEY_BYTES and hmac.compare_digest(_digest(lines, key).encode(), signature.encode())
+    return len(key) >= KEY_BYTES and hmac.compare_digest(
+        _digest(lines, key).encode(), signature.encode()
+    )
 
 
 def _digest(lines: bytes, key: bytes) -> str:
@@ -57,14 +64,20 @@ def _key(home: Path) -> bytes:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             path.chmod(0o600)
     except OSError as e:
-        raise CommandFailed(f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it writable, or leave out --sign") from e
+        raise CommandFailed(
+            f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it "
+            "writable, or leave out --sign"
+        ) from e
     if len(key) < KEY_BYTES:
         raise CommandFailed(f"{str(path)!r} holds no key: delete it, and sign again")
     return key
 
 
 def _make(path: Path) -> None:
-    """Whole as soon as it exists: another process may be signing too. Raises FileExistsError for a key that is there."""
+    """Whole as soon as it exists: another process may be signing too.
+
+    Raises FileExistsError for a key that is there.
+    """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,4 +1,7 @@
-"""`treadle runs top`: queues, workers and what is stuck, live. What is seen is top_frame.py's, how it looks top_view.py's. Entry: `top`."""
+"""`treadle runs top`: queues, workers and what is stuck, live.
+
+What is seen is top_frame.py's, how it looks top_view.py's. Entry: `top`.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,27 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 @click.command(context_settings=HELP)
 @click.option(
-    "--interval", type=click.FloatRange(0.1, 3600), callback=finite, default=1.0, show_default=True, metavar="SECONDS", help="How long one frame stands."
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    callback=finite,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long one frame stands.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One frame, as JSON: at, queues, workers, stuck, rates, under_way.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One frame, as JSON: at, queues, workers, stuck, rates, under_way.",
+)
 @journal_option
 def top(interval: float, as_json: bool, journal: str | None) -> None:
-    """Watch queues, workers, the runs under way and those that are stuck, and what to do about these.
+    """Watch queues, workers, the runs under way and those that are stuck, and what to do about
+    these.
 
-    On a terminal it is drawn anew each second, until q or Ctrl-C; elsewhere one frame is printed. Rates come from what is seen between two frames.
+    On a terminal it is drawn anew each second, until q or Ctrl-C; elsewhere one frame is printed.
+    Rates come from what is seen between two frames.
     """
     there = () if journal is None else ("--journal", journal)
 
@@ -45,12 +61,19 @@ def top(interval: float, as_json: bool, journal: str | None) -> None:
         elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             await _live(watch, place, interval, shown_url(place.url))
         else:
-            for line in lines_of(await watch.frame(), place.secrets, Ink(), title=f"treadle · {shown_url(place.url)}"):
+            for line in lines_of(
+                await watch.frame(), place.secrets, Ink(), title=f"treadle · {shown_url(place.url)}"
+            ):
                 put(line)
 
     def absent(secrets: Redactor) -> None:
         if as_json:
-            put_json(TopFrame(at=now(), queues=(), workers=(), under_way=(), stuck=(), rates=None).as_json(secrets), secrets)
+            put_json(
+                TopFrame(
+                    at=now(), queues=(), workers=(), under_way=(), stuck=(), rates=None
+                ).as_json(secrets),
+                secrets,
+            )
         else:
             put("There are no runs yet: treadle run --detach puts one into a queue.")
 
@@ -75,15 +98,34 @@ class _Screen:
         self._place, self._title = place, title
 
     def show(self, frame: TopFrame) -> None:
-        self._draw(lines_of(frame, self._place.secrets, Ink(), title=self._title, room=shutil.get_terminal_size().lines - 1))
+        self._draw(
+            lines_of(
+                frame,
+                self._place.secrets,
+                Ink(),
+                title=self._title,
+                room=shutil.get_terminal_size().lines - 1,
+            )
+        )
 
     def tell(self, text: str) -> None:
         """Where there is no frame: it is tried again."""
-        self._draw([cut(line, shutil.get_terminal_size().columns) for line in (self._title, f"! {one_line(text, 400)}", "  It is asked again.")])
+        self._draw(
+            [
+                cut(line, shutil.get_terminal_size().columns)
+                for line in (self._title, f"! {one_line(text, 400)}", "  It is asked again.")
+            ]
+        )
 
     @staticmethod
     def _draw(lines: list[str]) -> None:
-        sys.stdout.buffer.write(("\x1b[?2026h\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J\x1b[?2026l").encode("utf-8", "replace"))
+        sys.stdout.buffer.write(
+            (
+                "\x1b[?2026h\x1b[H"
+                + "".join(f"{line}\x1b[K\r\n" for line in lines)
+                + "\x1b[J\x1b[?2026l"
+            ).encode("utf-8", "replace")
+        )
         sys.stdout.buffer.flush()
 
 

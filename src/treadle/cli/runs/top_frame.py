@@ -1,4 +1,7 @@
-"""How queues, workers and runs stand at one moment, as a value; and what is wrong with them. How it looks is top_view.py's. Entry: `FrameSource`, `TopFrame`."""
+"""How queues, workers and runs stand at one moment, as a value; and what is wrong with them.
+
+How it looks is top_view.py's. Entry: `FrameSource`, `TopFrame`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ RATE_OVER: Final = timedelta(minutes=1)
 
 
 class RunRates(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """A minute, from what was seen between frames: what begins and ends between two of them may be missed."""
+    """A minute, from what was seen between frames: what begins and ends between two of them may be
+    missed.
+    """
 
     runs_ended: float
     entries: float
@@ -55,18 +60,32 @@ class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
     """None: this is the first frame."""
 
     def as_json(self, secrets: Redactor) -> dict[str, object]:
-        fields = {name: getattr(self, name) for name in ("at", "queues", "workers", "stuck", "rates")}
+        fields = {
+            name: getattr(self, name) for name in ("at", "queues", "workers", "stuck", "rates")
+        }
         fields["workers"] = [
-            {"worker": info.worker, **_flat(info.card), **{n: v for n, v in _flat(info).items() if n not in ("worker", "card")}} for info in self.workers
+            {
+                "worker": info.worker,
+                **_flat(info.card),
+                **{n: v for n, v in _flat(info).items() if n not in ("worker", "card")},
+            }
+            for info in self.workers
         ]
         return {**fields, "under_way": [row_of(info, secrets) for info in self.under_way]}
 
 
 class FrameSource:
-    """Makes one frame after the other, and knows from the earlier ones what has happened between them."""
+    """Makes one frame after the other, and knows from the earlier ones what has happened between
+    them.
+    """
 
-    def __init__(self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()) -> None:
-        """`known`: the queues of the configuration here. `there`: `--journal URL`, where a command has to be told."""
+    def __init__(
+        self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()
+    ) -> None:
+        """`known`: the queues of the configuration here. `there`:
+
+        `--journal URL`, where a command has to be told.
+        """
         self._journal, self._known, self._there = journal, known, there
         self._heads: dict[str, int] = {}
         self._seen: deque[tuple[datetime, int, int]] = deque()
@@ -75,26 +94,51 @@ class FrameSource:
     async def frame(self) -> TopFrame:
         """Raises AgentError where the journal does not answer."""
         queue = self._journal.queue
-        backlogs, workers, parked = await queue.backlogs(), await queue.workers(), await queue.parked(limit=RUNS_MOST)
+        backlogs, workers, parked = (
+            await queue.backlogs(),
+            await queue.workers(),
+            await queue.parked(limit=RUNS_MOST),
+        )
         under_way = await self._journal.under_way(limit=RUNS_MOST)
         at = now()
         rates = await self._rates(at, under_way)
-        stuck = (*self._parked(parked), *self._quiet(under_way, at), *self._not_taken(backlogs, workers, at))
-        return TopFrame(at=at, queues=tuple(backlogs), workers=tuple(workers), under_way=tuple(under_way), stuck=stuck, rates=rates)
+        stuck = (
+            *self._parked(parked),
+            *self._quiet(under_way, at),
+            *self._not_taken(backlogs, workers, at),
+        )
+        return TopFrame(
+            at=at,
+            queues=tuple(backlogs),
+            workers=tuple(workers),
+            under_way=tuple(under_way),
+            stuck=stuck,
+            rates=rates,
+        )
 
     # ------------------------------------------------------------ rates
 
     async def _rates(self, at: datetime, under_way: Sequence[RunInfo]) -> RunRates | None:
-        newest = {info.run_id: info for info in (*await self._journal.runs(limit=RUNS_MOST), *under_way)}
+        newest = {
+            info.run_id: info for info in (*await self._journal.runs(limit=RUNS_MOST), *under_way)
+        }
         for run_id in self._heads.keys() - newest.keys():
             try:
                 newest[run_id] = await self._journal.info(run_id)
             except AgentError:  # pruned meanwhile
                 continue
         is_first, heads = not self._seen, self._heads
-        ended = sum(info.status == "finished" and (run_id in heads or self._is_new(info)) for run_id, info in newest.items())
-        entries = sum(info.entries - heads.get(run_id, 0 if self._is_new(info) else info.entries) for run_id, info in newest.items())
-        self._heads = {run_id: info.entries for run_id, info in newest.items() if info.status != "finished"}
+        ended = sum(
+            info.status == "finished" and (run_id in heads or self._is_new(info))
+            for run_id, info in newest.items()
+        )
+        entries = sum(
+            info.entries - heads.get(run_id, 0 if self._is_new(info) else info.entries)
+            for run_id, info in newest.items()
+        )
+        self._heads = {
+            run_id: info.entries for run_id, info in newest.items() if info.status != "finished"
+        }
         self._seen.append((at, 0 if is_first else ended, 0 if is_first else entries))
         while len(self._seen) > 2 and at - self._seen[1][0] >= RATE_OVER:
             self._seen.popleft()
@@ -102,7 +146,10 @@ class FrameSource:
         if is_first or minutes <= 0:
             return None
         later = list(self._seen)[1:]
-        return RunRates(runs_ended=round(sum(each[1] for each in later) / minutes, 1), entries=round(sum(each[2] for each in later) / minutes, 1))
+        return RunRates(
+            runs_ended=round(sum(each[1] for each in later) / minutes, 1),
+            entries=round(sum(each[2] for each in later) / minutes, 1),
+        )
 
     def _is_new(self, info: RunInfo) -> bool:
         """Begun since the last frame."""
@@ -115,37 +162,67 @@ class FrameSource:
 
     def _parked(self, parked: Sequence[Parked]) -> Iterator[Stuck]:
         for run in parked:
-            advice = f"mend that, then {self._command('runs', 'wake', run.run_id)}; or {self._command('runs', 'kill', run.run_id)}"
-            yield Stuck(run_id=run.run_id, queue=run.queue, why=f"parked: {one_line(run.why)}", since=run.at, advice=advice)
+            advice = (
+                f"mend that, then {self._command('runs', 'wake', run.run_id)}; or "
+                f"{self._command('runs', 'kill', run.run_id)}"
+            )
+            yield Stuck(
+                run_id=run.run_id,
+                queue=run.queue,
+                why=f"parked: {one_line(run.why)}",
+                since=run.at,
+                advice=advice,
+            )
 
     def _quiet(self, under_way: Sequence[RunInfo], at: datetime) -> Iterator[Stuck]:
         for info in under_way:
             if at - info.updated_at >= QUIET:
-                advice = f"{self._command('runs', 'show', info.run_id)} tells what it waits for; {self._command('runs', 'kill', info.run_id)} ends it"
+                advice = (
+                    f"{self._command('runs', 'show', info.run_id)} tells what it waits for; "
+                    f"{self._command('runs', 'kill', info.run_id)} ends it"
+                )
                 yield Stuck(
-                    run_id=info.run_id, queue=None, why=f"running, without an entry for {ago(info.updated_at, at)}", since=info.updated_at, advice=advice
+                    run_id=info.run_id,
+                    queue=None,
+                    why=f"running, without an entry for {ago(info.updated_at, at)}",
+                    since=info.updated_at,
+                    advice=advice,
                 )
 
-    def _not_taken(self, backlogs: Sequence[Backlog], workers: Sequence[WorkerInfo], at: datetime) -> Iterator[Stuck]:
+    def _not_taken(
+        self, backlogs: Sequence[Backlog], workers: Sequence[WorkerInfo], at: datetime
+    ) -> Iterator[Stuck]:
         for backlog in backlogs:
             oldest = backlog.oldest_ready_at
             if oldest is not None and at - oldest >= READY_LONG:
                 why = f"{count(backlog.ready, 'run')} ready, the oldest for {ago(oldest, at)}"
-                yield Stuck(run_id=None, queue=backlog.queue, why=why, since=oldest, advice=self._why_not_taken(backlog, workers))
+                yield Stuck(
+                    run_id=None,
+                    queue=backlog.queue,
+                    why=why,
+                    since=oldest,
+                    advice=self._why_not_taken(backlog, workers),
+                )
 
     def _why_not_taken(self, backlog: Backlog, workers: Sequence[WorkerInfo]) -> str:
         start = self._command("worker", "--queue", backlog.queue)
         serving = [info for info in workers if info.alive and backlog.queue in info.card.queues]
         if not serving and backlog.queue not in self._known:
             other = self._command("runs", "wake", "ID", "--queue", DEFAULT_QUEUE)
-            return f"no worker serves this queue, and the configuration here has none of that name: add it under queues, or {other}, for each run"
+            return (
+                "no worker serves this queue, and the configuration here has none of that name: "
+                f"add it under queues, or {other}, for each run"
+            )
         if not serving:
             return f"no worker serves this queue: {start}"
         if all(info.draining for info in serving):
             return f"every worker of this queue is being stopped: {start}"
         if all(info.running >= info.card.slots for info in serving if not info.draining):
             return f"every slot is taken: {start} on another machine, or more --slots"
-        return f"there are free slots: a limit of queues.{backlog.queue} holds them back, or what the worker says tells why"
+        return (
+            f"there are free slots: a limit of queues.{backlog.queue} holds them back, or what "
+            "the worker says tells why"
+        )
 
 
 def _flat(value: Value) -> Mapping[str, object]:

@@ -18,11 +18,29 @@ NAME_COLUMNS = 20
 STUCK_SHOWN = 8
 DEAD_SHOWN = 3
 """Workers that died within a day may be many, where something starts one again and again."""
-NUMBERS = frozenset({"ready", "later", "sent", "running", "waiting", "parked", "oldest", "pid", "runs", "seen", "age", "last", "turns"})
+NUMBERS = frozenset(
+    {
+        "ready",
+        "later",
+        "sent",
+        "running",
+        "waiting",
+        "parked",
+        "oldest",
+        "pid",
+        "runs",
+        "seen",
+        "age",
+        "last",
+        "turns",
+    }
+)
 STATES = ("ready", "later", "sent", "running", "waiting", "parked")
 
 
-def lines_of(frame: TopFrame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None) -> list[str]:
+def lines_of(
+    frame: TopFrame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None
+) -> list[str]:
     """`room`: lines at most; what is cut then are runs under way, and what is stuck goes first."""
     view = _View(frame, secrets, ink)
     head = [*view.title(title), *view.queues(), *view.workers()]
@@ -39,7 +57,10 @@ class _View:
         rates = self._frame.rates
         told = [local(self._frame.at)]
         if rates is not None:
-            told += [f"{rates.runs_ended:g} runs ended a minute", f"{rates.entries:g} entries a minute"]
+            told += [
+                f"{rates.runs_ended:g} runs ended a minute",
+                f"{rates.entries:g} entries a minute",
+            ]
         yield self._ink(cut(text, _width()), "bold")
         yield from (self._ink(line, "dim") for line in _joined(told))
 
@@ -48,32 +69,73 @@ class _View:
         if not self._frame.queues:
             yield "No run waits in a queue: treadle run --detach adds one."
             return
-        states = [state for state in STATES if state in ("ready", "running") or any(getattr(queue, state) for queue in self._frame.queues)]
-        rows = [[self._shown(q.queue), *(str(getattr(q, state)) for state in states), self._oldest(q)] for q in self._frame.queues]
-        style: Callable[[str, str], Style] = lambda name, text: "yellow" if name == "parked" and text != "0" else "dim" if text == "0" else ""  # noqa: E731
+        states = [
+            state
+            for state in STATES
+            if state in ("ready", "running")
+            or any(getattr(queue, state) for queue in self._frame.queues)
+        ]
+        rows = [
+            [self._shown(q.queue), *(str(getattr(q, state)) for state in states), self._oldest(q)]
+            for q in self._frame.queues
+        ]
+        style: Callable[[str, str], Style] = lambda name, text: (  # noqa: E731
+            "yellow" if name == "parked" and text != "0" else "dim" if text == "0" else ""
+        )
         yield from self._table(["queue", *states, "oldest"], rows, style)
 
     def _oldest(self, backlog: Backlog) -> str:
-        return "" if backlog.oldest_ready_at is None else ago(backlog.oldest_ready_at, self._frame.at)
+        return (
+            "" if backlog.oldest_ready_at is None else ago(backlog.oldest_ready_at, self._frame.at)
+        )
 
     def workers(self) -> Iterator[str]:
         yield ""
         if not self._frame.workers:
             yield "No worker lives: treadle worker starts one."
             return
-        living, dead = [w for w in self._frame.workers if w.alive], [w for w in self._frame.workers if not w.alive]
+        living, dead = (
+            [w for w in self._frame.workers if w.alive],
+            [w for w in self._frame.workers if not w.alive],
+        )
         rows = [self._worker(info) for info in (*living, *dead[:DEAD_SHOWN])]
-        style: Callable[[str, str], Style] = lambda name, text: _STATE_STYLES.get(text, "") if name == "state" else ""  # noqa: E731
-        yield from self._table(["worker", "state", "runs", "seen", "queues", "engine", "version", "pid", "host"], rows, style)
+        style: Callable[[str, str], Style] = lambda name, text: (  # noqa: E731
+            _STATE_STYLES.get(text, "") if name == "state" else ""
+        )
+        yield from self._table(
+            ["worker", "state", "runs", "seen", "queues", "engine", "version", "pid", "host"],
+            rows,
+            style,
+        )
         if (more := len(dead) - DEAD_SHOWN) > 0:
-            yield self._ink(cut(f"and {count(more, 'more dead worker')}: --json has them all", _width()), "dim")
+            yield self._ink(
+                cut(f"and {count(more, 'more dead worker')}: --json has them all", _width()), "dim"
+            )
 
     def _worker(self, info: WorkerInfo) -> list[str]:
         card = info.card
-        state = "dead" if not info.alive else "draining" if info.draining else "working" if info.running else "idle"
+        state = (
+            "dead"
+            if not info.alive
+            else "draining"
+            if info.draining
+            else "working"
+            if info.running
+            else "idle"
+        )
         used = f"{info.running}/{card.slots}"
         seen = ago(info.seen_at, self._frame.at)
-        return [self._shown(card.name), state, used, seen, self._shown(",".join(card.queues)), card.engine, card.version, str(card.pid), self._shown(card.host)]
+        return [
+            self._shown(card.name),
+            state,
+            used,
+            seen,
+            self._shown(",".join(card.queues)),
+            card.engine,
+            card.version,
+            str(card.pid),
+            self._shown(card.host),
+        ]
 
     def stuck(self) -> Iterator[str]:
         if not self._frame.stuck:
@@ -88,7 +150,10 @@ class _View:
         what = f"queue {each.queue}" if each.run_id is None else each.run_id
         for line in wrapped(one_line(self._secrets.text(f"! {what}: {each.why}"), 400), _width()):
             yield self._ink(line, "yellow")
-        yield from (f"  {line}" for line in wrapped(one_line(self._secrets.text(each.advice), 600), _width() - 2))
+        yield from (
+            f"  {line}"
+            for line in wrapped(one_line(self._secrets.text(each.advice), 600), _width() - 2)
+        )
 
     def under_way(self, room: int | None) -> Iterator[str]:
         runs = self._frame.under_way
@@ -96,8 +161,14 @@ class _View:
             return
         yield ""
         most = len(runs) if room is None else max(room - 3, 1)
-        style: Callable[[str, str], Style] = lambda name, text: "cyan" if name == "run" else "dim" if name in ("agent", "age") else ""  # noqa: E731
-        yield from self._table(["run", "last", "age", "turns", "agent", "prompt"], [self._run(info) for info in runs[:most]], style)
+        style: Callable[[str, str], Style] = lambda name, text: (  # noqa: E731
+            "cyan" if name == "run" else "dim" if name in ("agent", "age") else ""
+        )
+        yield from self._table(
+            ["run", "last", "age", "turns", "agent", "prompt"],
+            [self._run(info) for info in runs[:most]],
+            style,
+        )
         if len(runs) > most:
             yield self._ink(f"and {count(len(runs) - most, 'more run')} under way", "dim")
 
@@ -116,27 +187,50 @@ class _View:
     def _shown(self, text: str, most: int = NAME_COLUMNS) -> str:
         return cut(one_line(self._secrets.text(text)), most)
 
-    def _table(self, head: Sequence[str], rows: Sequence[Sequence[str]], style: Callable[[str, str], Style]) -> list[str]:
-        """Columns that do not fit are left out, the last first; but for a prompt, which takes what is left."""
+    def _table(
+        self, head: Sequence[str], rows: Sequence[Sequence[str]], style: Callable[[str, str], Style]
+    ) -> list[str]:
+        """Columns that do not fit are left out, the last first; but for a prompt, which takes what
+        is left.
+        """
         kept = list(head)
         while len(kept) > 2 and _needed(kept, head, rows) > _width():
             kept.pop(-2 if kept[-1] == "prompt" else -1)
         at = [head.index(name) for name in kept]
-        return table(kept, [[row[n] for n in at] for row in rows], right=NUMBERS, ink=self._ink, style=lambda n, text: style(kept[n], text), most=_width())
+        return table(
+            kept,
+            [[row[n] for n in at] for row in rows],
+            right=NUMBERS,
+            ink=self._ink,
+            style=lambda n, text: style(kept[n], text),
+            most=_width(),
+        )
 
 
-_STATE_STYLES: dict[str, Style] = {"dead": "red", "draining": "yellow", "working": "green", "idle": "dim"}
+_STATE_STYLES: dict[str, Style] = {
+    "dead": "red",
+    "draining": "yellow",
+    "working": "green",
+    "idle": "dim",
+}
 _PROMPT_LEAST = 16
 
 
 def _short(run_id: str) -> str:
     """Random ones differ early; those of a schedule do so at their end."""
-    return run_id.removeprefix(PREFIX)[:SHORT_CHARS] if run_id.startswith(PREFIX) else one_line(run_id)
+    return (
+        run_id.removeprefix(PREFIX)[:SHORT_CHARS] if run_id.startswith(PREFIX) else one_line(run_id)
+    )
 
 
 def _needed(kept: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     at = [(name, head.index(name)) for name in kept]
-    return sum(_PROMPT_LEAST if name == "prompt" else max(columns(text) for text in (name, *(row[n] for row in rows))) for name, n in at) + 2 * (len(kept) - 1)
+    return sum(
+        _PROMPT_LEAST
+        if name == "prompt"
+        else max(columns(text) for text in (name, *(row[n] for row in rows)))
+        for name, n in at
+    ) + 2 * (len(kept) - 1)
 
 
 def _width() -> int:

@@ -1,4 +1,7 @@
-"""`treadle runs undo`: files as they were before a run changed them. What is undone is undo.py's. Entry: `undo`."""
+"""`treadle runs undo`: files as they were before a run changed them. What is undone is undo.py's.
+
+Entry: `undo`.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,32 @@ from treadle.tools.builtin.files import shown
 from treadle.tools.builtin.restore import Action
 
 PATHS_SHOWN = 20
-_STYLES: dict[Action, Style] = {"restored": "green", "removed": "green", "unchanged": "dim", "refused": "yellow"}
+_STYLES: dict[Action, Style] = {
+    "restored": "green",
+    "removed": "green",
+    "unchanged": "dim",
+    "refused": "yellow",
+}
 
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N changed; `runs show` counts them. Default: all turns.")
+@click.option(
+    "--turn",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only what turn N changed; `runs show` counts them. Default: all turns.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON: files, not_undoable, changed_meanwhile.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="As JSON: files, not_undoable, changed_meanwhile."
+)
 @journal_option
 def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str | None) -> None:
     """Put files back to what they were before write and edit changed them in a run.
 
-    A file that was changed since is left as it is. What commands did cannot be undone, and is listed. Exits with 1 where a file was left.
+    A file that was changed since is left as it is. What commands did cannot be undone, and is
+    listed. Exits with 1 where a file was left.
     """
 
     async def work(place: OpenedJournal) -> UndoneRun:
@@ -46,7 +62,9 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
             undone = await undoing.undone(place.journal, info, turn=turn, apply=not dry_run)
         except AgentError as e:
             raise CommandFailed(e.message, 2 if e.kind is ErrorKind.INVALID else 1) from e
-        put_json(undone, place.secrets) if as_json else _tell(undone, Path(info.cwd), place.secrets, journal)
+        put_json(undone, place.secrets) if as_json else _tell(
+            undone, Path(info.cwd), place.secrets, journal
+        )
         return undone
 
     undone = on_journal(journal, work, absent=lambda _: no_runs(run))
@@ -64,31 +82,57 @@ def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) 
         return plain(secrets.text(text))
 
     for file in undone.files:
-        why = f": {file.why}" if file.why else ", as it was before" if file.action == "unchanged" else ""
-        verb = file.action if undone.applied or file.action in ("unchanged", "refused") else f"would be {file.action}"
+        why = (
+            f": {file.why}"
+            if file.why
+            else ", as it was before"
+            if file.action == "unchanged"
+            else ""
+        )
+        verb = (
+            file.action
+            if undone.applied or file.action in ("unchanged", "refused")
+            else f"would be {file.action}"
+        )
         put(f"{ink(verb, _STYLES[file.action])} {said(shown(file.path, cwd))}{said(why)}")
     if not undone.files:
         put("No file was changed by write or edit.")
     if any(file.action == "refused" for file in undone.files):
-        put("A refused file stays as it is. Where a later run or turn changed it, undo that one first; else change it by hand:")
+        put(
+            "A refused file stays as it is. Where a later run or turn changed it, undo that one "
+            "first; else change it by hand:"
+        )
         put(f"  {_what_it_wrote(undone.run_id, journal)} holds what this run wrote")
     if undone.not_undoable:
         put(f"Cannot be undone ({count(len(undone.not_undoable), 'call')}):")
     for call in undone.not_undoable:
-        put(f"  turn {call.turn}: {one_line(said(f'{call.name} {_in_words(call.arguments)}'), 100)}")
+        put(
+            f"  turn {call.turn}: {one_line(said(f'{call.name} {_in_words(call.arguments)}'), 100)}"
+        )
     _tell_traces([said(shown(path, cwd)) for path in undone.changed_meanwhile])
     for run_id in undone.other_runs:
         put(f"It started run {run_id}, which is undone by itself: treadle runs undo {run_id}")
 
 
 def _what_it_wrote(run_id: str, journal: str | None) -> str:
-    return shlex.join(["treadle", "runs", "export", run_id, *(("--journal", journal) if journal is not None else ())])
+    return shlex.join(
+        [
+            "treadle",
+            "runs",
+            "export",
+            run_id,
+            *(("--journal", journal) if journal is not None else ()),
+        ]
+    )
 
 
 def _tell_traces(paths: Sequence[str]) -> None:
     if not paths:
         return
-    put("Files that were changed while these ran, by them or by somebody else, and stay as they are:")
+    put(
+        "Files that were changed while these ran, by them or by somebody else, and stay as they "
+        "are:"
+    )
     for path in paths[:PATHS_SHOWN]:
         put(f"  {path}")
     if len(paths) > PATHS_SHOWN:

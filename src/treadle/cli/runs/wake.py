@@ -1,4 +1,6 @@
-"""`treadle runs wake`: puts a run into its queue, with a person's answers where it waits for some; a worker goes on with it. Entry: `wake`."""
+"""`treadle runs wake`: puts a run into its queue, with a person's answers where it waits for some;
+a worker goes on with it. Entry: `wake`.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,44 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--approve", metavar="CALL", multiple=True, help="This call may run; repeatable. One that had begun is run again.")
-@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This call may not run, and the model is told so; repeatable.")
-@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this call gave, where you found out; it is not run; repeatable.")
-@click.option("--queue", metavar="NAME", help="Into this queue. Default: the one in which it was; `default` for a run that was in none.")
-@click.option("--priority", type=click.IntRange(-1000, 1000), metavar="N", help="The higher goes first.")
+@click.option(
+    "--approve",
+    metavar="CALL",
+    multiple=True,
+    help="This call may run; repeatable. One that had begun is run again.",
+)
+@click.option(
+    "--deny",
+    metavar="CALL[=REASON]",
+    multiple=True,
+    help="This call may not run, and the model is told so; repeatable.",
+)
+@click.option(
+    "--result",
+    metavar="CALL=TEXT",
+    multiple=True,
+    help="What this call gave, where you found out; it is not run; repeatable.",
+)
+@click.option(
+    "--queue",
+    metavar="NAME",
+    help="Into this queue. Default: the one in which it was; `default` for a run that was in none.",
+)
+@click.option(
+    "--priority", type=click.IntRange(-1000, 1000), metavar="N", help="The higher goes first."
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
-def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journal: str | None, **said: tuple[str, ...]) -> None:
-    """Put a run into a queue, for a worker to go on with: one that waits for a person, with the answers; one that is parked; one that was stopped.
+def wake(
+    run: str,
+    queue: str | None,
+    priority: int | None,
+    as_json: bool,
+    journal: str | None,
+    **said: tuple[str, ...],
+) -> None:
+    """Put a run into a queue, for a worker to go on with: one that waits for a person, with the
+    answers; one that is parked; one that was stopped.
 
     `treadle runs resume` goes on with a run in its own process instead.
     """
@@ -54,23 +85,48 @@ def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journ
 
 
 async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
-    """Answers to the calls of an imported run. Raises Failed if they cannot be asked for: a worker would run them unseen."""
-    if info.imported is None or info.status == "finished" or not (state := await runtime.journal.load(info.run_id)).asked:
+    """Answers to the calls of an imported run.
+
+    Raises Failed if they cannot be asked for: a worker would run them unseen.
+    """
+    if (
+        info.imported is None
+        or info.status == "finished"
+        or not (state := await runtime.journal.load(info.run_id)).asked
+    ):
         return {}
     if (said := answers_for(state, runtime.redact)) is None:
         call = next(iter(state.asked))
         raise CommandFailed(
-            f"run {info.run_id} was imported, and nobody is here to be asked about its calls: answer each, as with --approve {call} or --deny {call}", 4
+            (
+                f"run {info.run_id} was imported, and nobody is here to be asked about its calls: "
+                f"answer each, as with --approve {call} or --deny {call}"
+            ),
+            4,
         )
     return {"approve": said["approve"], "deny": said["deny"]}
 
 
-async def _woken(config: Config, url: str, run: str, said: dict[str, tuple[str, ...]], where: tuple[str | None, int | None]) -> RunInfo:
+async def _woken(
+    config: Config,
+    url: str,
+    run: str,
+    said: dict[str, tuple[str, ...]],
+    where: tuple[str | None, int | None],
+) -> RunInfo:
     async with open_runtime(config, url) as runtime:
         info = await find_run(runtime.journal, run)
-        options = answers((await runtime.journal.load(info.run_id)).call_ids, **said) if any(said.values()) else await _asked(runtime, info)
+        options = (
+            answers((await runtime.journal.load(info.run_id)).call_ids, **said)
+            if any(said.values())
+            else await _asked(runtime, info)
+        )
         queue, priority = where
         place = None
         if queue is not None or priority is not None or info.queue is None:
-            place = QueuePlace(queue=(info.queue or "default") if queue is None else queue, priority=priority or 0, tenant=info.tenant)
+            place = QueuePlace(
+                queue=(info.queue or "default") if queue is None else queue,
+                priority=priority or 0,
+                tenant=info.tenant,
+            )
         return await runtime.wake(info.run_id, place=place, **options)

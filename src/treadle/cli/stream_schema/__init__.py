@@ -1,9 +1,11 @@
-"""The JSON Schemas that ship beside this file: of what `treadle run` prints, made from the events themselves, and of agents in files.
+"""The JSON Schemas that ship beside this file: of what `treadle run` prints, made from the events
+themselves, and of agents in files.
 
-What the events are stands in events.py, the format of agents in definitions/. Entry: `stream_json_schema`, `json_schema`;
-`python -m treadle.cli.stream_schema` writes the files.
+What the events are stands in events.py, the format of agents in definitions/. Entry:
+`stream_json_schema`, `json_schema`; `python -m treadle.cli.stream_schema` writes the files.
 
-Those of events are open: a later version may say more in an event, and a reader must pass over what it does not know.
+Those of events are open: a later version may say more in an event, and a reader must pass over what
+it does not know.
 """
 
 from __future__ import annotations
@@ -34,8 +36,14 @@ def write(folder: Path) -> None:
     """All of them, as files in `folder`."""
     from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  it brings the library for YAML, and only this needs it
 
-    for name, schema in (("stream-json", stream_json_schema()), ("json", json_schema()), ("agent", definition_schema())):
-        (folder / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+    for name, schema in (
+        ("stream-json", stream_json_schema()),
+        ("json", json_schema()),
+        ("agent", definition_schema()),
+    ):
+        (folder / f"{name}.schema.json").write_text(
+            json.dumps(schema, indent=2) + "\n", encoding="utf-8"
+        )
 
 
 def _schema(kind: Any, description: str) -> dict[str, Any]:
@@ -48,7 +56,11 @@ def _opened(schema: Any) -> Any:
     match schema:
         case dict():
             fields = cast("dict[str, Any]", schema).items()
-            return {name: _opened(inner) for name, inner in fields if name != "discriminator" and (name, inner) != ("additionalProperties", False)}
+            return {
+                name: _opened(inner)
+                for name, inner in fields
+                if name != "discriminator" and (name, inner) != ("additionalProperties", False)
+            }
         case list():
             return [_opened(inner) for inner in cast("list[Any]", schema)]
         case _:

@@ -6,9 +6,9 @@
       before_compaction · after_compaction
     after_run                             (always, and last)
 
-The contract of one: hook.py; what is refused when it is passed in: checking.py; how those of a run are asked one after the other: chain.py.
-Three that are of use as they are: guard.py (rules
-over calls), cache.py (answers out of memory), audit.py (who did what, in a file). Entry: `Hook`.
+The contract of one: hook.py; what is refused when it is passed in: checking.py; how those of a run
+are asked one after the other: chain.py. Three that are of use as they are: guard.py (rules over
+calls), cache.py (answers out of memory), audit.py (who did what, in a file). Entry: `Hook`.
 """
 
 from __future__ import annotations

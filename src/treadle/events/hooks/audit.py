@@ -1,4 +1,5 @@
-"""Who did what, in a file: one line of JSON for each thing that a run did, as it is in the journal, without known secrets. Entry: `Audit`.
+"""Who did what, in a file: one line of JSON for each thing that a run did, as it is in the journal,
+without known secrets. Entry: `Audit`.
 
 It is no log of how things went (telemetry/), and nothing is read from it again.
 """
@@ -33,10 +34,12 @@ _TOLD = (
 
 
 class Audit(Hook):
-    """Each line is a whole event of `stream-json`, and is with the operating system before the run goes on: it outlives the process, not a power cut.
+    """Each line is a whole event of `stream-json`, and is with the operating system before the run
+    goes on: it outlives the process, not a power cut.
 
-    The file has mode 0600 and is opened anew for each line, so it may be moved away at any time; several processes may share one. One that cannot be
-    written is told once (a `warning` event, and the log), tried again with each line, and harms no run.
+    The file has mode 0600 and is opened anew for each line, so it may be moved away at any time;
+    several processes may share one. One that cannot be written is told once (a `warning` event, and
+    the log), tried again with each line, and harms no run.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +57,13 @@ class Audit(Hook):
         except OSError as e:
             if not self._broken:
                 self._broken = True
-                raise AgentError("agent", f"the audit file {str(self.path)!r} cannot be written: {e.strerror or e}. Its lines are lost until it can") from e
+                raise AgentError(
+                    "agent",
+                    (
+                        f"the audit file {str(self.path)!r} cannot be written: {e.strerror or e}. "
+                        "Its lines are lost until it can"
+                    ),
+                ) from e
         else:
             self._broken = False
 

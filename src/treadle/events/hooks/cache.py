@@ -1,6 +1,8 @@
-"""Answers to requests that were answered before, out of memory or a folder, without asking a model. Entry: `Cache`.
+"""Answers to requests that were answered before, out of memory or a folder, without asking a model.
+Entry: `Cache`.
 
-Results of tools are not kept here: a call that comes out of memory is judged and run like any other.
+Results of tools are not kept here: a call that comes out of memory is judged and run like any
+other.
 """
 
 from __future__ import annotations
@@ -24,15 +26,22 @@ _KEPT = (StopReason.COMPLETE, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE)
 
 
 class Cache(Hook):
-    """The same request by the same model has the same answer: what was said, the tools and the settings are the same to the byte, ids and times aside.
+    """The same request by the same model has the same answer: what was said, the tools and the
+    settings are the same to the byte, ids and times aside.
 
-    Kept are whole answers only, and of those that call tools the ones whose tools all stand in `tools`: the rest of the world is another one the second
-    time, and a call of `pay` must be the model's own decision. Nobody but you knows which those are; by default there are none. What a model says twice
-    about the same request may differ; with a cache it does not.
+    Kept are whole answers only, and of those that call tools the ones whose tools all stand in
+    `tools`: the rest of the world is another one the second time, and a call of `pay` must be the
+    model's own decision. Nobody but you knows which those are; by default there are none. What a
+    model says twice about the same request may differ; with a cache it does not.
     """
 
-    def __init__(self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000) -> None:
-        """`folder`: kept there, beyond this process, for its user only; None: in memory. `size`: how many answers are kept; the oldest go first."""
+    def __init__(
+        self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000
+    ) -> None:
+        """`folder`: kept there, beyond this process, for its user only; None: in memory.
+
+        `size`: how many answers are kept; the oldest go first.
+        """
         self._folder = None if folder is None else Path(folder).expanduser()
         self._tools, self._size = frozenset(tools), max(size, 1)
         self._memory: OrderedDict[str, ModelResponse] = OrderedDict()
@@ -48,7 +57,9 @@ class Cache(Hook):
         return found
 
     @override
-    async def after_model(self, run: HookedRun, request: ModelRequest, response: ModelResponse) -> None:
+    async def after_model(
+        self, run: HookedRun, request: ModelRequest, response: ModelResponse
+    ) -> None:
         if not self._keeps(response):
             return
         key = key_of(run.model, request)
@@ -60,17 +71,26 @@ class Cache(Hook):
             self._memory.popitem(last=False)
 
     def _keeps(self, response: ModelResponse) -> bool:
-        """One that carries something of the provider's for the next request belongs to its run alone."""
+        """One that carries something of the provider's for the next request belongs to its run
+        alone.
+        """
         return (
-            response.stop_reason in _KEPT and bool(response.parts) and response.provider_data is None and {c.name for c in response.tool_calls} <= self._tools
+            response.stop_reason in _KEPT
+            and bool(response.parts)
+            and response.provider_data is None
+            and {c.name for c in response.tool_calls} <= self._tools
         )
 
 
 def key_of(model: str, request: ModelRequest) -> str:
-    """The same for what a model would read as the same; how long the answer may be is left out, since one that was cut is not kept."""
+    """The same for what a model would read as the same; how long the answer may be is left out,
+    since one that was cut is not kept.
+    """
     said = [(message.role, message.parts) for message in request.messages]
     settings = msgspec.structs.replace(request.settings, max_tokens=None)
-    return hashlib.sha256(encode_json((request.model or model, request.system, request.tools, settings, said))).hexdigest()
+    return hashlib.sha256(
+        encode_json((request.model or model, request.system, request.tools, settings, said))
+    ).hexdigest()
 
 
 def _read(file: Path) -> ModelResponse | None:
@@ -97,6 +117,10 @@ def _write(folder: Path, key: str, response: ModelResponse, size: int) -> None:
 def _forget(folder: Path, size: int) -> None:
     """The oldest, where there are too many."""
     with os.scandir(folder) as found:
-        kept = [(entry.stat().st_mtime_ns, entry.path) for entry in found if entry.name.endswith(".json")]
+        kept = [
+            (entry.stat().st_mtime_ns, entry.path)
+            for entry in found
+            if entry.name.endswith(".json")
+        ]
     for _, path in sorted(kept)[: max(len(kept) - size, 0)]:
         Path(path).unlink(missing_ok=True)

@@ -1,7 +1,9 @@
-"""The hooks of one run, one after the other: before something in their order, after it in the other, and what a failing one means.
+"""The hooks of one run, one after the other: before something in their order, after it in the
+other, and what a failing one means.
 
-Nobody is left out: who adds, changes or asks leaves the decision to the next, and only what ends the matter (Stop, Deny, an answer) ends the
-asking. Before something, one that fails ends it too; after it, and on events, that is told and the run goes on. Entry: `Hooks`.
+Nobody is left out: who adds, changes or asks leaves the decision to the next, and only what ends
+the matter (Stop, Deny, an answer) ends the asking. Before something, one that fails ends it too;
+after it, and on events, that is told and the run goes on. Entry: `Hooks`.
 """
 
 from __future__ import annotations
@@ -57,7 +59,11 @@ class Hooks:
     """Those of one run, sorted by what they override."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
-        self._of = {point: found for point in POINTS if (found := _overriding(hooks, point))} if hooks else {}
+        self._of = (
+            {point: found for point in POINTS if (found := _overriding(hooks, point))}
+            if hooks
+            else {}
+        )
         self.warn: Callable[[str], None] = lambda text: None
         """Tells people that a hook failed after something."""
         self._told: set[int] = set()
@@ -77,7 +83,10 @@ class Hooks:
             _go_on(await _asked(hook, "before_run", run))
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModelSaid:
-        """What all of them add, up to the one that answers. Raises AgentError(agent) where one stops the run, or fails."""
+        """What all of them add, up to the one that answers.
+
+        Raises AgentError(agent) where one stops the run, or fails.
+        """
         added: list[str] = []
         for hook in self._of.get("before_model", ()):
             said = await _asked(hook, "before_model", run, request)
@@ -89,7 +98,10 @@ class Hooks:
         return BeforeModelSaid("\n\n".join(added))
 
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeToolSaid:
-        """Each sees the call as those before it have changed it. Denied where one fails; a person is asked where nobody denied or answered it."""
+        """Each sees the call as those before it have changed it.
+
+        Denied where one fails; a person is asked where nobody denied or answered it.
+        """
         changed: str | None = None
         ask: Ask | None = None
         for hook in self._of.get("before_tool", ()):
@@ -99,7 +111,12 @@ class Hooks:
                     changed = encode_json(dict(said.arguments)).decode()
                     call = msgspec.structs.replace(call, arguments_json=changed)
             except Exception as e:  # noqa: BLE001  what it gave may be anything
-                return BeforeToolSaid(changed, Deny(e.message if isinstance(e, AgentError) else _failure(hook, "before_tool", e)))
+                return BeforeToolSaid(
+                    changed,
+                    Deny(
+                        e.message if isinstance(e, AgentError) else _failure(hook, "before_tool", e)
+                    ),
+                )
             if isinstance(said, Deny | Answer):
                 return BeforeToolSaid(changed, said)
             ask = ask or (said if isinstance(said, Ask) else None)
@@ -120,7 +137,9 @@ class Hooks:
         for hook in reversed(self._of.get("after_run", ())):
             await self._told_of(hook, "after_run", run, result)
 
-    async def after_model(self, run: HookedRun, request: ModelRequest, response: ModelResponse) -> ModelResponse:
+    async def after_model(
+        self, run: HookedRun, request: ModelRequest, response: ModelResponse
+    ) -> ModelResponse:
         """What they make of it. Raises AgentError(agent) where one stops the run."""
         for hook in reversed(self._of.get("after_model", ())):
             said = await self._told_of(hook, "after_model", run, request, response)
@@ -131,7 +150,11 @@ class Hooks:
             if len({*ids}) == len(ids) and {*ids} <= {call.id for call in response.tool_calls}:
                 response = msgspec.structs.replace(said, usage=response.usage, model=response.model)
             else:
-                self._failed(hook, "after_model", ValueError("its response has calls that the model did not make"))
+                self._failed(
+                    hook,
+                    "after_model",
+                    ValueError("its response has calls that the model did not make"),
+                )
         return response
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> ToolResult:
@@ -178,15 +201,21 @@ def hooks_of(runtime: Sequence[Hook], agent: Sequence[Hook]) -> Hooks:
 
 
 async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
-    """Raises AgentError(agent) where it fails or gives what this point cannot be given; without `wrap` what the hook itself raised."""
+    """Raises AgentError(agent) where it fails or gives what this point cannot be given; without
+    `wrap` what the hook itself raised.
+    """
     try:
         said = await getattr(hook, point)(*told)
         if said is not None and point in _ANSWERS and not isinstance(said, _ANSWERS[point]):
-            raise TypeError(f"it gave {said!r:.80}, and may give {', '.join(kind.__name__ for kind in _ANSWERS[point])} or None")
+            raise TypeError(
+                f"it gave {said!r:.80}, and may give "
+                f"{', '.join(kind.__name__ for kind in _ANSWERS[point])} or None"
+            )
     except asyncio.CancelledError as cancelled:
         if _is_cancelled():
             raise
-        raise AgentError("agent", _failure(hook, point, cancelled)) from cancelled  # by something in the hook, and by nothing outside
+        # by something in the hook, and by nothing outside
+        raise AgentError("agent", _failure(hook, point, cancelled)) from cancelled
     except Exception as e:
         if not wrap:
             raise

@@ -1,4 +1,5 @@
-"""Check hooks when they are passed in: a point that is misspelt, or cannot be called, would otherwise never act, or fail in a run.
+"""Check hooks when they are passed in: a point that is misspelt, or cannot be called, would
+otherwise never act, or fail in a run.
 
 Entry: `checked_hooks`.
 """
@@ -16,13 +17,22 @@ from treadle.events.hooks.hook import Hook
 POINTS = tuple(name for name in vars(Hook) if not name.startswith("_"))
 _LIKE_A_POINT = re.compile(r"(?i:before|after|on)(?:_|(?=[A-Z]))")
 _SAME = 0.8
-"""Of a name without its underscores, as difflib measures: `beforetool` is `before_tool`, `close` is none."""
+"""Of a name without its underscores, as difflib measures:
+
+`beforetool` is `before_tool`, `close` is none.
+"""
 
 
 def checked_hooks(hooks: object) -> tuple[Hook, ...]:
-    """Raises AgentError(invalid), with hook, method and the right signature, for an object that is no hook, and for a hook that would not work."""
-    if not isinstance(hooks, list | tuple) or not all(isinstance(hook, Hook) for hook in cast("Sequence[object]", hooks)):
-        raise AgentError("invalid", "hooks= takes a list of Hook objects, like hooks=[Audit('audit.jsonl')]")
+    """Raises AgentError(invalid), with hook, method and the right signature, for an object that is
+    no hook, and for a hook that would not work.
+    """
+    if not isinstance(hooks, list | tuple) or not all(
+        isinstance(hook, Hook) for hook in cast("Sequence[object]", hooks)
+    ):
+        raise AgentError(
+            "invalid", "hooks= takes a list of Hook objects, like hooks=[Audit('audit.jsonl')]"
+        )
     found = tuple(cast("Sequence[Hook]", hooks))
     for hook in found:
         if (wrong := next(_wrong(hook), None)) is not None:
@@ -33,12 +43,20 @@ def checked_hooks(hooks: object) -> tuple[Hook, ...]:
 def _wrong(hook: Hook) -> Iterator[str]:
     name = type(hook).__name__
     for method in _misspelt(hook):
-        yield f"the hook {name} has no point {method!r}: write {_signatures(method)}, or begin the name with an underscore if it is no hook's"
+        yield (
+            f"the hook {name} has no point {method!r}: write {_signatures(method)}, or begin the "
+            "name with an underscore if it is no hook's"
+        )
     own = getattr(hook, "__dict__", {})
     for point in POINTS:
         if point in own:
-            yield f"the hook {name}.{point} is set on the object, where it is never called: define {_signature(point)} in the class"
-        elif (fault := _fault(point, inspect.getattr_static(type(hook), point), getattr(hook, point))) is not None:
+            yield (
+                f"the hook {name}.{point} is set on the object, where it is never called: define "
+                f"{_signature(point)} in the class"
+            )
+        elif (
+            fault := _fault(point, inspect.getattr_static(type(hook), point), getattr(hook, point))
+        ) is not None:
             yield f"the hook {name}.{point} {fault}: write {_signature(point)}"
 
 
@@ -47,7 +65,14 @@ def _fault(point: str, written: object, bound: object) -> str | None:
     plain = point == "on_event"
     if not callable(bound) or isinstance(written, property):
         return "is no method"
-    if plain and any(check(bound) for check in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+    if plain and any(
+        check(bound)
+        for check in (
+            inspect.iscoroutinefunction,
+            inspect.isgeneratorfunction,
+            inspect.isasyncgenfunction,
+        )
+    ):
         return "must be a plain `def`, since it is called in the event loop"
     if not plain and not inspect.iscoroutinefunction(bound):
         return "must be `async def`"
@@ -59,12 +84,17 @@ def _fault(point: str, written: object, bound: object) -> str | None:
     try:
         signature.bind(*told)
     except TypeError:
-        return f"takes {', '.join(signature.parameters) or 'nothing'}, and is called with {', '.join(told)}"
+        return (
+            f"takes {', '.join(signature.parameters) or 'nothing'}, and is called with "
+            f"{', '.join(told)}"
+        )
     return None
 
 
 def _misspelt(hook: Hook) -> Iterator[str]:
-    """Public methods that look like a point and are none, of the class, of its bases, and of the object."""
+    """Public methods that look like a point and are none, of the class, of its bases, and of the
+    object.
+    """
     spaces = [vars(kind) for kind in type(hook).__mro__ if kind not in Hook.__mro__]
     for space in (*spaces, getattr(hook, "__dict__", {})):
         for name, value in list(space.items()):
@@ -83,7 +113,9 @@ def _meant(name: str) -> str | None:
     import difflib  # noqa: PLC0415  only where a hook has methods of its own
 
     folded = {point.replace("_", ""): point for point in POINTS}
-    near = difflib.get_close_matches(name.replace("_", "").casefold()[:64], folded, n=1, cutoff=_SAME)
+    near = difflib.get_close_matches(
+        name.replace("_", "").casefold()[:64], folded, n=1, cutoff=_SAME
+    )
     return folded[near[0]] if near else None
 
 

@@ -1,4 +1,5 @@
-"""Rules over tool calls, in Python: refused, or asked about, by the name of the tool and by its arguments. Entry: `Guard`, `Rule`.
+"""Rules over tool calls, in Python: refused, or asked about, by the name of the tool and by its
+arguments. Entry: `Guard`, `Rule`.
 
 What may run without a rule is the mode's and the configuration's business: a guard only takes away.
 """
@@ -29,9 +30,9 @@ class Rule:
     """A name; `*` and `?` stand for any characters and for one."""
     verdict: Literal["deny", "ask"] = "deny"
     when: Callable[[dict[str, Any]], bool] | None = None
-    """Given the arguments as the model wrote them, without the tool's defaults. One that raises denies the call; where the arguments are no JSON object
-    the rule fits. None: all calls.
-    """
+    """Given the arguments as the model wrote them, without the tool's defaults. One that raises
+    denies the call; where the arguments are no JSON object the rule fits. None: all calls.
+"""
     reason: str = ""
     """Told to the model, or to the person who is asked."""
 
@@ -40,22 +41,38 @@ class Rule:
         if self.when is None:
             return True
         try:
-            arguments = decode_json((call.arguments_json.strip() or "{}").encode(errors="replace"), dict[str, Any])
+            arguments = decode_json(
+                (call.arguments_json.strip() or "{}").encode(errors="replace"), dict[str, Any]
+            )
         except (ValueError, RecursionError):
             return True
         return bool(self.when(arguments))
 
 
 class Guard(Hook):
-    """`Guard(Rule("delete_*"), Rule("transfer", "ask", when=lambda a: a["amount"] > 100, reason="that is much"))`. The first rule that fits counts."""
+    """`Guard(Rule("delete_*"), Rule("transfer", "ask", when=lambda a: a["amount"] > 100,
+    reason="that is much"))`. The first rule that fits counts.
+    """
 
     def __init__(self, *rules: Rule) -> None:
         """Raises AgentError(invalid) for what is no rule."""
         for rule in rules:
             if inspect.iscoroutinefunction(getattr(rule, "when", None)):
-                raise AgentError("invalid", f"the predicate of Rule({rule.tool!r}) must be a plain `def`: it is not awaited")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"the predicate of Rule({rule.tool!r}) must be a plain `def`: it is not "
+                        "awaited"
+                    ),
+                )
             if not isinstance(rule, Rule) or rule.verdict not in ("deny", "ask"):  # pyright: ignore[reportUnnecessaryIsInstance]  anybody may call it
-                raise AgentError("invalid", f"{rule!r} is no rule of a guard: use Rule('tool', 'deny') or Rule('tool', 'ask')")
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"{rule!r} is no rule of a guard: use Rule('tool', 'deny') or Rule('tool', "
+                        "'ask')"
+                    ),
+                )
         self._rules = [(re.compile(wildcards(rule.tool, "."), re.DOTALL), rule) for rule in rules]
 
     @override

@@ -1,6 +1,8 @@
-"""What a hook is: the points of a run at which it is asked, what it is told there, and what it may do.
+"""What a hook is: the points of a run at which it is asked, what it is told there, and what it may
+do.
 
-When each point comes is the loop's and the toolbox's; how several are asked is chain.py's. Entry: `Hook`.
+When each point comes is the loop's and the toolbox's; how several are asked is chain.py's. Entry:
+`Hook`.
 """
 
 from __future__ import annotations
@@ -81,38 +83,51 @@ BeforeTool: TypeAlias = "Approve | Deny | Ask | Answer | None"
 
 
 class Hook:
-    """Override what you need: a point that no hook overrides costs nothing. None everywhere means: go on as you would."""
+    """Override what you need: a point that no hook overrides costs nothing.
+
+    None everywhere means: go on as you would.
+    """
 
     async def before_run(self, run: HookedRun) -> Stop | None:
         """Before the first turn, also of a run that is taken up again."""
 
     async def after_run(self, run: HookedRun, result: RunResult[Any]) -> None:
-        """After its end is in the journal and its last event has left; also of a run that waits, was cancelled, or failed. It cannot change it.
+        """After its end is in the journal and its last event has left; also of a run that waits,
+        was cancelled, or failed. It cannot change it.
 
         It has 5 s, however the run ended.
         """
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModel:
-        """Before each request. It may add text (what was sent before stays as it is, so that providers' caches keep it), stop the run, or answer
-        in the model's place, which costs nothing and counts as a turn. The messages are the run's own: look at them, and do not keep them.
+        """Before each request. It may add text (what was sent before stays as it is, so that
+        providers' caches keep it), stop the run, or answer in the model's place, which costs
+        nothing and counts as a turn. The messages are the run's own: look at them, and do not keep
+        them.
         """
 
-    async def after_model(self, run: HookedRun, request: ModelRequest, response: ModelResponse) -> AfterModel:
+    async def after_model(
+        self, run: HookedRun, request: ModelRequest, response: ModelResponse
+    ) -> AfterModel:
         """After a whole response of a model, before anything of it is stored or done.
 
-        Another one in its place has no call that the model did not make; what the first one used stays what was used. Those who listened have heard
-        its words as they came.
+        Another one in its place has no call that the model did not make; what the first one used
+        stays what was used. Those who listened have heard its words as they came.
         """
 
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
-        """Before a call is judged, with the arguments that it would run with: also where a person changed them, and again where a dead process had begun it.
+        """Before a call is judged, with the arguments that it would run with: also where a person
+        changed them, and again where a dead process had begun it.
 
-        `Approve(arguments)` changes what it is called with and permits nothing: rules and modes judge it all the same. What a call had begun with, and
-        what a person was shown or gave, is not changed any more.
+        `Approve(arguments)` changes what it is called with and permits nothing: rules and modes
+        judge it all the same. What a call had begun with, and what a person was shown or gave, is
+        not changed any more.
         """
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> str | None:
-        """After a call gave its result, before that is stored. Another text in its place stays an error where it was one."""
+        """After a call gave its result, before that is stored.
+
+        Another text in its place stays an error where it was one.
+        """
 
     async def before_compaction(self, run: HookedRun) -> Stop | None:
         """Before history is shortened inside a run: Stop leaves it as it is."""
@@ -120,7 +135,8 @@ class Hook:
     async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None: ...
 
     def on_event(self, event: Event) -> None:
-        """Each event of the run as it leaves, deltas too, without known secrets; in the event loop, so be quick.
+        """Each event of the run as it leaves, deltas too, without known secrets; in the event loop,
+        so be quick.
 
         Where nobody overrides it no events are made for it.
         """

@@ -1,4 +1,6 @@
-"""What the configuration's `telemetry:` asks for, for one runtime: a tracer, and a log of all events. Entry: `ConfiguredTelemetry`."""
+"""What the configuration's `telemetry:` asks for, for one runtime: a tracer, and a log of all
+events. Entry: `ConfiguredTelemetry`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ class ConfiguredTelemetry:
     """Begins with its runtime; `aclose` it after the last run."""
 
     def __init__(self, asked: Asked, hub: Hub, tracer: Tracer | None) -> None:
-        """`tracer`: the application's own, which goes before what is configured. Raises AgentError(invalid)."""
+        """`tracer`: the application's own, which goes before what is configured.
+
+        Raises AgentError(invalid).
+        """
         self._ending = ExitStack()
         """Blocks."""
         self._idle = True
@@ -43,10 +48,15 @@ class ConfiguredTelemetry:
 
             self._idle = False
             file = None if asked.log_file is None else LogFile(asked.log_file)
-            self._ending.enter_context(log_events(hub, form=asked.logs, file=file, content=asked.content))
+            self._ending.enter_context(
+                log_events(hub, form=asked.logs, file=file, content=asked.content)
+            )
 
     async def aclose(self) -> None:
-        """What waits is written and sent, as far as that can be done in a few seconds. Idempotent; raises nothing."""
+        """What waits is written and sent, as far as that can be done in a few seconds.
+
+        Idempotent; raises nothing.
+        """
         if self._idle:
             return
         self._idle, over, token = True, anyio.Event(), current_token()

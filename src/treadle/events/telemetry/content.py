@@ -1,6 +1,8 @@
-"""What was said, as the GenAI conventions write it into a span: bounded, and without secrets. It is off until somebody asks.
+"""What was said, as the GenAI conventions write it into a span: bounded, and without secrets. It is
+off until somebody asks.
 
-Source: gen-ai-input-messages.json and its neighbours, open-telemetry/semantic-conventions-genai, November 2026. Entry: `SpanContent`.
+Source: gen-ai-input-messages.json and its neighbours, open-telemetry/semantic-conventions-genai,
+November 2026. Entry: `SpanContent`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,17 @@ from collections.abc import Callable, Sequence
 
 from treadle._internal.json_text import encode_json, parse_json
 from treadle.events.telemetry import names
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    UnknownPart,
+)
 from treadle.models.model import ModelResponse, ToolDefinition
 from treadle.types import SystemBlock
 
@@ -43,7 +55,11 @@ class SpanContent:
         return f"[{','.join(reversed(pieces))}]", len(messages) - len(pieces)
 
     def answer(self, response: ModelResponse) -> str:
-        said = {"role": "assistant", "parts": self._parts(response.parts), "finish_reason": names.FINISH[response.stop_reason]}
+        said = {
+            "role": "assistant",
+            "parts": self._parts(response.parts),
+            "finish_reason": names.FINISH[response.stop_reason],
+        }
         return _json([said])
 
     def instructions(self, blocks: Sequence[SystemBlock]) -> str:
@@ -52,7 +68,15 @@ class SpanContent:
     def definitions(self, tools: Sequence[ToolDefinition]) -> str:
         """The same text for the same object."""
         if self._fixed[0] is not tools:
-            told = [{"type": "function", "name": t.name, "description": self.text(t.description), "parameters": t.parameters} for t in tools]
+            told = [
+                {
+                    "type": "function",
+                    "name": t.name,
+                    "description": self.text(t.description),
+                    "parameters": t.parameters,
+                }
+                for t in tools
+            ]
             self._fixed = (tools, self._clean(encode_json(told).decode()))
         return self._fixed[1]
 
@@ -63,7 +87,9 @@ class SpanContent:
 
     def _message(self, message: Message) -> str:
         if (known := self._known.get(message.id)) is None:
-            known = self._known[message.id] = _json({"role": message.role, "parts": self._parts(message.parts)})
+            known = self._known[message.id] = _json(
+                {"role": message.role, "parts": self._parts(message.parts)}
+            )
         return known
 
     def _parts(self, parts: Sequence[Part]) -> list[dict[str, object]]:
@@ -76,17 +102,34 @@ class SpanContent:
             case ReasoningPart():
                 return {"type": "reasoning", "content": self.text(part.text)}
             case ToolCall():
-                return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": _parsed(self.text(part.arguments_json))}
+                return {
+                    "type": "tool_call",
+                    "id": part.id,
+                    "name": part.name,
+                    "arguments": _parsed(self.text(part.arguments_json)),
+                }
             case ToolResult():
-                return {"type": "tool_call_response", "id": part.call_id, "response": self.text(part.text)}
+                return {
+                    "type": "tool_call_response",
+                    "id": part.call_id,
+                    "response": self.text(part.text),
+                }
             case MediaPart():
-                return {"type": "media", "mime_type": part.media_type, "name": self.text(part.name or ""), "uri": self.text(part.url or "")}
+                return {
+                    "type": "media",
+                    "mime_type": part.media_type,
+                    "name": self.text(part.name or ""),
+                    "uri": self.text(part.url or ""),
+                }
             case ProviderPart() | UnknownPart():
                 return {"type": "provider"}
 
 
 def sendable(text: str) -> str:
-    """With lone surrogates written out: UTF-8 has no place for them, and an exporter would lose its whole batch."""
+    """With lone surrogates written out:
+
+    UTF-8 has no place for them, and an exporter would lose its whole batch.
+    """
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,5 @@
-"""Where spans and metrics go when it is our configuration that asks for them: the SDK, as the environment's OTEL_* variables say.
+"""Where spans and metrics go when it is our configuration that asks for them: the SDK, as the
+environment's OTEL_* variables say.
 
 An application that has set up OpenTelemetry itself keeps its own. Entry: `set_up`, `flush`.
 """
@@ -18,14 +19,20 @@ if TYPE_CHECKING:
 
 FLUSH_MS = 2_000
 _PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-_PACKAGES = {"otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc", "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http"}
+_PACKAGES = {
+    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
+}
 
 _ours: list[TracerProvider | MeterProvider] = []
 """What `set_up` made: OpenTelemetry has one of each for a process."""
 
 
 def set_up() -> None:
-    """Once for a process; nothing where the application has done it. Raises AgentError(invalid) for a missing package or exporter."""
+    """Once for a process; nothing where the application has done it.
+
+    Raises AgentError(invalid) for a missing package or exporter.
+    """
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms
         from opentelemetry.sdk import resources  # noqa: PLC0415  likewise
@@ -38,7 +45,11 @@ def set_up() -> None:
     if _ours or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
     spans, sums = _exporters("traces"), _exporters("metrics")
-    resource = resources.Resource.create() if _is_named() else resources.Resource.create({resources.SERVICE_NAME: "treadle"})
+    resource = (
+        resources.Resource.create()
+        if _is_named()
+        else resources.Resource.create({resources.SERVICE_NAME: "treadle"})
+    )
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
     for exporter in spans:
         traces.add_span_processor(BatchSpanProcessor(exporter))
@@ -56,7 +67,9 @@ def flush() -> None:
 
 
 def _is_named() -> bool:
-    return bool(os.environ.get("OTEL_SERVICE_NAME")) or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return bool(os.environ.get("OTEL_SERVICE_NAME")) or "service.name=" in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
 
 
 def _exporters(signal: str) -> list[Any]:
@@ -73,14 +86,30 @@ def _exporter(signal: str, name: str, variable: str) -> Any:
             try:
                 return found.load()()
             except Exception as e:
-                raise AgentError("invalid", f"telemetry.otel: the exporter {name!r} for {signal} cannot be used: {type(e).__name__}: {e}") from e
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"telemetry.otel: the exporter {name!r} for {signal} cannot be used: "
+                        f"{type(e).__name__}: {e}"
+                    ),
+                ) from e
     package = _PACKAGES.get(_otlp(signal)[0] if name == "otlp" else name)
-    do = f"pip install {package}" if package else f"name one that is installed in {variable}, or none"
-    raise AgentError("invalid", f"telemetry.otel: the exporter {name!r} for {signal} is not installed: {do}")
+    do = (
+        f"pip install {package}"
+        if package
+        else f"name one that is installed in {variable}, or none"
+    )
+    raise AgentError(
+        "invalid", f"telemetry.otel: the exporter {name!r} for {signal} is not installed: {do}"
+    )
 
 
 def _otlp(signal: str) -> tuple[str, ...]:
     """The entry points of OTLP that will do, the wanted one first."""
-    protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or ""
+    protocol = (
+        os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
+        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        or ""
+    )
     wanted = _PROTOCOLS.get(protocol.strip())
     return (wanted,) if wanted else ("otlp_proto_http", "otlp_proto_grpc")

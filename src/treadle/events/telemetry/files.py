@@ -1,4 +1,7 @@
-"""A file that a log is added to: private, whole lines, also with several processes at once. Entry: `LogFile`."""
+"""A file that a log is added to: private, whole lines, also with several processes at once. Entry:
+
+`LogFile`.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ class LogFile:
     def __init__(self, path: str) -> None:
         """Raises AgentError(invalid) where it cannot be opened."""
         file = Path(path).expanduser()
-        at_once: int = getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would hold us up; not on Windows
+        # a pipe that nobody reads would hold us up; not on Windows
+        at_once: int = getattr(os, "O_NONBLOCK", 0)
         try:
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)
         except OSError as e:
-            raise AgentError("invalid", f"telemetry.log_file: {str(file)!r} cannot be written: {e.strerror}") from e
+            raise AgentError(
+                "invalid", f"telemetry.log_file: {str(file)!r} cannot be written: {e.strerror}"
+            ) from e
         if at_once:
             os.set_blocking(self._fd, True)
 

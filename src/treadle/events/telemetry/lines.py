@@ -1,4 +1,7 @@
-"""What an event becomes in a log: its name, how loud it is, and its fields. Who writes it, and when, is logs.py's. Entry: `line_of`."""
+"""What an event becomes in a log: its name, how loud it is, and its fields.
+
+Who writes it, and when, is logs.py's. Entry: `line_of`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,12 @@ from treadle.messages.events import DELTAS, ErrorRaised, Event, LimitWarning, Re
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-CONTENT: Final = frozenset({"text", "arguments", "result", "message", "output", "value", "receipt", "reason"})
-"""Fields of events that hold what people, models and tools said; not those of a warning and an error."""
+CONTENT: Final = frozenset(
+    {"text", "arguments", "result", "message", "output", "value", "receipt", "reason"}
+)
+"""Fields of events that hold what people, models and tools said; not those of a warning and an
+error.
+"""
 SAID_MAX = 8_192
 """Characters of one text in a line."""
 
@@ -29,12 +36,20 @@ class LogLine:
 
 
 def line_of(event: Event, *, content: bool) -> LogLine:
-    """Without known secrets and what looks like one. Without `content` what was said is only measured: `text_chars` stands for `text`."""
+    """Without known secrets and what looks like one.
+
+    Without `content` what was said is only measured: `text_chars` stands for `text`.
+    """
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = str(fields.pop("type"))
-    told = {"at": fields.pop("at"), **{key: value for key, value in fields.items() if value is not None}}
+    told = {
+        "at": fields.pop("at"),
+        **{key: value for key, value in fields.items() if value is not None},
+    }
     if not content and not isinstance(event, (Warned, ErrorRaised)):
-        told = dict(_measured(key, value) if key in CONTENT else (key, value) for key, value in told.items())
+        told = dict(
+            _measured(key, value) if key in CONTENT else (key, value) for key, value in told.items()
+        )
     return LogLine(name, _level(event), _clean(told))
 
 
@@ -44,25 +59,52 @@ def line_of_record(record: logging.LogRecord) -> LogLine:
     fields: dict[str, Any] = {"at": at, "logger": record.name}
     if record.exc_text:
         fields["exception"] = record.exc_text
-    level: Level = "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
-    return LogLine(record.getMessage(), level if record.levelno >= logging.INFO else "debug", fields)
+    level: Level = (
+        "error"
+        if record.levelno >= logging.ERROR
+        else "warning"
+        if record.levelno >= logging.WARNING
+        else "info"
+    )
+    return LogLine(
+        record.getMessage(), level if record.levelno >= logging.INFO else "debug", fields
+    )
 
 
 def missed(count: int) -> LogLine:
     """Where lines had to be left out."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    return LogLine("missed", "warning", {"at": at, "count": count, "why": "the sink of this log was too slow, or would not take them"})
+    return LogLine(
+        "missed",
+        "warning",
+        {
+            "at": at,
+            "count": count,
+            "why": "the sink of this log was too slow, or would not take them",
+        },
+    )
 
 
-def printable(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def printable(
+    logger: Any, method: str, fields: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
     """A processor for lines that a terminal shows: control characters are written out."""
-    return {key: repr(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value for key, value in fields.items()}
+    return {
+        key: repr(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
+        for key, value in fields.items()
+    }
 
 
 def _level(event: Event) -> Level:
     if isinstance(event, ErrorRaised):
         return "error"
-    return "warning" if isinstance(event, (Warned, LimitWarning, Retry)) else "debug" if isinstance(event, DELTAS) else "info"
+    return (
+        "warning"
+        if isinstance(event, (Warned, LimitWarning, Retry))
+        else "debug"
+        if isinstance(event, DELTAS)
+        else "info"
+    )
 
 
 def _measured(key: str, value: object) -> tuple[str, object]:

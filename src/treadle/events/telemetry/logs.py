@@ -1,4 +1,5 @@
-"""Structured logs: each event of each run, and each word of the library's own logger, as one line. A thread writes; no run ever waits for it.
+"""Structured logs: each event of each run, and each word of the library's own logger, as one line.
+A thread writes; no run ever waits for it.
 
 What an event becomes is lines.py's. Entry: `log_events`, `EventLog`.
 """
@@ -34,24 +35,43 @@ GRACE_S = 1.5
 
 _LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
 Waiting: TypeAlias = "tuple[Event | logging.LogRecord | int, Mapping[str, str]] | None"
-"""What to write, or how many lines are missing, with the ids of its trace; None: nothing more comes."""
+"""What to write, or how many lines are missing, with the ids of its trace; None: nothing more
+comes.
+"""
 
 
-def log_events(hub: Hub, *, form: Form = "json", file: Sink | None = None, content: bool = False, deltas: bool = False, writer: Any = None) -> EventLog:
+def log_events(
+    hub: Hub,
+    *,
+    form: Form = "json",
+    file: Sink | None = None,
+    content: bool = False,
+    deltas: bool = False,
+    writer: Any = None,
+) -> EventLog:
     """Begins to log what `hub` publishes; `with` or `close()` ends it.
 
-    `form`: lines of JSON, or text for people. `file`: standard error where it is not given. `content`: what is said and done stands in the
-    lines, without known secrets; else only how long it is. `deltas`: the pieces of responses too. `writer`: a structlog logger of the
-    application's, which is called in a thread; `form` and `file` are its own then.
+    `form`: lines of JSON, or text for people. `file`: standard error where it is not given.
+    `content`: what is said and done stands in the lines, without known secrets; else only how long
+    it is. `deltas`: the pieces of responses too. `writer`: a structlog logger of the application's,
+    which is called in a thread; `form` and `file` are its own then.
     """
     from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  nothing else needs it
 
     at_end = file.close if isinstance(file, LogFile) else None
-    return EventLog(hub, writer or structured(form, file if file is not None else sys.stderr), content=content, deltas=deltas, at_end=at_end)
+    return EventLog(
+        hub,
+        writer or structured(form, file if file is not None else sys.stderr),
+        content=content,
+        deltas=deltas,
+        at_end=at_end,
+    )
 
 
 def structured(form: Form, file: Sink) -> Any:
-    """A structlog logger of our own: the application's configuration of structlog is neither used nor changed."""
+    """A structlog logger of our own: the application's configuration of structlog is neither used
+    nor changed.
+    """
     try:
         import structlog  # noqa: PLC0415  45 ms, and only where somebody logs
     except ImportError as e:
@@ -61,11 +81,18 @@ def structured(form: Form, file: Sink) -> Any:
     text = structlog.dev.ConsoleRenderer(colors=file.isatty(), sort_keys=False, pad_event_to=20)
     ending = [printable, text] if form == "text" else [structlog.processors.JSONRenderer()]
     processors = [structlog.processors.add_log_level, *ending]
-    return structlog.wrap_logger(structlog.WriteLogger(cast("TextIO", file)), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(0))
+    return structlog.wrap_logger(
+        structlog.WriteLogger(cast("TextIO", file)),
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+    )
 
 
 class EventLog:
-    """A listener of a hub whose lines a thread of its own writes. `put` may be called from any thread and never blocks."""
+    """A listener of a hub whose lines a thread of its own writes.
+
+    `put` may be called from any thread and never blocks.
+    """
 
     def __init__(
         self,
@@ -77,7 +104,11 @@ class EventLog:
         waiting_max: int = WAITING_MAX,
         at_end: Callable[[], object] | None = None,
     ) -> None:
-        """Begins at once. `writer`: a structlog logger; `at_end`: called once nothing more is written, by the thread that wrote."""
+        """Begins at once.
+
+        `writer`: a structlog logger; `at_end`: called once nothing more is written, by the thread
+        that wrote.
+        """
         self._hub = hub
         self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
         self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
@@ -86,7 +117,9 @@ class EventLog:
         self._missed = 0
         self._over = threading.Event()
         """Nothing more comes."""
-        self._thread = threading.Thread(target=self._write_all, name="treadle-event-log", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_all, name="treadle-event-log", daemon=True
+        )
         self._thread.start()
         self._words = _Words(self)
         logger.addHandler(self._words)
@@ -116,10 +149,16 @@ class EventLog:
             self._lines.put_nowait(None)
 
     def wait(self, seconds: float = GRACE_S) -> None:
-        """After `close`: until all is written. Blocks, so long at most; what a sink would not take by then is told in the library's log."""
+        """After `close`: until all is written.
+
+        Blocks, so long at most; what a sink would not take by then is told in the library's log.
+        """
         self._thread.join(seconds)
         if self._thread.is_alive():
-            logger.warning("the event log could not write its last %d lines: its sink does not take them", self._lines.qsize() + self._missed)
+            logger.warning(
+                "the event log could not write its last %d lines: its sink does not take them",
+                self._lines.qsize() + self._missed,
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -157,12 +196,16 @@ class EventLog:
         return self._lines.get()
 
     def _line(self, what: Event | logging.LogRecord, ids: Mapping[str, str]) -> LogLine:
-        line = line_of_record(what) if isinstance(what, logging.LogRecord) else line_of(what, content=self._content)
+        line = (
+            line_of_record(what)
+            if isinstance(what, logging.LogRecord)
+            else line_of(what, content=self._content)
+        )
         line.fields.update(ids)
         return line
 
     def _write(self, line: LogLine) -> bool:
-        """False where the sink would not take it: the next line that it takes says what is missing."""
+        """False where the sink would not take it: the next line that it takes says what is missing."""  # noqa: E501
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)
         except Exception:  # noqa: BLE001  a full disk, a closed pipe, somebody's processor: none of them ends the log
@@ -171,7 +214,7 @@ class EventLog:
 
 
 class _Words(logging.Handler):
-    """Hands on what the library's own logger says; secrets are taken out of it there (`mask_logs`)."""
+    """Hands on what the library's own logger says; secrets are taken out of it there (`mask_logs`)."""  # noqa: E501
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()

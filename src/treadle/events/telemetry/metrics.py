@@ -1,4 +1,7 @@
-"""The three histograms of the GenAI conventions. When something is measured is spans.py's. Entry: `RunInstruments`."""
+"""The three histograms of the GenAI conventions. When something is measured is spans.py's. Entry:
+
+`RunInstruments`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,29 @@ if TYPE_CHECKING:
 
 
 class RunInstruments:
-    """Seconds and tokens. Recording only adds to sums in memory; a reader of the SDK exports them in a thread of its own."""
+    """Seconds and tokens.
+
+    Recording only adds to sums in memory; a reader of the SDK exports them in a thread of its own.
+    """
 
     def __init__(self, meter: Meter) -> None:
         self._duration = meter.create_histogram(
-            names.OPERATION_DURATION, "s", "GenAI operation duration.", explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS_S
+            names.OPERATION_DURATION,
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS_S,
         )
         self._first = meter.create_histogram(
-            names.TIME_TO_FIRST_CHUNK, "s", "Time to receive the first chunk.", explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS_S
+            names.TIME_TO_FIRST_CHUNK,
+            "s",
+            "Time to receive the first chunk.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS_S,
         )
         self._tokens = meter.create_histogram(
-            names.TOKEN_USAGE, "{token}", "Number of input and output tokens used.", explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS
+            names.TOKEN_USAGE,
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
         )
 
     def took(self, seconds: float, attributes: Mapping[str, AttributeValue]) -> None:

@@ -1,7 +1,9 @@
-"""Every name that leaves in a span or a metric, and the words that conventions have for our values; what is measured stands in spans.py.
+"""Every name that leaves in a span or a metric, and the words that conventions have for our values;
+what is measured stands in spans.py.
 
-Those of the GenAI conventions are still in development: when one changes, it changes here. Source: opentelemetry-semantic-conventions
-0.66b2 and open-telemetry/semantic-conventions-genai, November 2026. Entry: `GEN_AI`, `OURS`.
+Those of the GenAI conventions are still in development: when one changes, it changes here. Source:
+opentelemetry-semantic-conventions 0.66b2 and open-telemetry/semantic-conventions-genai, November
+2026. Entry: `GEN_AI`, `OURS`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from treadle.types import StopReason
 SCOPE: Final = "treadle"
 """The instrumentation scope of all spans and metrics."""
 
-# ---------------------------------------------------------------- operations, which are the first words of spans
+# ---------------------------------------------------------------- operations, which are the first words of spans  # noqa: E501
 
 INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
@@ -77,7 +79,10 @@ REQUEST_ID: Final = "treadle.request_id"
 """The provider's, of a response and of an error."""
 SERVICE_TIER: Final = "treadle.service_tier"
 CACHE_MISS: Final = "treadle.cache_miss"
-RATE_LIMITS: Final = {name: f"treadle.rate_limit.{name}.remaining" for name in ("requests", "tokens", "input_tokens", "output_tokens")}
+RATE_LIMITS: Final = {
+    name: f"treadle.rate_limit.{name}.remaining"
+    for name in ("requests", "tokens", "input_tokens", "output_tokens")
+}
 """By the name of a limit: how much of it is left."""
 RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
@@ -132,7 +137,22 @@ OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
 
-DURATION_BOUNDS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+DURATION_BOUNDS_S: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
 TOKEN_BOUNDS: Final = tuple(4**n for n in range(14))
 
 # ---------------------------------------------------------------- words for values
@@ -157,6 +177,9 @@ FINISH: Final = {
 
 
 def provider_and_model(model: str) -> tuple[str, str]:
-    """Of a model's name: "gemini:flash" -> ("gcp.gemini", "flash"). A provider that the conventions do not know keeps its name."""
+    """Of a model's name: "gemini:flash" -> ("gcp.gemini", "flash").
+
+    A provider that the conventions do not know keeps its name.
+    """
     provider, colon, name = model.partition(":")
     return (_PROVIDERS.get(provider, provider), name) if colon else ("", model)

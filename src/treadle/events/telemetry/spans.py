@@ -1,4 +1,5 @@
-"""The spans of a run as OpenTelemetry has them: when each begins and ends is the loop's, what they are called is names.py's.
+"""The spans of a run as OpenTelemetry has them: when each begins and ends is the loop's, what they
+are called is names.py's.
 
 Entry: `OtelTracer`.
 """
@@ -40,7 +41,9 @@ FAILED = frozenset({Outcome.ERROR, Outcome.CONTEXT_OVERFLOW, Outcome.INVALID_OUT
 
 
 class Harmless:
-    """A block whose failure is a line in the log, the first time: no exporter and no processor of anybody's harms a run."""
+    """A block whose failure is a line in the log, the first time: no exporter and no processor of
+    anybody's harms a run.
+    """
 
     __slots__ = ("_told",)
 
@@ -50,19 +53,35 @@ class Harmless:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> bool:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> bool:
         if error is None or not isinstance(error, Exception):
             return False
         if not self._told:
             self._told = True
-            logger.warning("tracing failed, and may go on failing without a further word; runs go on: %s: %s", type(error).__name__, error)
+            logger.warning(
+                "tracing failed, and may go on failing without a further word; runs go on: %s: %s",
+                type(error).__name__,
+                error,
+            )
         return True
 
 
 class OtelTracer:
     """A `Tracer` over OpenTelemetry's API. Safe for any number of runs at once."""
 
-    def __init__(self, tracer: trace.Tracer, metrics: RunInstruments, clean: Callable[[str], str], *, content: bool) -> None:
+    def __init__(
+        self,
+        tracer: trace.Tracer,
+        metrics: RunInstruments,
+        clean: Callable[[str], str],
+        *,
+        content: bool,
+    ) -> None:
         """`clean` takes secrets out of a text; `content`: what is said goes into spans too."""
         self.tracer, self.metrics, self.clean = tracer, metrics, clean
         self.harmless = Harmless()
@@ -108,7 +127,12 @@ class _Open:
             self._token = context.attach(trace.set_span_in_context(self._span))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
         with self._owner.harmless:
             if error is not None:
                 self._broke(error)
@@ -128,10 +152,16 @@ class _Open:
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes) -> Span:
         run = self._run
-        everywhere: Attributes = {names.OPERATION: self._operation, names.RUN_ID: run.run_id, names.AGENT_NAME: run.agent}
+        everywhere: Attributes = {
+            names.OPERATION: self._operation,
+            names.RUN_ID: run.run_id,
+            names.AGENT_NAME: run.agent,
+        }
         if run.session_id is not None:
             everywhere[names.CONVERSATION] = run.session_id
-        return self._owner.tracer.start_span(sendable(name), kind=kind, attributes={**everywhere, **attributes})
+        return self._owner.tracer.start_span(
+            sendable(name), kind=kind, attributes={**everywhere, **attributes}
+        )
 
     def _broke(self, error: BaseException) -> None:
         if isinstance(error, AgentError):
@@ -144,7 +174,9 @@ class _Open:
             self._typed(names.CANCELLED)
 
     def _typed(self, error_type: str) -> None:
-        """Not to be counted among what went well; that it was stopped is nobody's failure, and so no error status."""
+        """Not to be counted among what went well; that it was stopped is nobody's failure, and so
+        no error status.
+        """
         self._measured[names.ERROR_TYPE] = error_type
         self._span.set_attribute(names.ERROR_TYPE, error_type)
 
@@ -160,8 +192,16 @@ class AgentSpan(_Open):
     def _begin(self) -> Span:
         run = self._run
         provider, model = names.provider_and_model(run.model)
-        self._measured |= {names.AGENT_NAME: run.agent, names.PROVIDER: provider, names.REQUEST_MODEL: model}
-        attributes: Attributes = {names.PROVIDER: provider, names.REQUEST_MODEL: model, names.AGENT_ID: run.agent}
+        self._measured |= {
+            names.AGENT_NAME: run.agent,
+            names.PROVIDER: provider,
+            names.REQUEST_MODEL: model,
+        }
+        attributes: Attributes = {
+            names.PROVIDER: provider,
+            names.REQUEST_MODEL: model,
+            names.AGENT_ID: run.agent,
+        }
         if run.agent_hash:
             attributes[names.AGENT_VERSION] = run.agent_hash
         if run.description:
@@ -206,7 +246,11 @@ class ChatSpan(_Open):
         request, settings = self._request, self._request.settings
         provider, model = names.provider_and_model(request.model or self._run.model)
         self._measured |= {names.PROVIDER: provider, names.REQUEST_MODEL: model}
-        attributes: Attributes = {names.PROVIDER: provider, names.REQUEST_MODEL: model, names.REQUEST_STREAM: True}
+        attributes: Attributes = {
+            names.PROVIDER: provider,
+            names.REQUEST_MODEL: model,
+            names.REQUEST_STREAM: True,
+        }
         if settings.max_tokens is not None:
             attributes[names.REQUEST_MAX_TOKENS] = settings.max_tokens
         if settings.temperature is not None:
@@ -225,7 +269,8 @@ class ChatSpan(_Open):
         return span
 
     def first_delta(self) -> None:
-        self._first_s = max(0.0, perf_counter() - self._asked_at)  # a clock of tests waits for nothing
+        # a clock of tests waits for nothing
+        self._first_s = max(0.0, perf_counter() - self._asked_at)
 
     def retried(self, kind: str, wait_s: float) -> None:
         self._asked_at, self._first_s = perf_counter() + wait_s, None
@@ -235,33 +280,53 @@ class ChatSpan(_Open):
     def responded(self, response: ModelResponse, cost_usd: float | None) -> None:
         with self._owner.harmless:
             reason = response.raw_stop_reason or response.stop_reason.value
-            told: Attributes = {names.FINISH_REASONS: (sendable(reason),), names.STOP_REASON: response.stop_reason.value, **_used(response.usage, cost_usd)}
+            told: Attributes = {
+                names.FINISH_REASONS: (sendable(reason),),
+                names.STOP_REASON: response.stop_reason.value,
+                **_used(response.usage, cost_usd),
+            }
             if response.id:
                 told[names.RESPONSE_ID] = sendable(response.id)
             if response.model:
-                told[names.RESPONSE_MODEL] = self._measured[names.RESPONSE_MODEL] = sendable(response.model)
+                told[names.RESPONSE_MODEL] = self._measured[names.RESPONSE_MODEL] = sendable(
+                    response.model
+                )
             if response.details is not None:
                 told |= _detailed(response.details)
             if self._first_s is not None:
                 told[names.FIRST_CHUNK_S] = self._first_s
                 self._owner.metrics.first_chunk(self._first_s, self._measured)
             self._owner.metrics.used(response.usage, self._measured)
-            if self._span.is_recording() and (content := self._owner.content(self._run.run_id)) is not None:
+            if (
+                self._span.is_recording()
+                and (content := self._owner.content(self._run.run_id)) is not None
+            ):
                 told[names.OUTPUT_MESSAGES] = content.answer(response)
             self._span.set_attributes(told)
 
 
 class ToolCallSpan(_Open):
-    def __init__(self, owner: OtelTracer, run: TracedRun, call: ToolCall, kind: Mapping[str, str]) -> None:
+    def __init__(
+        self, owner: OtelTracer, run: TracedRun, call: ToolCall, kind: Mapping[str, str]
+    ) -> None:
         super().__init__(owner, run, names.EXECUTE_TOOL)
         self._call, self._kind = call, kind
 
     def _begin(self) -> Span:
         name = sendable(self._call.name)
         self._measured[names.TOOL_NAME] = name
-        told = {names.TOOL_KIND[word]: value for word, value in self._kind.items() if word in names.TOOL_KIND}
+        told = {
+            names.TOOL_KIND[word]: value
+            for word, value in self._kind.items()
+            if word in names.TOOL_KIND
+        }
         kind = names.EXTENSION if names.MCP_SERVER in told else names.FUNCTION
-        attributes: Attributes = {names.TOOL_TYPE: kind, names.TOOL_NAME: name, names.TOOL_CALL_ID: sendable(self._call.id), **told}
+        attributes: Attributes = {
+            names.TOOL_TYPE: kind,
+            names.TOOL_NAME: name,
+            names.TOOL_CALL_ID: sendable(self._call.id),
+            **told,
+        }
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes)
         if span.is_recording() and (content := self._owner.content(self._run.run_id)) is not None:
             span.set_attribute(names.TOOL_ARGUMENTS, content.text(self._call.arguments_json))
@@ -278,7 +343,10 @@ class ToolCallSpan(_Open):
         with self._owner.harmless:
             if result.unknown or result.is_error:
                 self._failed(names.TOOL_UNKNOWN if result.unknown else names.TOOL_ERROR, "")
-            if self._span.is_recording() and (content := self._owner.content(self._run.run_id)) is not None:
+            if (
+                self._span.is_recording()
+                and (content := self._owner.content(self._run.run_id)) is not None
+            ):
                 self._span.set_attribute(names.TOOL_RESULT, content.text(result.text))
 
 
@@ -305,7 +373,11 @@ def _used(usage: Usage, cost_usd: float | None) -> Attributes:
 
 
 def _detailed(details: ResponseDetails) -> Attributes:
-    told: Attributes = {names.RATE_LIMITS[limit.name]: limit.remaining for limit in details.rate_limits if limit.name in names.RATE_LIMITS}
+    told: Attributes = {
+        names.RATE_LIMITS[limit.name]: limit.remaining
+        for limit in details.rate_limits
+        if limit.name in names.RATE_LIMITS
+    }
     if details.request_id is not None:
         told[names.REQUEST_ID] = sendable(details.request_id)
     if details.service_tier is not None:

@@ -1,6 +1,8 @@
-"""The way in to OpenTelemetry: a tracer over the application's providers, or over those that an exporter was configured for.
+"""The way in to OpenTelemetry: a tracer over the application's providers, or over those that an
+exporter was configured for.
 
-What its spans say is spans.py's, where the environment sends them export.py's. Entry: `otel_tracer`.
+What its spans say is spans.py's, where the environment sends them export.py's. Entry:
+`otel_tracer`.
 """
 
 from __future__ import annotations
@@ -23,11 +25,18 @@ CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
-def otel_tracer(*, content: bool | None = None, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None) -> OtelTracer:
-    """A tracer for `Runtime.open(…, tracer=)`; the providers are the application's own, OpenTelemetry's global ones where none are given.
+def otel_tracer(
+    *,
+    content: bool | None = None,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> OtelTracer:
+    """A tracer for `Runtime.open(…, tracer=)`; the providers are the application's own,
+    OpenTelemetry's global ones where none are given.
 
-    `content`: whether prompts, answers, arguments and results go into spans, without known secrets; None: as
-    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else not. Raises AgentError(invalid) where OpenTelemetry is missing.
+    `content`: whether prompts, answers, arguments and results go into spans, without known secrets;
+    None: as OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else not. Raises
+    AgentError(invalid) where OpenTelemetry is missing.
     """
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms
@@ -39,7 +48,12 @@ def otel_tracer(*, content: bool | None = None, tracer_provider: TracerProvider 
     if content is None:
         content = os.environ.get(CAPTURE, "").strip().lower() in _CAPTURES
     tracer = trace.get_tracer(names.SCOPE, tracer_provider=tracer_provider)
-    return OtelTracer(tracer, RunInstruments(metrics.get_meter(names.SCOPE, meter_provider=meter_provider)), without_secrets, content=content)
+    return OtelTracer(
+        tracer,
+        RunInstruments(metrics.get_meter(names.SCOPE, meter_provider=meter_provider)),
+        without_secrets,
+        content=content,
+    )
 
 
 def missing() -> AgentError:

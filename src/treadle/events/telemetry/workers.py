@@ -1,6 +1,8 @@
-"""What is counted of queues and of one worker, for Prometheus. No label says anything of a person: queues and agents by name, outcomes as words.
+"""What is counted of queues and of one worker, for Prometheus. No label says anything of a person:
+queues and agents by name, outcomes as words.
 
-The service's own are service/metrics.py's. prometheus_client belongs to the extras `metrics` and `service`. Entry: `QueueDepths`, `WorkerMetrics`, `served`.
+The service's own are service/metrics.py's. prometheus_client belongs to the extras `metrics` and
+`service`. Entry: `QueueDepths`, `WorkerMetrics`, `served`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ STATES: Final = ("ready", "later", "sent", "running", "waiting", "parked")
 
 
 class QueueDepths:
-    """How the queues of a journal stand, remembered for some seconds. A collector of Prometheus: `refresh` it before it is collected."""
+    """How the queues of a journal stand, remembered for some seconds. A collector of Prometheus:
+
+    `refresh` it before it is collected.
+    """
 
     def __init__(self, queue: RunQueue) -> None:
         self._queue = queue
@@ -57,15 +62,27 @@ class QueueDepths:
         for backlog in self._backlogs:
             for state in STATES:
                 runs.add_metric([backlog.queue, state], getattr(backlog, state))
-            waited = 0.0 if backlog.oldest_ready_at is None else max((at - backlog.oldest_ready_at).total_seconds(), 0)
+            waited = (
+                0.0
+                if backlog.oldest_ready_at is None
+                else max((at - backlog.oldest_ready_at).total_seconds(), 0)
+            )
             oldest.add_metric([backlog.queue], waited)
         return runs, oldest
 
     @staticmethod
     def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
         return (
-            GaugeMetricFamily("treadle_queue_runs", "Runs of a queue that are not finished, by how they stand.", labels=["queue", "state"]),
-            GaugeMetricFamily("treadle_queue_oldest_ready_seconds", "How long the oldest ready run of a queue has been ready.", labels=["queue"]),
+            GaugeMetricFamily(
+                "treadle_queue_runs",
+                "Runs of a queue that are not finished, by how they stand.",
+                labels=["queue", "state"],
+            ),
+            GaugeMetricFamily(
+                "treadle_queue_oldest_ready_seconds",
+                "How long the oldest ready run of a queue has been ready.",
+                labels=["queue"],
+            ),
         )
 
 
@@ -88,13 +105,33 @@ class Working(Protocol):
 
 
 class WorkerMetrics:
-    """Those of one worker. Made in the event loop of its journal; what is asked of it comes from other threads."""
+    """Those of one worker.
 
-    def __init__(self, worker: Working, depths: QueueDepths, renewals_missed: Callable[[], int]) -> None:
-        self._worker, self._depths, self._renewals_missed, self._token = worker, depths, renewals_missed, current_token()
+    Made in the event loop of its journal; what is asked of it comes from other threads.
+    """
+
+    def __init__(
+        self, worker: Working, depths: QueueDepths, renewals_missed: Callable[[], int]
+    ) -> None:
+        self._worker, self._depths, self._renewals_missed, self._token = (
+            worker,
+            depths,
+            renewals_missed,
+            current_token(),
+        )
         self.registry = CollectorRegistry()
-        self._runs = Counter("treadle_runs", "Runs that ended here, by agent and outcome.", ["agent", "outcome"], registry=self.registry)
-        self._seconds = Histogram("treadle_run_seconds", "How long runs took that ended here.", buckets=SECONDS, registry=self.registry)
+        self._runs = Counter(
+            "treadle_runs",
+            "Runs that ended here, by agent and outcome.",
+            ["agent", "outcome"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "treadle_run_seconds",
+            "How long runs took that ended here.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     def ended(self, agent: str, event: RunEnd) -> None:
@@ -112,20 +149,42 @@ class WorkerMetrics:
             from_thread.run(self._depths.refresh, token=self._token)
         yield from self._depths.collect()
         worker = self._worker
-        yield GaugeMetricFamily("treadle_worker_slots", "Runs that this worker drives at once, at most.", value=worker.slots)
-        yield GaugeMetricFamily("treadle_worker_running", "Runs that this worker drives now.", value=worker.running)
-        yield CounterMetricFamily("treadle_worker_deliveries", "Runs that were delivered here.", value=worker.deliveries)
-        yield CounterMetricFamily("treadle_worker_held_off", "Deliveries whose run could not be driven here.", value=worker.held_off)
-        yield CounterMetricFamily("treadle_worker_renewals_missed", "Renewals of the lease that failed or came late.", value=self._renewals_missed())
+        yield GaugeMetricFamily(
+            "treadle_worker_slots",
+            "Runs that this worker drives at once, at most.",
+            value=worker.slots,
+        )
+        yield GaugeMetricFamily(
+            "treadle_worker_running", "Runs that this worker drives now.", value=worker.running
+        )
+        yield CounterMetricFamily(
+            "treadle_worker_deliveries", "Runs that were delivered here.", value=worker.deliveries
+        )
+        yield CounterMetricFamily(
+            "treadle_worker_held_off",
+            "Deliveries whose run could not be driven here.",
+            value=worker.held_off,
+        )
+        yield CounterMetricFamily(
+            "treadle_worker_renewals_missed",
+            "Renewals of the lease that failed or came late.",
+            value=self._renewals_missed(),
+        )
 
 
 @contextmanager
 def served(metrics: WorkerMetrics, host: str, port: int) -> Generator[str]:
-    """Inside, `/metrics` is answered there, from a thread of its own; gives its URL. Raises AgentError(invalid) where nothing can listen there."""
+    """Inside, `/metrics` is answered there, from a thread of its own; gives its URL.
+
+    Raises AgentError(invalid) where nothing can listen there.
+    """
     try:
         server, _ = start_http_server(port, host, registry=metrics.registry)
     except OSError as e:
-        raise AgentError("invalid", f"metrics cannot be served at {host}:{port}: {e.strerror or e}. Name another HOST:PORT") from e
+        raise AgentError(
+            "invalid",
+            f"metrics cannot be served at {host}:{port}: {e.strerror or e}. Name another HOST:PORT",
+        ) from e
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:

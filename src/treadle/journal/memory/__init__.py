@@ -1,4 +1,5 @@
-"""A journal in memory, for tests and for runs that need not outlive their process. Entry: `MemoryJournal`.
+"""A journal in memory, for tests and for runs that need not outlive their process. Entry:
+`MemoryJournal`.
 
 journal.py   the journal
 queue.py     its queue

@@ -1,6 +1,8 @@
-"""The journal in memory: the contract without the disk, for tests and for runs that need not outlive the process.
+"""The journal in memory: the contract without the disk, for tests and for runs that need not
+outlive the process.
 
-A finished run is packed into compressed JSON, so that a million of them cost little. Entry: `MemoryJournal`.
+A finished run is packed into compressed JSON, so that a million of them cost little. Entry:
+`MemoryJournal`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,28 @@ import msgspec
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.budget.costs import By, Costs, Tally
 from treadle.errors import AgentError
-from treadle.journal.entries import Entry, Fork, Record, RunFinished, RunResumed, RunStarted, ToolLate
-from treadle.journal.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unfinished, unknown_run
+from treadle.journal.entries import (
+    Entry,
+    Fork,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolLate,
+)
+from treadle.journal.journal import (
+    Freed,
+    Holder,
+    Journal,
+    RunInfo,
+    RunStatus,
+    RunWriter,
+    info_of,
+    read_run,
+    spent,
+    unfinished,
+    unknown_run,
+)
 from treadle.journal.load import forked, load
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.memory.queue import MemoryQueue, Queued
@@ -26,7 +48,14 @@ from treadle.journal.notifier import QUEUE, run_topic
 from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.removable import removable
 from treadle.journal.run_state import RunState
-from treadle.journal.sessions import NEW_SESSION, SessionChanged, SessionStore, SessionView, ViewMark, title_of
+from treadle.journal.sessions import (
+    NEW_SESSION,
+    SessionChanged,
+    SessionStore,
+    SessionView,
+    ViewMark,
+    title_of,
+)
 from treadle.journal.totals import with_totals
 from treadle.types import Time
 
@@ -34,7 +63,14 @@ from treadle.types import Time
 class _Run:
     __slots__ = ("entries", "fence", "held", "late", "packed", "queued", "session_id", "waiting")
 
-    def __init__(self, entries: Sequence[Entry], session_id: str | None, late: dict[str, int], *, fence: int = 1) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        session_id: str | None,
+        late: dict[str, int],
+        *,
+        fence: int = 1,
+    ) -> None:
         self.entries = [*entries]
         self.session_id = session_id
         self.late = late
@@ -58,10 +94,16 @@ class _Run:
         info = info_of(self.unpacked(), self.status)
         if (queued := self.queued) is None:
             return info
-        return msgspec.structs.replace(info, queue=queued.place.queue, tenant=queued.place.tenant, parked=queued.parked)
+        return msgspec.structs.replace(
+            info, queue=queued.place.queue, tenant=queued.place.tenant, parked=queued.parked
+        )
 
     def unpacked(self) -> list[Entry]:
-        return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
+        return (
+            self.entries
+            if self.packed is None
+            else decode_json(zlib.decompress(self.packed), list[Entry])
+        )
 
     def pack(self) -> None:
         self.packed = zlib.compress(encode_json(self.unpacked()), level=1)
@@ -82,7 +124,9 @@ class MemoryWriter:
 
     async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         run = self._run
-        if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
+        if run.fence != self.fence or not (
+            run.held or all(isinstance(entry, ToolLate) for entry in entries)
+        ):
             raise self._not_held()
         finished = run.finished
         if finished:
@@ -104,7 +148,9 @@ class MemoryWriter:
             raise self._not_held()
 
     def _not_held(self) -> AgentError:
-        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
+        return AgentError(
+            "busy", f"run {self.run_id} is not held by this driver any more: nothing was appended"
+        )
 
     async def release(self, *, waiting: bool = False) -> None:
         if self._run.held and self._run.fence == self.fence:
@@ -133,7 +179,9 @@ class MemoryJournal:
     async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
         return MemoryWriter(started.run_id, self._add([started], found=found), self.notifier)
 
-    def _add(self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None) -> _Run:
+    def _add(
+        self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None
+    ) -> _Run:
         """A new run, which nobody drives yet. `found`: as for `begin`."""
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
@@ -158,8 +206,14 @@ class MemoryJournal:
         """One run at a time; the first one names the session."""
         last = self._last.get(session_id, "")
         if (other := self._runs.get(last)) is not None and not other.finished:
-            now_what = "wait for its end, or cancel it" if other.held or other.status == "queued" else "resume it, or kill it"
-            raise AgentError("busy", f"run {last} of session {session_id!r} is not finished: {now_what}")
+            now_what = (
+                "wait for its end, or cancel it"
+                if other.held or other.status == "queued"
+                else "resume it, or kill it"
+            )
+            raise AgentError(
+                "busy", f"run {last} of session {session_id!r} is not finished: {now_what}"
+            )
         if found is not None and found != self.sessions.mark(session_id):
             raise SessionChanged(session_id)
         info = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
@@ -173,7 +227,9 @@ class MemoryJournal:
         if run.finished:
             raise AgentError("invalid", f"run {run_id} is finished")
         if run.held and not force:
-            raise AgentError("busy", f"run {run_id} is being driven: wait for its end, or cancel it")
+            raise AgentError(
+                "busy", f"run {run_id} is being driven: wait for its end, or cancel it"
+            )
         run.fence += 1
         return MemoryWriter(run_id, run, self.notifier)
 
@@ -190,7 +246,10 @@ class MemoryJournal:
 
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
         first = max(after, 0)
-        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)]
+        return [
+            Record(seq=seq, entry=entry)
+            for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)
+        ]
 
     async def load(self, run_id: str) -> RunState:
         return load(run_id, self._records, self.sessions)
@@ -202,7 +261,11 @@ class MemoryJournal:
         return forked(fork, self._records, self.sessions)
 
     async def view(self, session_id: str) -> SessionView:
-        return SessionView(self.sessions.get_messages(session_id), self.sessions.mark(session_id), dict(self._late.get(session_id, {})))
+        return SessionView(
+            self.sessions.get_messages(session_id),
+            self.sessions.mark(session_id),
+            dict(self._late.get(session_id, {})),
+        )
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return [encode_json(entry) for entry in self._find(run_id).unpacked()]
@@ -214,10 +277,22 @@ class MemoryJournal:
         if started.run_id in self._runs:
             raise AgentError("invalid", f"run {started.run_id} is here already: nothing was added")
         if started.fork is not None and started.fork.run_id not in self._runs:
-            raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
-        run = self._runs[started.run_id] = _Run(read, started.session_id, self._late_in(started.session_id))
+            raise AgentError(
+                "invalid",
+                (
+                    f"run {started.run_id} was forked from {started.fork.run_id}, which is not "
+                    "here: "
+                    "import that one first"
+                ),
+            )
+        run = self._runs[started.run_id] = _Run(
+            read, started.session_id, self._late_in(started.session_id)
+        )
         self._note_parent(started, run)
-        session_id, finished = started.session_id, any(isinstance(entry, RunFinished) for entry in read)
+        session_id, finished = (
+            started.session_id,
+            any(isinstance(entry, RunFinished) for entry in read),
+        )
         if session_id is not None and started.parent_run_id is None:
             if self.sessions.get(session_id) is None:
                 self.sessions.create(title_of(started.input.text), session_id=session_id)
@@ -235,10 +310,22 @@ class MemoryJournal:
     async def info(self, run_id: str) -> RunInfo:
         return self._infos([self._find(run_id)])[0]
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
-        wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
+    async def runs(
+        self,
+        *,
+        limit: int | None = None,
+        session_id: str | None = None,
+        forked_from: str | None = None,
+    ) -> list[RunInfo]:
+        wanted = [
+            run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)
+        ]
         if forked_from is not None:
-            wanted = [run for run in wanted if (fork := _started(run).fork) is not None and fork.run_id == forked_from]
+            wanted = [
+                run
+                for run in wanted
+                if (fork := _started(run).fork) is not None and fork.run_id == forked_from
+            ]
         return self._infos(wanted[:limit])
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
@@ -246,7 +333,11 @@ class MemoryJournal:
         return sorted(running, key=lambda info: info.updated_at)[:limit]
 
     async def left_behind(self, *, limit: int) -> list[str]:
-        stopped = [info.run_id for info in await self.runs() if info.status == "stopped" and info.queue is None and info.parent_run_id is None]
+        stopped = [
+            info.run_id
+            for info in await self.runs()
+            if info.status == "stopped" and info.queue is None and info.parent_run_id is None
+        ]
         return stopped[:limit]
 
     async def holder(self, session_id: str) -> Holder | None:
@@ -254,7 +345,11 @@ class MemoryJournal:
         run = self._runs.get(run_id)
         if run is None or not run.held:
             return None
-        since = next(entry.at for entry in reversed(run.entries) if isinstance(entry, RunStarted | RunResumed))
+        since = next(
+            entry.at
+            for entry in reversed(run.entries)
+            if isinstance(entry, RunStarted | RunResumed)
+        )
         return Holder(run_id=run_id, pid=os.getpid(), host=socket.gethostname(), since=since)
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
@@ -264,17 +359,27 @@ class MemoryJournal:
         return tally.costs()
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
-        old = {run_id: run for run_id, run in self._runs.items() if run.finished and run.unpacked()[-1].at < before}
+        old = {
+            run_id: run
+            for run_id, run in self._runs.items()
+            if run.finished and run.unpacked()[-1].at < before
+        }
         needs: dict[str, set[str]] = {}
         for run_id, run in self._runs.items():
             started = _started(run)
             if started.fork is not None:
                 needs.setdefault(run_id, set()).add(started.fork.run_id)
-            if (parent := started.parent_run_id) in self._runs:  # one that goes on needs its children's ends
+            # one that goes on needs its children's ends
+            if (parent := started.parent_run_id) in self._runs:
                 needs.setdefault(run_id, set()).add(parent)
                 needs.setdefault(parent, set()).add(run_id)
-        needed = {other for run_id, others in needs.items() if run_id not in old for other in others}
-        while more := {other for run_id in needed & old.keys() for other in needs.get(run_id, ())} - needed:
+        needed = {
+            other for run_id, others in needs.items() if run_id not in old for other in others
+        }
+        while (
+            more := {other for run_id in needed & old.keys() for other in needs.get(run_id, ())}
+            - needed
+        ):
             needed |= more
         gone = {run_id: run for run_id, run in old.items() if run_id not in needed}
         if apply:
@@ -282,18 +387,35 @@ class MemoryJournal:
                 del self._runs[run_id]
                 self._children.pop(run_id, None)
         size = sum(len(run.packed or b"") for run in gone.values())
-        return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
+        return Freed(
+            runs=tuple(gone),
+            kept=tuple(run_id for run_id in old if run_id in needed),
+            size_bytes=size,
+        )
 
     async def remove(self, run_ids: Collection[str]) -> Freed:
         trees = {run_id: self._tree(run_id) for run_id in run_ids if run_id in self._runs}
-        forks = {run_id: fork.run_id for run_id, run in self._runs.items() if (fork := _started(run).fork) is not None}
-        going = removable(trees, lambda origin: [run_id for run_id, forked_from in forks.items() if forked_from == origin])
+        forks = {
+            run_id: fork.run_id
+            for run_id, run in self._runs.items()
+            if (fork := _started(run).fork) is not None
+        }
+        going = removable(
+            trees,
+            lambda origin: [
+                run_id for run_id, forked_from in forks.items() if forked_from == origin
+            ],
+        )
         size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
         for run_id in going:
             del self._runs[run_id]
             self._children.pop(run_id, None)
         wanted = [run_id for tree in trees.values() for run_id in tree]
-        return Freed(runs=tuple(going), kept=tuple(run_id for run_id in wanted if run_id not in going), size_bytes=size)
+        return Freed(
+            runs=tuple(going),
+            kept=tuple(run_id for run_id in wanted if run_id not in going),
+            size_bytes=size,
+        )
 
     def _tree(self, root: str) -> list[str]:
         """Ids of a run and all below it. Raises AgentError(busy) where one is not finished."""
@@ -311,7 +433,10 @@ class MemoryJournal:
         self._children.clear()
 
     def _records(self, run_id: str) -> list[Record]:
-        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked(), 1)]
+        return [
+            Record(seq=seq, entry=entry)
+            for seq, entry in enumerate(self._find(run_id).unpacked(), 1)
+        ]
 
     def _infos(self, runs: Iterable[_Run]) -> list[RunInfo]:
         return with_totals([run.info() for run in runs], self._started_by)

@@ -1,6 +1,8 @@
-"""What processes of one machine tell each other over a journal: inside this process at once, of others by looking at what the journal holds.
+"""What processes of one machine tell each other over a journal: inside this process at once, of
+others by looking at what the journal holds.
 
-It looks only while somebody listens; what a model is just saying stays in the process. Entry: `LocalNotifier`.
+It looks only while somebody listens; what a model is just saying stays in the process. Entry:
+`LocalNotifier`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class JournalWatch(Protocol):
     """What others have changed. Belongs to one thread."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
-        """Those of the topics that something is new about since the last time; the first time all of them."""
+        """Those of the topics that something is new about since the last time; the first time all
+        of them.
+        """
         ...
 
     def close(self) -> None: ...
@@ -75,7 +79,9 @@ class _Ear:
 class LocalNotifier:
     """One for each journal object."""
 
-    def __init__(self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S
+    ) -> None:
         """`watch`: how to look at what other processes change; None: there are none."""
         self._watch, self._poll_s = watch, poll_s
         self._lock = threading.Lock()
@@ -103,7 +109,12 @@ class LocalNotifier:
             if self._watch is None or self._thread is not None or not any(map(_is_seen, topics)):
                 return
             self._ends = threading.Event()
-            self._thread = threading.Thread(target=self._look, args=(self._watch, self._ends), name="treadle-notifier", daemon=True)
+            self._thread = threading.Thread(
+                target=self._look,
+                args=(self._watch, self._ends),
+                name="treadle-notifier",
+                daemon=True,
+            )
             self._thread.start()
 
     def _remove(self, topics: Collection[str], ear: _Ear) -> None:
@@ -140,12 +151,19 @@ class LocalNotifier:
             looking.close()
 
     def _end(self) -> None:
-        self._ending = [thread for thread in (*self._ending, self._thread) if thread is not None and thread.is_alive()]
+        self._ending = [
+            thread
+            for thread in (*self._ending, self._thread)
+            if thread is not None and thread.is_alive()
+        ]
         self._thread = None
         self._ends.set()
 
     def close(self) -> None:
-        """Whoever still listens is woken, and not told anything any more from elsewhere. Idempotent."""
+        """Whoever still listens is woken, and not told anything any more from elsewhere.
+
+        Idempotent.
+        """
         with self._lock:
             self._watch = None
             self._end()

@@ -1,4 +1,7 @@
-"""Runs that wait for a worker, in memory: there is one process, which lives as long as they do. Entry: `MemoryQueue`, `Queued`."""
+"""Runs that wait for a worker, in memory: there is one process, which lives as long as they do.
+
+Entry: `MemoryQueue`, `Queued`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class Queued:
 
     @classmethod
     def put_back(cls, queued: Queued | None, place: QueuePlace) -> Queued:
-        """Queue a run in `place`, ready at its time or now; a parked run counts its deliveries from zero again."""
+        """Queue a run in `place`, ready at its time or now; a parked run counts its deliveries from
+        zero again.
+        """
         found = cls(place) if queued is None else queued
         if found.parked is not None:
             found.parked, found.fruitless = None, 0
@@ -74,30 +79,40 @@ class _Run(Protocol):
 
 
 class _Add(Protocol):
-    def __call__(self, entries: Sequence[Entry], /, *, fence: int, found: ViewMark | None) -> _Run: ...
+    def __call__(
+        self, entries: Sequence[Entry], /, *, fence: int, found: ViewMark | None
+    ) -> _Run: ...
 
 
 class MemoryQueue:
     """Of one journal."""
 
-    def __init__(self, runs: Mapping[str, _Run], add: _Add, find: Callable[[str], _Run], notifier: Notifier) -> None:
+    def __init__(
+        self, runs: Mapping[str, _Run], add: _Add, find: Callable[[str], _Run], notifier: Notifier
+    ) -> None:
         self._runs, self._add, self._find, self._notifier = runs, add, find, notifier
         self._me = new_id("worker")
         self._card: WorkerCard | None = None
         self._since = now()
         self._draining = False
 
-    async def add(self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None) -> None:
+    async def add(
+        self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None
+    ) -> None:
         self._add(entries, fence=0, found=found).queued = Queued(place)
         self._notifier.tell(QUEUE)
 
     async def claim(self, queues: Collection[str], *, engine: str, most: int) -> list[Ticket]:
         tickets: list[Ticket] = []
-        for run_id, run, queued in sorted(self._claimable(queues, engine), key=lambda one: -one[2].place.priority):
+        for run_id, run, queued in sorted(
+            self._claimable(queues, engine), key=lambda one: -one[2].place.priority
+        ):
             if len(tickets) >= most:
                 break
             entries = run.unpacked()
-            if queued.seen_head is None or got_further(str(entry.__struct_config__.tag) for entry in entries[queued.seen_head :]):
+            if queued.seen_head is None or got_further(
+                str(entry.__struct_config__.tag) for entry in entries[queued.seen_head :]
+            ):
                 queued.fruitless = 0
             if queued.fruitless >= FRUITLESS_MOST:
                 queued.park(why_parked(queued.fruitless))
@@ -109,7 +124,11 @@ class MemoryQueue:
 
     def _claimable(self, queues: Collection[str], engine: str) -> list[tuple[str, _Run, Queued]]:
         at, others = now(), (self._me, engine_mark(engine))
-        return [one for one in self._open() if one[2].place.queue in queues and _column(one[1], one[2], at, others) == "ready"]
+        return [
+            one
+            for one in self._open()
+            if one[2].place.queue in queues and _column(one[1], one[2], at, others) == "ready"
+        ]
 
     def _open(self) -> Iterator[tuple[str, _Run, Queued]]:
         """Those in a queue that are not finished, oldest first."""
@@ -119,15 +138,25 @@ class MemoryQueue:
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
         for run_id in run_ids:
-            if (run := self._runs.get(run_id)) is not None and run.queued is not None and run.queued.sent_to == self._me:
+            if (
+                (run := self._runs.get(run_id)) is not None
+                and run.queued is not None
+                and run.queued.sent_to == self._me
+            ):
                 run.queued.sent_to = engine_mark(engine)
 
     async def with_engine(self, *, engine: str, most: int, after: str = "") -> list[Ticket]:
         mark = engine_mark(engine)
-        theirs = {run_id: queued for run_id, run, queued in self._open() if queued.sent_to == mark and not run.held and run_id > after}
+        theirs = {
+            run_id: queued
+            for run_id, run, queued in self._open()
+            if queued.sent_to == mark and not run.held and run_id > after
+        }
         return [_ticket(run_id, theirs[run_id]) for run_id in sorted(theirs)[: max(most, 0)]]
 
-    async def put_back(self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None) -> bool:
+    async def put_back(
+        self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
+    ) -> bool:
         run = self._find(run_id)
         if run.finished or run.held:
             return False
@@ -135,7 +164,12 @@ class MemoryQueue:
             if run.queued is None:
                 raise no_place(run_id)
             place = msgspec.structs.replace(run.queued.place, ready_at=None)
-        run.queued, run.waiting = Queued.put_back(run.queued, msgspec.structs.replace(place, ready_at=at or place.ready_at)), False
+        run.queued, run.waiting = (
+            Queued.put_back(
+                run.queued, msgspec.structs.replace(place, ready_at=at or place.ready_at)
+            ),
+            False,
+        )
         self._notifier.tell(QUEUE)
         return True
 
@@ -146,12 +180,18 @@ class MemoryQueue:
 
     async def place(self, run_id: str) -> QueuePlace | None:
         queued = self._find(run_id).queued
-        return None if queued is None else msgspec.structs.replace(queued.place, ready_at=queued.ready_at)
+        return (
+            None
+            if queued is None
+            else msgspec.structs.replace(queued.place, ready_at=queued.ready_at)
+        )
 
     async def backlogs(self) -> list[Backlog]:
         at, found = now(), dict[str, list[tuple[str, Time]]]()
         for _, run, queued in self._open():
-            found.setdefault(queued.place.queue, []).append((_column(run, queued, at), queued.ready_at))
+            found.setdefault(queued.place.queue, []).append(
+                (_column(run, queued, at), queued.ready_at)
+            )
         return [_backlog(queue, found[queue]) for queue in sorted(found)]
 
     async def parked(self, *, limit: int = 100) -> list[Parked]:
@@ -173,7 +213,15 @@ class MemoryQueue:
         if self._card is None:
             return []
         running = sum(run.held for run in self._runs.values())
-        info = WorkerInfo(worker=self._me, card=self._card, since=self._since, seen_at=now(), alive=True, draining=self._draining, running=running)
+        info = WorkerInfo(
+            worker=self._me,
+            card=self._card,
+            since=self._since,
+            seen_at=now(),
+            alive=True,
+            draining=self._draining,
+            running=running,
+        )
         return [info]
 
 
@@ -192,13 +240,27 @@ def _column(run: _Run, queued: Queued, at: Time, others: Collection[str] | None 
 
 def _backlog(queue: str, runs: list[tuple[str, Time]]) -> Backlog:
     columns = Counter(column for column, _ in runs)
-    counts = {column: columns[column] for column in ("ready", "later", "sent", "running", "waiting", "parked")}
-    return Backlog(queue=queue, **counts, oldest_ready_at=min((at for column, at in runs if column == "ready"), default=None))
+    counts = {
+        column: columns[column]
+        for column in ("ready", "later", "sent", "running", "waiting", "parked")
+    }
+    return Backlog(
+        queue=queue,
+        **counts,
+        oldest_ready_at=min((at for column, at in runs if column == "ready"), default=None),
+    )
 
 
 def _ticket(run_id: str, queued: Queued) -> Ticket:
     place, counts = queued.place, {"delivery": queued.deliveries, "fruitless": queued.fruitless}
-    return Ticket(run_id=run_id, queue=place.queue, priority=place.priority, tenant=place.tenant, queued_at=queued.ready_at, **counts)
+    return Ticket(
+        run_id=run_id,
+        queue=place.queue,
+        priority=place.priority,
+        tenant=place.tenant,
+        queued_at=queued.ready_at,
+        **counts,
+    )
 
 
 if TYPE_CHECKING:

@@ -1,8 +1,11 @@
-"""The journal in PostgreSQL: runs that many processes of many machines drive, put together in journal.py; what its tables are stands in journals/tables/.
+"""The journal in PostgreSQL: runs that many processes of many machines drive, put together in
+journal.py; what its tables are stands in journals/tables/.
 
-The server, its tables and versions, and what is said when it fails: connections.py, schema.py, failures.py. What is written, and what becomes of a lost
-connection: writer.py, appending.py. Who drives a run, by leases: driving.py, driven.py, workers.py. What processes tell each other: notifier.py.
-psycopg as the tables use it, and full-text search: database.py, words.py, indexing.py. Entry: `PostgresJournal`.
+The server, its tables and versions, and what is said when it fails: connections.py, schema.py,
+failures.py. What is written, and what becomes of a lost connection: writer.py, appending.py. Who
+drives a run, by leases: driving.py, driven.py, workers.py. What processes tell each other:
+notifier.py. psycopg as the tables use it, and full-text search: database.py, words.py, indexing.py.
+Entry: `PostgresJournal`.
 """
 
 from treadle.journal.postgres.journal import PostgresJournal

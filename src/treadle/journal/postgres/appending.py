@@ -1,6 +1,8 @@
-"""Appends as they go to the server: those of many runs in one statement, each of which checks its own run, fence, head and owner.
+"""Appends as they go to the server: those of many runs in one statement, each of which checks its
+own run, fence, head and owner.
 
-Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry: `PendingEntries`, `append_all`.
+Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry:
+`PendingEntries`, `append_all`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ _APPEND_PIECES: Final[LiteralString] = (
 )"""
     + _DURABLY
 )
-"""A blob that somebody else makes at the same moment is waited for, and its number told: hence the update that changes nothing."""
+"""A blob that somebody else makes at the same moment is waited for, and its number told: hence the
+update that changes nothing.
+"""
 
 
 class DriverMark(Hold):
@@ -59,14 +63,20 @@ class DriverMark(Hold):
 
     __slots__ = ("doubtful", "lapses", "lost")
 
-    def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str, lapses: int) -> None:
+    def __init__(
+        self, run_id: str, num: int, *, fence: int, head: int, owner: str, lapses: int
+    ) -> None:
         super().__init__(run_id, num, fence=fence, head=head, owner=owner)
         self.lapses = lapses
         """How often the driver's lease had lapsed when the run was last seen to be its own."""
         self.doubtful = False
-        """An append was found to stand after its answer was lost: another driver may have taken the run over since."""
+        """An append was found to stand after its answer was lost: another driver may have taken the
+        run over since.
+        """
         self.lost = False
-        """The last append failed because of the server, and nobody may know whether it stands: only another driver goes on."""
+        """The last append failed because of the server, and nobody may know whether it stands: only
+        another driver goes on.
+        """
 
 
 class PendingEntries:
@@ -78,22 +88,30 @@ class PendingEntries:
         self.mark = mark
         self.at_us = at_us
         self.rows = rows
-        self.size = sum([len(row.body) + sum([len(piece.text) for piece in row.pieces]) for row in rows])
+        self.size = sum(
+            [len(row.body) + sum([len(piece.text) for piece in row.pieces]) for row in rows]
+        )
         """In bytes."""
 
     def stands(self, db: Cursor) -> bool:
         """Whether those very entries stand where they were to stand. Raises psycopg.Error."""
         head, count = self.mark.head, len(self.rows)
-        sent = [(head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces])) for n, row in enumerate(self.rows, 1)]
+        sent = [
+            (head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces]))
+            for n, row in enumerate(self.rows, 1)
+        ]
         return bodies(db, self.mark.num, after=head, to=head + count) == sent
 
 
 def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
-    """Of at most one per run. Gives the numbers of the runs whose append stands; the others were refused, and nothing of theirs was written.
+    """Of at most one per run. Gives the numbers of the runs whose append stands; the others were
+    refused, and nothing of theirs was written.
 
     Raises psycopg.Error, where nothing was written; where the connection was lost nobody knows.
     """
-    lines = [(append.mark.num, seq, row) for append in appends for seq, row in enumerate(append.rows, 1)]
+    lines = [
+        (append.mark.num, seq, row) for append in appends for seq, row in enumerate(append.rows, 1)
+    ]
     values: list[object] = [
         _numbers(append.mark.num for append in appends),
         _numbers(append.mark.fence for append in appends),
@@ -111,7 +129,8 @@ def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set
     pieces = [(run, seq, piece) for run, seq, row in lines for piece in row.pieces]
     if not pieces:
         return {num for num, _ in db.execute(_APPEND, values).fetchall()}
-    texts = dict(sorted((piece.hash, piece.text) for _, _, piece in pieces))  # in order: two that make the same ones do not wait for each other
+    # in order: two that make the same ones do not wait for each other
+    texts = dict(sorted((piece.hash, piece.text) for _, _, piece in pieces))
     values += [
         _numbers(run for run, _, _ in pieces),
         _numbers(seq for _, seq, _ in pieces),

@@ -1,4 +1,6 @@
-"""What processes tell each other over PostgreSQL, as its notifications carry it: many messages in few texts of limited length. Entry: `packed`, `Unpacking`."""
+"""What processes tell each other over PostgreSQL, as its notifications carry it: many messages in
+few texts of limited length. Entry: `packed`, `Unpacking`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 CHANNELS: Final = 32
-"""Over so many the topics are spread, so that a process hears little of what it does not listen to."""
+"""Over so many the topics are spread, so that a process hears little of what it does not listen to.
+"""
 WISHES: Final = "treadle_wishes"
 """On it those who listen say so."""
 TEXT_MAX: Final = 7900
@@ -26,7 +29,10 @@ def channel_of(topic: str) -> str:
 
 def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[str]:
     """As texts in ASCII, in order: `SENDER SERIAL PART PARTS JSON`."""
-    text = json.dumps([[one.topic, one.payload.decode("utf-8", "surrogateescape")] for one in told], separators=(",", ":"))
+    text = json.dumps(
+        [[one.topic, one.payload.decode("utf-8", "surrogateescape")] for one in told],
+        separators=(",", ":"),
+    )
     room = TEXT_MAX - len(sender) - 40
     parts = [text[at : at + room] for at in range(0, len(text), room)]
     for number, part in enumerate(parts, 1):
@@ -57,7 +63,9 @@ class Unpacking:
         """The parts that came of each sender's last message, where it has several."""
 
     def take(self, text: str) -> list[Notification]:
-        """Nothing for what this process sent, for the beginning of something longer, and for what is not understood."""
+        """Nothing for what this process sent, for the beginning of something longer, and for what
+        is not understood.
+        """
         sender, serial, number, count, part = (*text.split(" ", 4), "", "", "", "")[:5]
         if sender == self._me or not (number.isdecimal() and count.isdecimal()):
             return []
@@ -72,6 +80,13 @@ class Unpacking:
             part = "".join(parts)
         try:
             items: list[Any] = json.loads(part)
-            return [Notification(str(topic), str(payload).encode("utf-8", "surrogateescape")) for topic, payload in items]
-        except (ValueError, TypeError, RecursionError):  # from another version, or of anybody who may connect to the database
+            return [
+                Notification(str(topic), str(payload).encode("utf-8", "surrogateescape"))
+                for topic, payload in items
+            ]
+        except (
+            ValueError,
+            TypeError,
+            RecursionError,
+        ):  # from another version, or of anybody who may connect to the database
             return []

@@ -1,4 +1,7 @@
-"""What `treadle doctor` tells of a journal's server. It changes nothing but for one commit that leaves nothing. Entry: `checked`."""
+"""What `treadle doctor` tells of a journal's server.
+
+It changes nothing but for one commit that leaves nothing. Entry: `checked`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,17 @@ def checked(url: str) -> Checkup:
                 tables = _number(db, "select coalesce(max(version), 0) from treadle.versions")
             ahead, trip_s = _clock(db)
             may_write = tables == 0 or _number(db, _MAY_WRITE) == 0
-            return Checkup(server.place, _version(db), tables, VERSION, _commit_ms(db), trip_s * 1000, is_pooled(db), ahead, may_write)
+            return Checkup(
+                server.place,
+                _version(db),
+                tables,
+                VERSION,
+                _commit_ms(db),
+                trip_s * 1000,
+                is_pooled(db),
+                ahead,
+                may_write,
+            )
     except psycopg.Error as e:
         raise server.unusable(e) from e
 
@@ -71,7 +84,9 @@ def _number(db: psycopg.Connection, statement: LiteralString) -> int:
 def _clock(db: psycopg.Connection) -> tuple[float, float]:
     """How far its clock is ahead, and how long it takes to ask."""
     began = time.perf_counter()
-    row = db.execute("select extract(epoch from clock_timestamp())::float8", prepare=False).fetchone()
+    row = db.execute(
+        "select extract(epoch from clock_timestamp())::float8", prepare=False
+    ).fetchone()
     took = time.perf_counter() - began
     assert row is not None, "it has one row"
     return float(row[0]) - (datetime.now(UTC).timestamp() - took / 2), took

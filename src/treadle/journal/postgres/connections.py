@@ -1,7 +1,9 @@
-"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `PostgresServer`, `PostgresReaders.read`.
+"""Connections to the server: how one is made, how long one tries, and those that only read, kept
+for the next. Entry: `PostgresServer`, `PostgresReaders.read`.
 
-What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no state from one transaction to the next, and no prepared
-statements where something stands between it and the server.
+What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no
+state from one transaction to the next, and no prepared statements where something stands between it
+and the server.
 """
 
 from __future__ import annotations
@@ -50,27 +52,37 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "25000",  # milliseconds: what was sent and is not taken
 }
 _BEGIN: Final[LiteralString] = (
-    "begin isolation level read committed; set local search_path = treadle, pg_catalog; set local idle_in_transaction_session_timeout = '5s'; "
-    "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
+    "begin isolation level read committed; set local search_path = treadle, pg_catalog; set "
+    "local idle_in_transaction_session_timeout = '5s'; "
+    "select set_config('synchronous_commit', 'on', true) where "
+    "current_setting('synchronous_commit') = 'off'"
 )
-"""What a process locked that was stopped in the midst of it, or whose machine is gone, is free again before it costs others their leases; should it go
-on, it finds its connection lost, and does it again."""
-_BEGIN_READING: Final[LiteralString] = "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
+"""What a process locked that was stopped in the midst of it, or whose machine is gone, is free
+again before it costs others their leases; should it go on, it finds its connection lost, and does
+it again."""
+_BEGIN_READING: Final[LiteralString] = (
+    "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
+)
 
-# What psycopg says of a pipeline whose connection was lost is no news to whoever has no handler for it: it is seen here, and mended or told.
+# What psycopg says of a pipeline whose connection was lost is no news to whoever has no handler for
+# it: it is seen here, and mended or told.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PostgresServer:
     """Where the journal is. Safe from any thread."""
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
+    ) -> None:
         """Raises AgentError(invalid) for what is no URL of PostgreSQL."""
         self.place = place_of(url)
         self.patience_s = patience_s
         self._secrets = secrets_of(url)
         given = conninfo.conninfo_to_dict(url)
-        self._conninfo = conninfo.make_conninfo("", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None})
+        self._conninfo = conninfo.make_conninfo(
+            "", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None}
+        )
         self._until = math.inf
         """Nobody waits for longer than that any more."""
         self._given_up: str | None = None
@@ -78,11 +90,21 @@ class PostgresServer:
         self.silence = SilenceDetector(self._is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
-        """Each statement is committed by itself. `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error."""
+        """Each statement is committed by itself.
+
+        `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error.
+        """
         if self._given_up is not None and self.left_s <= 0:
             raise psycopg.OperationalError(self._given_up)
         most_s = min(math.inf if within_s is None else within_s, max(self.left_s, 2.0))
-        quick = {} if most_s == math.inf else {"connect_timeout": max(round(most_s), 2), "tcp_user_timeout": round(most_s * 1000)}
+        quick = (
+            {}
+            if most_s == math.inf
+            else {
+                "connect_timeout": max(round(most_s), 2),
+                "tcp_user_timeout": round(most_s * 1000),
+            }
+        )
         try:
             db = psycopg.connect(conninfo.make_conninfo(self._conninfo, **quick), autocommit=True)
         except psycopg.OperationalError as e:
@@ -90,7 +112,8 @@ class PostgresServer:
                 self._given_up = str(e)
             raise
         try:
-            with within(db, min(most_s, SAID_S)):  # what stands between may have taken the connection, and hand nothing on
+            # what stands between may have taken the connection, and hand nothing on
+            with within(db, min(most_s, SAID_S)):
                 pooled = is_pooled(db)
             if pooled:
                 db.prepare_threshold = None
@@ -118,13 +141,17 @@ class PostgresServer:
         return self._until - time.monotonic()
 
     def hurry(self) -> None:
-        """The process ends: from now on a server that is away, or silent, is waited for a few seconds, all in all. Idempotent."""
+        """The process ends: from now on a server that is away, or silent, is waited for a few
+        seconds, all in all. Idempotent.
+        """
         self._until = min(self._until, time.monotonic() + HURRIED_S)
         self.silence.hurry()
 
     def _is_there(self, within_s: int) -> bool:
         """Also one that refuses us answers."""
-        answer = psycopg.pq.PGconn.ping(conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode())
+        answer = psycopg.pq.PGconn.ping(
+            conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode()
+        )
         return answer in (psycopg.pq.Ping.OK, psycopg.pq.Ping.REJECT)
 
     def error(self, error: psycopg.Error, done: str) -> AgentError:
@@ -153,13 +180,17 @@ class Patience:
 
 
 def is_pooled(db: psycopg.Connection) -> bool:
-    """Whether something stands between that gives each transaction another connection, as pgbouncer does: it tells a process id of its own."""
+    """Whether something stands between that gives each transaction another connection, as pgbouncer
+    does: it tells a process id of its own.
+    """
     row = db.execute("select pg_backend_pid()", prepare=False).fetchone()
     return row is None or row[0] != db.info.backend_pid
 
 
 def is_stale(db: psycopg.Connection) -> bool:
-    """Whether the server said something, or goodbye, while nothing was asked: what is sent now may get lost, and nobody would know when."""
+    """Whether the server said something, or goodbye, while nothing was asked: what is sent now may
+    get lost, and nobody would know when.
+    """
     if db.closed:
         return True
     with selectors.DefaultSelector() as selector:
@@ -169,7 +200,9 @@ def is_stale(db: psycopg.Connection) -> bool:
 
 @contextlib.contextmanager
 def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
-    """What is asked inside is answered so soon, or the connection is lost: what stands between may be silent for ever."""
+    """What is asked inside is answered so soon, or the connection is lost: what stands between may
+    be silent for ever.
+    """
     timer = threading.Timer(seconds, hang_up, (db,))
     timer.daemon = True
     timer.start()
@@ -207,11 +240,20 @@ class PostgresReaders:
         abandon_in_children(self)
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
-        """`what` of a snapshot, in a thread: the event loop does not wait. Done again where the connection was lost. It may read sessions."""
-        return await anyio.to_thread.run_sync(self._read_in_turn, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+        """`what` of a snapshot, in a thread: the event loop does not wait.
+
+        Done again where the connection was lost. It may read sessions.
+        """
+        # of its own: tools may keep all the others
+        return await anyio.to_thread.run_sync(
+            self._read_in_turn, what, limiter=anyio.CapacityLimiter(1)
+        )
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
-        """Read for a caller that is no coroutine, again where the connection was lost. Waits for no turn: it may be part of another read."""
+        """Read for a caller that is no coroutine, again where the connection was lost.
+
+        Waits for no turn: it may be part of another read.
+        """
         return self._read(what, self._server.patience(self._gone))
 
     def _read_in_turn(self, what: Callable[[Cursor], T]) -> T:
@@ -242,7 +284,9 @@ class PostgresReaders:
             db = self._server.connect_patiently(patience)
             try:
                 return db, self._begin_on(db)
-            except psycopg.Error:  # what stands between took the connection, and had none to the server
+            except (
+                psycopg.Error
+            ):  # what stands between took the connection, and had none to the server
                 if not patience.wait():
                     raise
 
@@ -264,7 +308,9 @@ class PostgresReaders:
     def _take(self) -> psycopg.Connection | None:
         with self._lock:
             if self._closed:
-                raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+                raise AgentError(
+                    "invalid", f"the journal {self._server.place!r} is closed: open it again"
+                )
             return self._idle.pop() if self._idle else None
 
     def _give_back(self, db: psycopg.Connection) -> None:

@@ -1,4 +1,5 @@
-"""psycopg's connection as the tables use it, and what is PostgreSQL's own in them. How one is opened stands in connections.py.
+"""psycopg's connection as the tables use it, and what is PostgreSQL's own in them. How one is
+opened stands in connections.py.
 
 Entry: `cursor_of`, `call_of`.
 """
@@ -27,7 +28,9 @@ _numbers = count()
 
 def try_hold(db: Cursor, what: str) -> bool:
     """As `Dialect.hold`, but without waiting: False where another transaction holds it."""
-    return db.execute("select pg_try_advisory_xact_lock(hashtextextended(?, 0))", (_held(what),)).get
+    return db.execute(
+        "select pg_try_advisory_xact_lock(hashtextextended(?, 0))", (_held(what),)
+    ).get
 
 
 def _held(what: str) -> str:
@@ -57,9 +60,13 @@ POSTGRES: Dialect = _Postgres()
 
 
 def call_of(call: str | bytes | None) -> bytes | None:
-    """A text of PostgreSQL has no place for NUL, which models put into ids too; an index has none for long ones, in which gateways pass on thoughts."""
+    """A text of PostgreSQL has no place for NUL, which models put into ids too; an index has none
+    for long ones, in which gateways pass on thoughts.
+    """
     key = call.encode() if isinstance(call, str) else call
-    return key if key is None or len(key) <= _CALL_BYTES else b"sha256:" + hashlib.sha256(key).digest()
+    return (
+        key if key is None or len(key) <= _CALL_BYTES else b"sha256:" + hashlib.sha256(key).digest()
+    )
 
 
 class _Cursor:
@@ -90,7 +97,9 @@ class _Cursor:
         self._cursor.executemany(_translated(statements), bindings)
         return self
 
-    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+    def stream(
+        self, statement: str, bindings: Sequence[object] = (), /
+    ) -> Iterator[tuple[Any, ...]]:
         """The end of the transaction closes it: whoever stops reading need not."""
         name = f"stream_{next(_numbers)}"
         rows, some = self._db.cursor(binary=True), _ROWS_FIRST
@@ -113,7 +122,10 @@ class _Cursor:
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """With the marks that psycopg has for parameters. No text inside of a statement has a question mark."""
+    """With the marks that psycopg has for parameters.
+
+    No text inside of a statement has a question mark.
+    """
     return statement.replace("%", "%%").replace("?", "%s").encode()
 
 

@@ -1,4 +1,6 @@
-"""The runs that are driven from here: who is asked to stop, and what lets go of a run although the journal did not take it at first. Entry: `Driven`."""
+"""The runs that are driven from here: who is asked to stop, and what lets go of a run although the
+journal did not take it at first. Entry: `Driven`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,19 @@ from treadle.journal.tables.stopping import HeldRuns, wish
 class Driven:
     """Part of one journal. Safe from many tasks, of many event loops."""
 
-    def __init__(self, server: PostgresServer, writer: PostgresWriter, notifier: Notifier, *, lease_s: float = LEASE_S, ended: Callable[[], None]) -> None:
-        """`ended`: told that a run is not driven from here any more. Raises AgentError(invalid) for a lease that is too short."""
+    def __init__(
+        self,
+        server: PostgresServer,
+        writer: PostgresWriter,
+        notifier: Notifier,
+        *,
+        lease_s: float = LEASE_S,
+        ended: Callable[[], None],
+    ) -> None:
+        """`ended`: told that a run is not driven from here any more.
+
+        Raises AgentError(invalid) for a lease that is too short.
+        """
         self.workers = PostgresWorkers(server, lease_s=lease_s, look=self._look)
         self._writer = writer
         self._notifier = notifier
@@ -34,13 +47,19 @@ class Driven:
         """Releases that the journal did not take."""
         self._held = HeldRuns()
 
-    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> driving.PostgresRun:
+    async def begin(
+        self, started: RunStarted, *, found: ViewMark | None = None
+    ) -> driving.PostgresRun:
         await self._write_releases()
-        return self._hold(await driving.begin(self._writer, self.workers, started, self, found=found))
+        return self._hold(
+            await driving.begin(self._writer, self.workers, started, self, found=found)
+        )
 
     async def take_over(self, run_id: str, *, force: bool = False) -> driving.PostgresRun:
         await self._write_releases()
-        return self._hold(await driving.take_over(self._writer, self.workers, run_id, self, force=force))
+        return self._hold(
+            await driving.take_over(self._writer, self.workers, run_id, self, force=force)
+        )
 
     def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
         self._held.add(run.num, run.run_id)
@@ -68,7 +87,11 @@ class Driven:
         self._held.heard = heard
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self.workers.me, self.workers.of), stood=_asked_again))
+        return self._held.asked(
+            await self._writer.write(
+                lambda db: wish(db, run_id, self.workers.me, self.workers.of), stood=_asked_again
+            )
+        )
 
     # ------------------------------------------------------------ now and then
 
@@ -77,7 +100,9 @@ class Driven:
         with self._lock:
             unwritten = [*self._unwritten]
         if held := self._held.numbers():
-            for (num,) in db.execute("delete from treadle.stops where run = any(%s) returning run", (held,)).fetchall():
+            for (num,) in db.execute(
+                "delete from treadle.stops where run = any(%s) returning run", (held,)
+            ).fetchall():
                 self._held.tell(num)
         for work in unwritten:
             try:
@@ -97,7 +122,8 @@ class Driven:
 
     async def _write_releases(self) -> None:
         """Before a run begins, which the same session's last one may hold up."""
-        while (work := next(iter(self._unwritten), None)) is not None:  # the thread of the lease takes some away meanwhile
+        # the thread of the lease takes some away meanwhile
+        while (work := next(iter(self._unwritten), None)) is not None:
             try:
                 is_ready = await self._writer.write(work, stood=_asked_again)
             except AgentError:  # the journal still takes nothing

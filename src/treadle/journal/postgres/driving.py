@@ -1,6 +1,8 @@
-"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one transaction that checks the fence.
+"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one
+transaction that checks the fence.
 
-Which thread writes is writer.py's, who is alive workers.py's business. Entry: `PostgresRun`, `begin`, `take_over`.
+Which thread writes is writer.py's, who is alive workers.py's business. Entry: `PostgresRun`,
+`begin`, `take_over`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ class Home(Protocol):
     """The journal, as its runs know it."""
 
     def let_go(self, num: int, unwritten: Work[bool] | None = None, /) -> None:
-        """The run is not driven any more. `unwritten`: what says so in the journal, which did not take it; it gives whether the run waits in a queue."""
+        """The run is not driven any more.
+
+        `unwritten`: what says so in the journal, which did not take it; it gives whether the run
+        waits in a queue.
+        """
         ...
 
     def appended(self, run_id: str, /) -> None: ...
@@ -50,7 +56,16 @@ class Home(Protocol):
 class PostgresRun:
     """Appends to one run until another driver takes it over."""
 
-    def __init__(self, writer: PostgresWriter, workers: PostgresWorkers, started: RunStarted, mark: DriverMark, home: Home, *, begun: bool) -> None:
+    def __init__(
+        self,
+        writer: PostgresWriter,
+        workers: PostgresWorkers,
+        started: RunStarted,
+        mark: DriverMark,
+        home: Home,
+        *,
+        begun: bool,
+    ) -> None:
         """`begun`: this object drives it from its beginning, and so sees every entry."""
         self.run_id = started.run_id
         self.num = mark.num
@@ -67,17 +82,23 @@ class PostgresRun:
         if not entries:
             return self._mark.head + 1
         end, late, once = looked_over(self.run_id, entries)
-        append = PendingEntries(self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries])
+        append = PendingEntries(
+            self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries]
+        )
         self._seen.note(entries)
         try:
             if once:
                 await self._be_sure()
             if end is not None:
-                first = await self._write(append, lambda db: finish(db, self._mark, entries, end, self._seen))
+                first = await self._write(
+                    append, lambda db: finish(db, self._mark, entries, end, self._seen)
+                )
             elif late:
                 first = await self._write(append, lambda db: add_late(db, self._mark, entries))
             elif put_back is not None:
-                first = await self._write(append, lambda db: queue.put_back(db, self._mark, entries, put_back))
+                first = await self._write(
+                    append, lambda db: queue.put_back(db, self._mark, entries, put_back)
+                )
             else:
                 first = await self._writer.append(append)
             if once:
@@ -104,12 +125,16 @@ class PostgresRun:
             raise
 
     async def _be_sure(self) -> None:
-        """Nobody has taken the run over, nor will without force as long as the lease holds that was just looked at. Raises AgentError(busy).
+        """Nobody has taken the run over, nor will without force as long as the lease holds that was
+        just looked at. Raises AgentError(busy).
 
-        A lease that has held without a gap since the run was last seen to be this driver's needs no question.
+        A lease that has held without a gap since the run was last seen to be this driver's needs no
+        question.
         """
         mark = self._mark
-        if not (self._workers.holds() and self._workers.lapses == mark.lapses and not mark.doubtful):
+        if not (
+            self._workers.holds() and self._workers.lapses == mark.lapses and not mark.doubtful
+        ):
             await self._ask()
 
     async def _ask(self) -> None:
@@ -118,12 +143,19 @@ class PostgresRun:
 
         def work(db: Cursor) -> Callable[[], bool] | None:
             renewed = self._workers.renew(db)
-            return renewed if db.execute(_MINE, (mark.num, mark.fence, mark.owner)).fetchone() is not None else None
+            return (
+                renewed
+                if db.execute(_MINE, (mark.num, mark.fence, mark.owner)).fetchone() is not None
+                else None
+            )
 
         try:
             renewed = await self._writer.write(work, key=mark.num, stood=_redone)
         except AgentError as e:
-            reason = f"the lease of this process ran out, and is not renewed, so run {self.run_id} may be another one's: its call does not begin ({e.message})"
+            reason = (
+                f"the lease of this process ran out, and is not renewed, so run {self.run_id} "
+                f"may be another one's: its call does not begin ({e.message})"
+            )
             raise AgentError("busy", reason) from e
         if renewed is None:
             raise mark.not_held()
@@ -160,7 +192,9 @@ class PostgresRun:
         mark = self._mark
 
         def work(db: Cursor) -> bool:
-            row = db.execute(_RELEASE, (int(waiting), int(waiting), mark.num, mark.fence, mark.owner)).fetchone()
+            row = db.execute(
+                _RELEASE, (int(waiting), int(waiting), mark.num, mark.fence, mark.owner)
+            ).fetchone()
             return row is not None and row[0] is not None
 
         return work
@@ -173,8 +207,18 @@ def _redone(db: Cursor) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: PostgresWriter, workers: PostgresWorkers, started: RunStarted, home: Home, *, found: ViewMark | None = None) -> PostgresRun:
-    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
+async def begin(
+    writer: PostgresWriter,
+    workers: PostgresWorkers,
+    started: RunStarted,
+    home: Home,
+    *,
+    found: ViewMark | None = None,
+) -> PostgresRun:
+    """Makes the run with its first entry, and its session where there is none.
+
+    Raises as `Journal.begin`.
+    """
     check_id(started.run_id)
     worker, row = await _me(workers), row_of(started)
     mark = DriverMark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
@@ -186,7 +230,10 @@ async def begin(writer: PostgresWriter, workers: PostgresWorkers, started: RunSt
         return num
 
     def stood(db: Cursor) -> int | None:
-        found = db.execute("select num from runs where id = ? and owner = ? and fence = 1 and head = 1", (started.run_id, worker)).fetchone()
+        found = db.execute(
+            "select num from runs where id = ? and owner = ? and fence = 1 and head = 1",
+            (started.run_id, worker),
+        ).fetchone()
         if found is None:
             return None
         mark.num = cast("int", found[0])
@@ -196,7 +243,9 @@ async def begin(writer: PostgresWriter, workers: PostgresWorkers, started: RunSt
     return PostgresRun(writer, workers, started, mark, home, begun=True)
 
 
-async def take_over(writer: PostgresWriter, workers: PostgresWorkers, run_id: str, home: Home, *, force: bool) -> PostgresRun:
+async def take_over(
+    writer: PostgresWriter, workers: PostgresWorkers, run_id: str, home: Home, *, force: bool
+) -> PostgresRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
     worker, fence_next = await _me(workers), 0
     lapses = workers.lapses
@@ -205,33 +254,58 @@ async def take_over(writer: PostgresWriter, workers: PostgresWorkers, run_id: st
         nonlocal fence_next
         run = find(db, run_id)
         owner, fence, finished = cast(
-            "tuple[str | None, int, int | None]", db.execute("select owner, fence, finished from runs where num = ? for update", (run.num,)).fetchone()
+            "tuple[str | None, int, int | None]",
+            db.execute(
+                "select owner, fence, finished from runs where num = ? for update", (run.num,)
+            ).fetchone(),
         )
         if finished is not None:
-            raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
-        workers.hold_still(db, owner)  # else one whose lease just ran out could renew it, and begin a call, between the look and the commit
+            raise AgentError(
+                "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
+            )
+        # else one whose lease just ran out could renew it, and begin a call, between the look and
+        # the commit
+        workers.hold_still(db, owner)
         process = None if force else workers.of(db, owner)
         if process is not None:
             raise is_driven(run_id, process)
         fence_next = fence + 1
-        db.execute(f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?", (worker, fence_next, worker, run.num))
+        db.execute(
+            f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?",
+            (worker, fence_next, worker, run.num),
+        )
         db.execute("delete from stops where run = ?", (run.num,))
         return taken(db)
 
     def taken(db: Cursor) -> PostgresRun:
         run = find(db, run_id)
-        fence, head = cast("tuple[int, int]", db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone())
+        fence, head = cast(
+            "tuple[int, int]",
+            db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone(),
+        )
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))
-        return PostgresRun(writer, workers, started, DriverMark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses), home, begun=False)
+        return PostgresRun(
+            writer,
+            workers,
+            started,
+            DriverMark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses),
+            home,
+            begun=False,
+        )
 
     def stood(db: Cursor) -> PostgresRun | None:
         """Nobody else of this process takes it meanwhile: they wait for this one."""
-        mine = db.execute("select 1 from runs where id = ? and owner = ? and fence = ?", (run_id, worker, fence_next)).fetchone()
+        mine = db.execute(
+            "select 1 from runs where id = ? and owner = ? and fence = ?",
+            (run_id, worker, fence_next),
+        ).fetchone()
         return None if mine is None else taken(db)
 
     return await writer.write(work, key=f"take over {run_id}", stood=stood)
 
 
 async def _me(workers: PostgresWorkers) -> str:
-    return workers.me or await anyio.to_thread.run_sync(workers.register, limiter=anyio.CapacityLimiter(1))
+    return workers.me or await anyio.to_thread.run_sync(
+        workers.register, limiter=anyio.CapacityLimiter(1)
+    )

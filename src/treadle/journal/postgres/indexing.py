@@ -1,4 +1,6 @@
-"""Adds what ended runs said to what a search finds, in a thread, a little at a time: many processes do it, one of them at once. Entry: `Indexing.wake`."""
+"""Adds what ended runs said to what a search finds, in a thread, a little at a time: many processes
+do it, one of them at once. Entry: `Indexing.wake`.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,16 @@ class Indexing:
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._closed:
-                    self._thread = threading.Thread(target=self._run, name="treadle-search", daemon=True)
+                    self._thread = threading.Thread(
+                        target=self._run, name="treadle-search", daemon=True
+                    )
                     self._thread.start()
 
     def close(self) -> None:
-        """After what writes is closed. What is not added yet is found all the same: a search adds it first. Idempotent."""
+        """After what writes is closed.
+
+        What is not added yet is found all the same: a search adds it first. Idempotent.
+        """
         with self._lock:
             thread, self._thread, self._closed = self._thread, None, True
         self._gone.set()
@@ -62,7 +69,9 @@ class Indexing:
             try:
                 while not self._gone.is_set() and self._writing.write_now(_some):
                     pass
-            except AgentError:  # nobody waits for it: it is tried again after the next run, or by a search
+            except (
+                AgentError
+            ):  # nobody waits for it: it is tried again after the next run, or by a search
                 continue
 
 

@@ -1,4 +1,6 @@
-"""The journal in PostgreSQL: the contract of a journal, put together out of the files beside this one and in tables/. Entry: `PostgresJournal.open`."""
+"""The journal in PostgreSQL: the contract of a journal, put together out of the files beside this
+one and in tables/. Entry: `PostgresJournal.open`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ Durability = Literal["process", "power"]
 
 
 class PostgresJournal(TableJournal):
-    """Runs in a database that any number of processes, of many machines, may use at once. Made by `open`."""
+    """Runs in a database that any number of processes, of many machines, may use at once.
+
+    Made by `open`.
+    """
 
     def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
         """Raises AgentError(invalid) for a lease that is too short."""
@@ -36,24 +41,33 @@ class PostgresJournal(TableJournal):
         self.notifier = PostgresNotifier(server)
         self._indexing = Indexing(self._writer)
         try:
-            self._driven = Driven(server, self._writer, self.notifier, lease_s=lease_s, ended=self._indexing.wake)
+            self._driven = Driven(
+                server, self._writer, self.notifier, lease_s=lease_s, ended=self._indexing.wake
+            )
         except AgentError:
             self.notifier.close()
             raise
         workers = self._driven.workers
         super().__init__(self._writer, self._readers, workers.of)
-        self.queue = TableQueue(self._writer, self._readers, workers, self.notifier, append=self._writer.write)
+        self.queue = TableQueue(
+            self._writer, self._readers, workers, self.notifier, append=self._writer.write
+        )
         self._server = server
         self._keeps_runs = False
 
     @classmethod
-    def open(cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Self:
-        """The journal in that database, in a schema `treadle` of its own, which is made where there is none. Asks the server, and blocks meanwhile.
+    def open(
+        cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
+    ) -> Self:
+        """The journal in that database, in a schema `treadle` of its own, which is made where there
+        is none. Asks the server, and blocks meanwhile.
 
-        `durability`: here the two words mean the same. A commit that the server has told is in its log on disk (`synchronous_commit` is on for
-        whatever holds entries) and outlives the death of this process, of the server and of its power; what outlives the loss of the server's disk
-        is for its standbys. `lease_s`: how long after its last sign of life a process still has its runs; a dead one's can be taken over afterwards.
-        Raises AgentError(invalid) for a URL, a server or a database that cannot be used; no error shows a password.
+        `durability`: here the two words mean the same. A commit that the server has told is in its
+        log on disk (`synchronous_commit` is on for whatever holds entries) and outlives the death
+        of this process, of the server and of its power; what outlives the loss of the server's disk
+        is for its standbys. `lease_s`: how long after its last sign of life a process still has its
+        runs; a dead one's can be taken over afterwards. Raises AgentError(invalid) for a URL, a
+        server or a database that cannot be used; no error shows a password.
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
@@ -70,7 +84,9 @@ class PostgresJournal(TableJournal):
 
     @property
     def renewals_missed(self) -> int:
-        """How often this process was late to say that it lives, or could not, since the journal was opened."""
+        """How often this process was late to say that it lives, or could not, since the journal was
+        opened.
+        """
         return self._driven.workers.renewals_missed
 
     async def aclose(self, *, keep_runs: bool = False) -> None:

@@ -1,7 +1,9 @@
-"""One thread's connection, and what it does on it: appends of many runs in one statement, or a whole transaction.
+"""One thread's connection, and what it does on it: appends of many runs in one statement, or a
+whole transaction.
 
-A connection that is lost is replaced, and what was under way is done again; what may already stand is looked up, never guessed. Who waits for what is
-writer.py's. Entry: `WriterLane`, `PendingAppend`, `PendingTransaction`.
+A connection that is lost is replaced, and what was under way is done again; what may already stand
+is looked up, never guessed. Who waits for what is writer.py's. Entry: `WriterLane`,
+`PendingAppend`, `PendingTransaction`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ TRIES_MAX: Final = 6
 _DISTURBED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 _AWAY = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
 """What a server says that goes; where it is gone nothing has a code."""
-_NUMBER: Final[LiteralString] = "select pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text"
-_STATUS: Final[LiteralString] = "select pg_postmaster_start_time()::text, case when pg_postmaster_start_time()::text = %s then pg_xact_status(%s::xid8) end"
+_NUMBER: Final[LiteralString] = (
+    "select pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text"
+)
+_STATUS: Final[LiteralString] = (
+    "select pg_postmaster_start_time()::text, case when pg_postmaster_start_time()::text = %s "
+    "then pg_xact_status(%s::xid8) end"
+)
 _UNKNOWN: Final = "nobody knows whether what was under way was committed"
 
 
@@ -57,7 +64,14 @@ class PendingAppend(Pending[int]):
 class PendingTransaction(Pending[T], Generic[T]):
     __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
 
-    def __init__(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: PendingEntries | None = None) -> None:
+    def __init__(
+        self,
+        work: Work[T],
+        *,
+        key: Hashable = None,
+        stood: Work[T | None] | None = None,
+        adds: PendingEntries | None = None,
+    ) -> None:
         super().__init__()
         self.work = work
         self.key = key
@@ -77,19 +91,29 @@ class _Tried(NamedTuple, Generic[T]):
     number: str | None
     """None: it wrote nothing."""
     server: str
-    """Since when that server runs: another one, or one that crashed, may give the number to another transaction."""
+    """Since when that server runs: another one, or one that crashed, may give the number to another
+    transaction.
+    """
     result: T
 
 
-def _was_demoted(error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> bool:
-    """In place of the server that something was sent to answers one that takes no writes: the one that does may come."""
-    return isinstance(error, errors.ReadOnlySqlTransaction) and any(pending.maybe for pending in batch)
+def _was_demoted(
+    error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]
+) -> bool:
+    """In place of the server that something was sent to answers one that takes no writes: the one
+    that does may come.
+    """
+    return isinstance(error, errors.ReadOnlySqlTransaction) and any(
+        pending.maybe for pending in batch
+    )
 
 
 class WriterLane:
     """One thread's connection, and what it does on it."""
 
-    def __init__(self, server: PostgresServer, gone: threading.Event, connections: set[psycopg.Connection]) -> None:
+    def __init__(
+        self, server: PostgresServer, gone: threading.Event, connections: set[psycopg.Connection]
+    ) -> None:
         self._server = server
         self._gone = gone
         self._connections = connections
@@ -107,7 +131,11 @@ class WriterLane:
         if self._db is not None:
             self._server.silence.end(self._db)
 
-    def _guarded(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]], act: Callable[[], None]) -> None:
+    def _guarded(
+        self,
+        batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]],
+        act: Callable[[], None],
+    ) -> None:
         try:
             act()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
@@ -154,7 +182,9 @@ class WriterLane:
                 return
             for pending in ready:
                 self._settle(pending, done=pending.append.mark.num in stood)
-            ready = [pending for pending in ready if pending.error is None and pending.result is None]
+            ready = [
+                pending for pending in ready if pending.error is None and pending.result is None
+            ]
             self._look_up(ready, patience)
             return
 
@@ -172,7 +202,9 @@ class WriterLane:
             pending.error = mark.not_held()
 
     def _look_up(self, refused: Sequence[PendingAppend], patience: Patience) -> None:
-        """Whether the checks refused what an earlier try, lost on its way back, had already appended. Raises psycopg.Error."""
+        """Whether the checks refused what an earlier try, lost on its way back, had already
+        appended. Raises psycopg.Error.
+        """
         for pending in refused:
             stands = self._again(pending.append.stands, patience)
             pending.append.mark.doubtful = True
@@ -211,17 +243,27 @@ class WriterLane:
                         pending.adds.mark.head += len(pending.adds.rows)
                     return
 
-    def _is_disturbed(self, pending: PendingTransaction[T], patience: Patience, tries_left: int) -> bool:
-        """Others were in the way. False: it is done, or the connection was lost, and there is time for another one."""
+    def _is_disturbed(
+        self, pending: PendingTransaction[T], patience: Patience, tries_left: int
+    ) -> bool:
+        """Others were in the way.
+
+        False: it is done, or the connection was lost, and there is time for another one.
+        """
         db = None
         try:
             db = self._connection(patience)
             pending.result = self._try(db, pending, patience)
             pending.done = True
         except AgentError:
-            if not pending.maybe or pending.stood is None or (found := self._again(pending.stood, patience)) is None:
+            if (
+                not pending.maybe
+                or pending.stood is None
+                or (found := self._again(pending.stood, patience)) is None
+            ):
                 raise
-            pending.result, pending.done = found, True  # it had still been on its way when it was looked up
+            # it had still been on its way when it was looked up
+            pending.result, pending.done = found, True
         except psycopg.Error as e:
             if db is not None and (is_lost(e, db) or _was_demoted(e, (pending,))):
                 pending.maybe = pending.maybe or (pending.committing and is_lost(e, db))
@@ -244,7 +286,11 @@ class WriterLane:
                 return tried.result
             pending.maybe = False
         cursor = begin(db)
-        if pending.maybe and pending.stood is not None and (found := pending.stood(cursor)) is not None:
+        if (
+            pending.maybe
+            and pending.stood is not None
+            and (found := pending.stood(cursor)) is not None
+        ):
             return found
         result = pending.work(cursor)
         if pending.stood is None:
@@ -259,16 +305,33 @@ class WriterLane:
             boundary()
         return result
 
-    def _was_committed(self, db: psycopg.Connection, tried: _Tried[Any], patience: Patience) -> bool:
+    def _was_committed(
+        self, db: psycopg.Connection, tried: _Tried[Any], patience: Patience
+    ) -> bool:
         """Raises AgentError where nobody knows."""
         while tried.number is not None:
-            server, status = cast("tuple[str, str | None]", db.execute(_STATUS, (tried.server, tried.number)).fetchone())
+            server, status = cast(
+                "tuple[str, str | None]",
+                db.execute(_STATUS, (tried.server, tried.number)).fetchone(),
+            )
             if server != tried.server or status is None:
-                raise AgentError("agent", f"the server of {self._server.place!r} ended in a commit, and {_UNKNOWN}. Look at the journal, then try again")
+                raise AgentError(
+                    "agent",
+                    (
+                        f"the server of {self._server.place!r} ended in a commit, and {_UNKNOWN}. "
+                        "Look at the journal, then try again"
+                    ),
+                )
             if status != "in progress":
                 return status == "committed"
             if not patience.wait():
-                raise AgentError("agent", f"the connection to {self._server.place!r} was lost in a commit, and {_UNKNOWN}. Look at the journal, then try again")
+                raise AgentError(
+                    "agent",
+                    (
+                        f"the connection to {self._server.place!r} was lost in a commit, and "
+                        f"{_UNKNOWN}. Look at the journal, then try again"
+                    ),
+                )
         return False
 
     # ------------------------------------------------------------ what goes wrong
@@ -288,15 +351,32 @@ class WriterLane:
             pending.error = error
         elif pending.maybe:
             pending.cannot_go_on()
-            pending.error = self._server.error(error, f"{_UNKNOWN}: nothing more is appended from here. Look at the journal once the server is back")
+            pending.error = self._server.error(
+                error,
+                (
+                    f"{_UNKNOWN}: nothing more is appended from here. Look at the journal once the "
+                    "server is back"
+                ),
+            )
         else:
-            done = "nothing was changed" if isinstance(pending, PendingTransaction) and pending.adds is None else "nothing was appended"
+            done = (
+                "nothing was changed"
+                if isinstance(pending, PendingTransaction) and pending.adds is None
+                else "nothing was appended"
+            )
             pending.error = self._server.error(error, done)
-            if isinstance(error, _AWAY) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
-                pending.cannot_go_on()  # else a server that comes back would be told that its absence ended the run
-        if isinstance(error, errors.ReadOnlySqlTransaction):  # the next one may lead to the server that took its place
+            if isinstance(error, _AWAY) or (
+                isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+            ):
+                # else a server that comes back would be told that its absence ended the run
+                pending.cannot_go_on()
+        # the next one may lead to the server that took its place
+        if isinstance(error, errors.ReadOnlySqlTransaction):
             self.close()
 
     def _cannot_go_on(self) -> AgentError:
-        text = f"the connection to {self._server.place!r} was lost in an append: nothing more is appended from here. Resume the run"
+        text = (
+            f"the connection to {self._server.place!r} was lost in an append: nothing more is "
+            "appended from here. Resume the run"
+        )
         return AgentError("agent", text)

@@ -1,7 +1,9 @@
-"""What processes over a journal in PostgreSQL tell each other: one connection listens and notifies, in a thread; never in an append's transaction.
+"""What processes over a journal in PostgreSQL tell each other: one connection listens and notifies,
+in a thread; never in an append's transaction.
 
-Where something like pgbouncer stands between, nothing is heard of others, and those who wait look at the journal at their poll time. How messages are packed
-stands in channels.py. Entry: `PostgresNotifier`.
+Where something like pgbouncer stands between, nothing is heard of others, and those who wait look
+at the journal at their poll time. How messages are packed stands in channels.py. Entry:
+`PostgresNotifier`.
 """
 
 from __future__ import annotations
@@ -24,14 +26,23 @@ from psycopg import sql
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.memory.notifier import POLL_S, LocalNotifier
 from treadle.journal.notifier import Listening, Notifier
-from treadle.journal.postgres.channels import WISHES, Notification, Unpacking, batches, channel_of, packed
+from treadle.journal.postgres.channels import (
+    WISHES,
+    Notification,
+    Unpacking,
+    batches,
+    channel_of,
+    packed,
+)
 from treadle.journal.postgres.connections import PostgresServer, abandoned, is_pooled
 from treadle.types import new_id
 
 TOGETHER_S: Final = 0.02
 """What is told within this time of the last notification goes with the next."""
 WISH_S: Final = 10.0
-"""How often those who listen say so; who did not for two and a half times as long does not listen any more."""
+"""How often those who listen say so; who did not for two and a half times as long does not listen
+any more.
+"""
 UNKNOWN_S: Final = 2.0
 """So long a process that just connected tells everything: it has not heard yet who listens."""
 HELD_MAX: Final = 10_000
@@ -47,7 +58,10 @@ select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as giv
 
 
 class PostgresNotifier:
-    """One for each journal object. Its thread and its connection begin when somebody listens or tells."""
+    """One for each journal object.
+
+    Its thread and its connection begin when somebody listens or tells.
+    """
 
     def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
         self._server = server
@@ -81,7 +95,8 @@ class PostgresNotifier:
             self._begin()
             self._wake()
             try:
-                with anyio.move_on_after(SUBSCRIBED_WITHIN_S):  # a server that is away is waited for no longer
+                # a server that is away is waited for no longer
+                with anyio.move_on_after(SUBSCRIBED_WITHIN_S):
                     await subscribed.wait()
                 yield ear
             finally:
@@ -115,7 +130,9 @@ class PostgresNotifier:
                 if self._closed or self._thread is not None:
                     return
                 self._all_until = time.monotonic() + UNKNOWN_S
-                self._thread = threading.Thread(target=self._run, name="treadle-notifier", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="treadle-notifier", daemon=True
+                )
                 self._thread.start()
 
     def _wake(self) -> None:
@@ -129,7 +146,11 @@ class PostgresNotifier:
                 self._db = db = self._server.connect()
                 self._serve(_Line(self._server, db, self._me))
                 pause_s = 0.1
-            except (psycopg.Error, OSError, ValueError):  # hints only: those who wait look by themselves
+            except (
+                psycopg.Error,
+                OSError,
+                ValueError,
+            ):  # hints only: those who wait look by themselves
                 pause_s = min(pause_s * 2, 5.0)
             finally:
                 if self._db is not None:
@@ -162,13 +183,21 @@ class PostgresNotifier:
                 now = time.monotonic()
                 if not topics <= wished or now >= wished_at + WISH_S or line.asked:
                     wished, wished_at, line.asked = topics, now, False
-                    line.notify([(WISHES, [Notification(topic, b"") for topic in topics])] if topics else [])
+                    line.notify(
+                        [(WISHES, [Notification(topic, b"") for topic in topics])] if topics else []
+                    )
                 if self._outgoing and now >= sent_at + TOGETHER_S:
                     sent_at = now
                     line.notify(self._taken())
                 for told in line.heard():
                     self._hear(told, line)
-                pause_s = 0 if line.asked else max(sent_at + TOGETHER_S - time.monotonic(), 0) if self._outgoing else WISH_S / 4
+                pause_s = (
+                    0
+                    if line.asked
+                    else max(sent_at + TOGETHER_S - time.monotonic(), 0)
+                    if self._outgoing
+                    else WISH_S / 4
+                )
                 for key, _ in selector.select(pause_s):
                     if key.fileobj is self._wake_out:
                         _drain(self._wake_out)
@@ -178,7 +207,9 @@ class PostgresNotifier:
         by_channel: dict[str, dict[object, Notification]] = {}
         for number in range(len(self._outgoing)):
             told = self._outgoing.popleft()
-            by_channel.setdefault(channel_of(told.topic), {})[number if told.payload else told.topic] = told
+            by_channel.setdefault(channel_of(told.topic), {})[
+                number if told.payload else told.topic
+            ] = told
         return [(channel, [*some.values()]) for channel, some in by_channel.items()]
 
     def _hear(self, told: Notification, line: _Line) -> None:
@@ -189,7 +220,9 @@ class PostgresNotifier:
         else:
             now = time.monotonic()
             if len(self._wishes) > HELD_MAX:
-                self._wishes = {topic: until for topic, until in self._wishes.items() if until > now}
+                self._wishes = {
+                    topic: until for topic, until in self._wishes.items() if until > now
+                }
             self._wishes[topic] = now + 2.5 * WISH_S
 
     def _subscribed(self) -> None:
@@ -270,14 +303,22 @@ class _Line:
         """What came since the last time. Raises psycopg.Error."""
         self.db.pgconn.consume_input()
         while (notify := self.db.pgconn.notifies()) is not None:
-            self._came.append(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
+            self._came.append(
+                psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid)
+            )
         if self.db.pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection is lost")
         told: list[Notification] = []
         while self._came:
             notify = self._came.popleft()
-            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(notify.payload)
-            told += [Notification(f"wish {one.topic}", b"") for one in some] if notify.channel == WISHES else some
+            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(
+                notify.payload
+            )
+            told += (
+                [Notification(f"wish {one.topic}", b"") for one in some]
+                if notify.channel == WISHES
+                else some
+            )
         return told
 
 

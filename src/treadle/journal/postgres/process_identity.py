@@ -1,4 +1,7 @@
-"""The identity of a process, by which another process of its host can prove that it is gone. Entry: `identity`, `fate`."""
+"""The identity of a process, by which another process of its host can prove that it is gone. Entry:
+
+`identity`, `fate`.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,23 @@ _PROC = Path("/proc")
 
 
 def identity() -> str | None:
-    """Host, namespaces, id and start time of this process. None where the system does not tell, as on macOS and Windows."""
+    """Host, namespaces, id and start time of this process.
+
+    None where the system does not tell, as on macOS and Windows.
+    """
     host, pid = _host(), os.getpid()
     started = _started(pid)
     return None if host is None or started is None else f"{host} {pid} {started}"
 
 
 def fate(known: str | None) -> Fate:
-    """Look for the process with this `identity`. "gone" is certain: a process that was stopped is alive, and so is one not reaped yet."""
-    host, pid, started = (known or "").rsplit(" ", 2) if known and known.count(" ") > 1 else ("", "", "")
+    """Look for the process with this `identity`.
+
+    "gone" is certain: a process that was stopped is alive, and so is one not reaped yet.
+    """
+    host, pid, started = (
+        (known or "").rsplit(" ", 2) if known and known.count(" ") > 1 else ("", "", "")
+    )
     if not host or host != _host():
         return "unknown"
     try:
@@ -35,15 +46,26 @@ def fate(known: str | None) -> Fate:
 
 
 def _started(pid: int) -> str | None:
-    """Field 22 of proc_pid_stat(5), in clock ticks since boot. The second field may hold spaces and parentheses."""
+    """Field 22 of proc_pid_stat(5), in clock ticks since boot.
+
+    The second field may hold spaces and parentheses.
+    """
     try:
-        return (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        return (
+            (_PROC / str(pid) / "stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     except (OSError, IndexError):
         return None
 
 
 def _host() -> str | None:
-    """This boot of this machine and this container. The name of the host tells copies of a running virtual machine apart."""
+    """This boot of this machine and this container.
+
+    The name of the host tells copies of a running virtual machine apart.
+    """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         namespaces = [os.readlink(_PROC / "self/ns" / kind) for kind in ("pid", "time")]

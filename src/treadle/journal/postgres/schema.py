@@ -1,4 +1,7 @@
-"""The tables of a journal in PostgreSQL, in a schema of their own, and how a database gets them. Entry: `make_ready`."""
+"""The tables of a journal in PostgreSQL, in a schema of their own, and how a database gets them.
+
+Entry: `make_ready`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from treadle.journal.postgres.failures import unusable
 SERVER_OLDEST: Final = 140000
 """PostgreSQL 14."""
 MIGRATING: Final = 0x74726564_00000001
-"""The advisory lock of whoever makes tables: any number of processes may open a new journal at once."""
+"""The advisory lock of whoever makes tables: any number of processes may open a new journal at
+once.
+"""
 
 _FIRST = """
 create schema if not exists treadle;
@@ -156,22 +161,27 @@ class Migration(NamedTuple):
 
     script: LiteralString
     readable_by: int
-    """The oldest version whose Treadle still works on them, while others already do on the new ones; what is only added keeps it."""
+    """The oldest version whose Treadle still works on them, while others already do on the new
+    ones; what is only added keeps it.
+    """
 
 
-_IDENTITY = "alter table treadle.workers add column identity text"  # of its process (process_identity.py)
+# of its process (process_identity.py)
+_IDENTITY = "alter table treadle.workers add column identity text"
 
-_REMOVED = "alter table treadle.sessions add column removed integer not null default 0"  # runs that were taken out of it
+# runs that were taken out of it
+_REMOVED = "alter table treadle.sessions add column removed integer not null default 0"
 
 MIGRATIONS: Final = (Migration(_FIRST, 1), Migration(_IDENTITY, 1), Migration(_REMOVED, 1))
 VERSION: Final = len(MIGRATIONS)
 
 
 def make_ready(db: psycopg.Connection, place: str) -> None:
-    """Makes the tables that are missing; one question where nothing is. `place`: what errors call the database.
+    """Makes the tables that are missing; one question where nothing is. `place`: what errors call
+    the database.
 
-    Raises AgentError(invalid) for a server or an encoding that is not supported, tables of a newer version that this one cannot use, and
-    a role without the rights.
+    Raises AgentError(invalid) for a server or an encoding that is not supported, tables of a newer
+    version that this one cannot use, and a role without the rights.
     """
     try:
         _check_server(db, place)
@@ -185,23 +195,37 @@ def _check_server(db: psycopg.Connection, place: str) -> None:
     version = db.info.server_version
     if version < SERVER_OLDEST:
         found = f"{version // 10000}.{version % 10000}"
-        raise AgentError("invalid", f"the server of {place!r} is PostgreSQL {found}: a journal needs {SERVER_OLDEST // 10000} or newer")
+        raise AgentError(
+            "invalid",
+            (
+                f"the server of {place!r} is PostgreSQL {found}: a journal needs "
+                f"{SERVER_OLDEST // 10000} or newer"
+            ),
+        )
     encoding = db.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        reason = f"the database {place!r} keeps texts as {encoding}: make one for the journal with `create database NAME encoding 'UTF8' template template0`"
+        reason = (
+            f"the database {place!r} keeps texts as {encoding}: make one for the journal with "
+            "`create database NAME encoding 'UTF8' template template0`"
+        )
         raise AgentError("invalid", reason)
 
 
 def _version(db: psycopg.Connection, place: str) -> int:
     """How many migrations the tables have had."""
     try:
-        row = db.execute("select version, readable_by from treadle.versions order by version desc limit 1").fetchone()
+        row = db.execute(
+            "select version, readable_by from treadle.versions order by version desc limit 1"
+        ).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         return 0
     version, readable_by = cast("tuple[int, int]", row or (0, 0))
     if readable_by > VERSION:
         told = f"version {version}, for version {readable_by} and newer; this one knows {VERSION}"
-        raise AgentError("invalid", f"the journal {place!r} was made by a newer Treadle ({told}): upgrade to use it")
+        raise AgentError(
+            "invalid",
+            f"the journal {place!r} was made by a newer Treadle ({told}): upgrade to use it",
+        )
     return version
 
 
@@ -215,12 +239,21 @@ def _migrate(db: psycopg.Connection, place: str) -> None:
             done = _version(db, place)  # asked again: another process may have been first
         for version, migration in enumerate(MIGRATIONS[done:], done + 1):
             db.execute(migration.script)
-            db.execute("insert into treadle.versions(version, readable_by) values(%s, %s)", (version, migration.readable_by))
+            db.execute(
+                "insert into treadle.versions(version, readable_by) values(%s, %s)",
+                (version, migration.readable_by),
+            )
 
 
 def _refuse_others(db: psycopg.Connection, place: str) -> None:
     """Tables that are not ours may stand there, under the same name."""
-    found = db.execute("select relname from pg_class join pg_namespace n on n.oid = relnamespace where nspname = 'treadle' limit 1").fetchone()
+    found = db.execute(
+        "select relname from pg_class join pg_namespace n on n.oid = relnamespace where nspname "
+        "= 'treadle' limit 1"
+    ).fetchone()
     if found is not None:
-        reason = f"the schema treadle of {place!r} holds {found[0]!r}, and no journal: give the journal a database of its own"
+        reason = (
+            f"the schema treadle of {place!r} holds {found[0]!r}, and no journal: give the "
+            "journal a database of its own"
+        )
         raise AgentError("invalid", reason)

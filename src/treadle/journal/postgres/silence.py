@@ -1,6 +1,8 @@
-"""Connections whose answer is long in coming, and whether the server behind them is still there: a network may swallow everything and say nothing.
+"""Connections whose answer is long in coming, and whether the server behind them is still there: a
+network may swallow everything and say nothing.
 
-Where a machine has `tcp_user_timeout` it tells of what was sent and not taken, but not of what something in between took. Entry: `SilenceDetector.over`.
+Where a machine has `tcp_user_timeout` it tells of what was sent and not taken, but not of what
+something in between took. Entry: `SilenceDetector.over`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import psycopg
 from treadle.journal.forks import abandon_in_children
 
 SILENT_S: Final = 25.0
-"""After so long without an answer the server is asked whether it is there: a statement may take its time, and a connection to nobody may not."""
+"""After so long without an answer the server is asked whether it is there: a statement may take its
+time, and a connection to nobody may not.
+"""
 HURRIED_S: Final = 2.0
 """The same in a process that ends."""
 HURRIED_AGAIN_S: Final = 0.3
@@ -31,7 +35,10 @@ HURRIED_ANSWER_S: Final = 2
 
 
 class SilenceDetector:
-    """Of one server. Safe from any thread. Its own begins when a connection is used, and ends when none is."""
+    """Of one server. Safe from any thread.
+
+    Its own begins when a connection is used, and ends when none is.
+    """
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:
         """`is_there`: asks the server over a connection of its own, for so many seconds at most."""
@@ -40,14 +47,19 @@ class SilenceDetector:
         self._answer_s = ANSWER_S
         self._hurried = False
         self._lock = threading.Lock()
-        """Guards the two below, and keeps a connection that is hung up from being closed meanwhile: its number may be another one's by then."""
+        """Guards the two below, and keeps a connection that is hung up from being closed meanwhile:
+        its number may be another one's by then.
+        """
         self._since: dict[psycopg.Connection, float] = {}
         self._thread: threading.Thread | None = None
         self._stirred = threading.Event()
         abandon_in_children(self)
 
     def begin(self, db: psycopg.Connection) -> None:
-        """An answer is waited for, until `end`. Where the server is not there, whoever waits is told that the connection ended."""
+        """An answer is waited for, until `end`.
+
+        Where the server is not there, whoever waits is told that the connection ended.
+        """
         with self._lock:
             self._since[db] = time.monotonic()
             if self._thread is None:
@@ -78,7 +90,12 @@ class SilenceDetector:
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
-        self._lock, self._since, self._thread, self._stirred = threading.Lock(), {}, None, threading.Event()
+        self._lock, self._since, self._thread, self._stirred = (
+            threading.Lock(),
+            {},
+            None,
+            threading.Event(),
+        )
 
     # ------------------------------------------------------------ the thread
 
@@ -110,5 +127,8 @@ class SilenceDetector:
 
 def hang_up(db: psycopg.Connection) -> None:
     """From another thread: the one that waits is told that the connection ended."""
-    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(db.fileno())) as line,
+    ):
         line.shutdown(socket.SHUT_RDWR)

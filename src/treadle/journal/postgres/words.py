@@ -1,4 +1,5 @@
-"""PostgreSQL's full-text index, over words that are folded here: no language, no dictionary, the same answers as SQLite's.
+"""PostgreSQL's full-text index, over words that are folded here: no language, no dictionary, the
+same answers as SQLite's.
 
 What is put into it, and what is found, is the business of tables/search.py. Entry: `VectorWords`.
 """
@@ -38,14 +39,20 @@ class VectorWords:
             if room < 0:
                 break
             kept.append(word)
-        db.execute("update said set words = array_to_tsvector(?::text[]) where num = ?", (kept, num))
+        db.execute(
+            "update said set words = array_to_tsvector(?::text[]) where num = ?", (kept, num)
+        )
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
         """They go with their row."""
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
         phrases = [phrase for word in words if (phrase := _words(word))]
-        query = " & ".join(f"'{word}'" if nth < len(phrase) else f"'{word}':*" for phrase in phrases for nth, word in enumerate(phrase, 1))
+        query = " & ".join(
+            f"'{word}'" if nth < len(phrase) else f"'{word}':*"
+            for phrase in phrases
+            for nth, word in enumerate(phrase, 1)
+        )
         together = [phrase for phrase in phrases if len(phrase) > 1]
         if not query:
             return []
@@ -62,14 +69,32 @@ class VectorWords:
 
 def _words(text: str) -> list[str]:
     """Runs of letters and digits, in order; small, without what stands over and under the letters."""
-    plain = "".join([c for c in unicodedata.normalize("NFD", text.casefold()) if unicodedata.category(c) != "Mn"])
-    return [word[:WORD_MOST] for word in re.findall(r"[^\W_]+", unicodedata.normalize("NFC", plain))]
+    plain = "".join(
+        [
+            c
+            for c in unicodedata.normalize("NFD", text.casefold())
+            if unicodedata.category(c) != "Mn"
+        ]
+    )
+    return [
+        word[:WORD_MOST] for word in re.findall(r"[^\W_]+", unicodedata.normalize("NFC", plain))
+    ]
 
 
 def _holds(text: str, phrases: Sequence[Sequence[str]]) -> bool:
     """Whether the words of each phrase stand side by side in it, the last of them maybe cut short."""
     said = _words(text)
-    return all([any([_begins(said[n : n + len(phrase)], phrase) for n in range(len(said) - len(phrase) + 1)]) for phrase in phrases])
+    return all(
+        [
+            any(
+                [
+                    _begins(said[n : n + len(phrase)], phrase)
+                    for n in range(len(said) - len(phrase) + 1)
+                ]
+            )
+            for phrase in phrases
+        ]
+    )
 
 
 def _begins(said: Sequence[str], phrase: Sequence[str]) -> bool:

@@ -1,7 +1,9 @@
-"""Who drives runs: each open journal that does is a worker, alive as long as its lease, which it renews in a thread, by the database's clock.
-A process that another one of its host finds gone is dead at once.
+"""Who drives runs: each open journal that does is a worker, alive as long as its lease, which it
+renews in a thread, by the database's clock. A process that another one of its host finds gone is
+dead at once.
 
-Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `PostgresWorkers`.
+Locally a worker knows until when its lease surely holds: from the moment at which the renewal was
+sent. Entry: `PostgresWorkers`.
 """
 
 from __future__ import annotations
@@ -37,30 +39,54 @@ insert into treadle.workers(id, host, pid, identity, since_us, seen_at_us, lease
 values(%s, %s, %s, %s, treadle.now_us(), treadle.now_us(), treadle.now_us() + %s)
 on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us = excluded.lease_until_us
 """
-_LIVES: Final = "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
-"""A lease that was given in the future is none: the clock was put back since, or another server's is behind."""
+_LIVES: Final = (
+    "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
+)
+"""A lease that was given in the future is none: the clock was put back since, or another server's
+is behind.
+"""
 
 
 def clock() -> float:
     """Seconds that go on while the machine sleeps, where it tells them."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    return (
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+        if hasattr(time, "CLOCK_BOOTTIME")
+        else time.monotonic()
+    )
 
 
 class PostgresWorkers:
-    """The workers of one journal, and the one that this object is, once it registered. Safe from any thread."""
+    """The workers of one journal, and the one that this object is, once it registered.
+
+    Safe from any thread.
+    """
 
     needs_lease = True
 
-    def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S, look: Callable[[psycopg.Connection], None] | None = None) -> None:
-        """`look`: what else is to be done now and then, on the connection that renews the lease. Raises AgentError(invalid) for a lease that is too short."""
+    def __init__(
+        self,
+        server: PostgresServer,
+        *,
+        lease_s: float = LEASE_S,
+        look: Callable[[psycopg.Connection], None] | None = None,
+    ) -> None:
+        """`look`: what else is to be done now and then, on the connection that renews the lease.
+
+        Raises AgentError(invalid) for a lease that is too short.
+        """
         if not lease_s >= LEASE_S_LEAST:
-            raise AgentError("invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}")
+            raise AgentError(
+                "invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}"
+            )
         self.me: str | None = None
         self.lease_s = lease_s
         self.renewals_missed = 0
         """Renewals that failed or came late, since it registered."""
         self.lapses = 0
-        """How often the lease was renewed when it no longer surely held: another worker may have taken runs over in between."""
+        """How often the lease was renewed when it no longer surely held: another worker may have
+        taken runs over in between.
+        """
         self._server = server
         self._look = look
         self._lock = threading.Lock()
@@ -80,7 +106,9 @@ class PostgresWorkers:
         with self._lock:
             if self.me is None:
                 if self._gone.is_set():
-                    raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+                    raise AgentError(
+                        "invalid", f"the journal {self._server.place!r} is closed: open it again"
+                    )
                 self.me = self._register(new_id("worker"))
             return self.me
 
@@ -88,7 +116,9 @@ class PostgresWorkers:
         patience = self._server.patience(self._gone)
         while not self._is_registered(me, patience):
             pass
-        self._thread = threading.Thread(target=self._live, args=(me,), name="treadle-lease", daemon=True)
+        self._thread = threading.Thread(
+            target=self._live, args=(me,), name="treadle-lease", daemon=True
+        )
         self._thread.start()
         return me
 
@@ -98,7 +128,10 @@ class PostgresWorkers:
             self._db = self._server.connect_patiently(patience)
             with self._server.silence.over(self._db):
                 self._renew(self._db, me)
-                self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
+                self._db.execute(
+                    "delete from treadle.workers where lease_until_us < treadle.now_us() - %s",
+                    (_KEPT_US,),
+                )
         except psycopg.Error as e:
             is_over = not is_lost(e, self._db) or not patience.wait()
             self._drop()
@@ -112,7 +145,9 @@ class PostgresWorkers:
         return clock() < self._until
 
     def renew(self, db: Cursor) -> Callable[[], bool]:
-        """In a transaction of the caller's, who calls what it gives once that is committed: whether the lease had lapsed. Raises psycopg.Error."""
+        """In a transaction of the caller's, who calls what it gives once that is committed: whether
+        the lease had lapsed. Raises psycopg.Error.
+        """
         assert self.me is not None, "it is registered"
         sent = clock()
         db.execute(_RENEW.replace("%s", "?"), self._row(self.me))
@@ -129,25 +164,44 @@ class PostgresWorkers:
             thread.join()
         db, self._db = self._db, None
         if db is not None:
-            with contextlib.suppress(psycopg.Error), within(db, self.lease_s / 3):  # else the lease runs out by itself
+            # else the lease runs out by itself
+            with contextlib.suppress(psycopg.Error), within(db, self.lease_s / 3):
                 db.execute("delete from treadle.workers where id = %s", (me,))
             db.close()
 
     # ------------------------------------------------------------ the others
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
-        """None for a dead worker: its lease has run out, or its process was on this host and is gone."""
+        """None for a dead worker: its lease has run out, or its process was on this host and is
+        gone.
+        """
         if worker is None:
             return None
-        row = db.execute(f"select pid, host, identity, lease_until_us - now_us() from workers where id = ? and {_LIVES}", (worker,)).fetchone()
+        row = db.execute(
+            (
+                "select pid, host, identity, lease_until_us - now_us() from workers where id = ? "
+                f"and {_LIVES}"
+            ),
+            (worker,),
+        ).fetchone()
         if row is None:
             return None
         pid, host, known, left_us = row
         became = fate(known)
-        return None if became == "gone" else Process(pid, host, lease_s=left_us / 1_000_000 if became == "unknown" else None)
+        return (
+            None
+            if became == "gone"
+            else Process(pid, host, lease_s=left_us / 1_000_000 if became == "unknown" else None)
+        )
 
     def living(self, db: Cursor) -> list[str]:
-        return [worker for worker, known in db.execute(f"select id, identity from workers where {_LIVES}").fetchall() if fate(known) != "gone"]
+        return [
+            worker
+            for worker, known in db.execute(
+                f"select id, identity from workers where {_LIVES}"
+            ).fetchall()
+            if fate(known) != "gone"
+        ]
 
     def hold_still(self, db: Cursor, worker: str | None) -> None:
         """Until the transaction is over it cannot renew its lease: what `of` says of it stays true."""
@@ -191,7 +245,10 @@ class PostgresWorkers:
         self._renewed(sent)
 
     def _renewed(self, sent: float) -> bool:
-        """Whether the lease had lapsed. Called by the thread that renews it and by those that write."""
+        """Whether the lease had lapsed.
+
+        Called by the thread that renews it and by those that write.
+        """
         with self._counting:
             lapsed = clock() >= self._until
             self.lapses += lapsed
@@ -203,7 +260,11 @@ class PostgresWorkers:
 
     def abandon(self) -> None:
         """In a forked child: the lease is the parent's, and its thread is not there."""
-        self._lock, self._counting, self._gone = threading.Lock(), threading.Lock(), threading.Event()
+        self._lock, self._counting, self._gone = (
+            threading.Lock(),
+            threading.Lock(),
+            threading.Event(),
+        )
         self._gone.set()
         abandoned(self._db)
         self.me = self._thread = self._db = None

@@ -1,6 +1,8 @@
-"""What is written to the server: a few threads with a connection each take appends of many runs, and whole transactions, side by side.
+"""What is written to the server: a few threads with a connection each take appends of many runs,
+and whole transactions, side by side.
 
-What belongs to one run is done in order. What a thread does with it is lane.py's. Entry: `PostgresWriter.append`, `PostgresWriter.write`, `PostgresWriter.write_now`.
+What belongs to one run is done in order. What a thread does with it is lane.py's. Entry:
+`PostgresWriter.append`, `PostgresWriter.write`, `PostgresWriter.write_now`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ THREADS_MAX: Final = 3
 TOGETHER_MAX: Final = 64
 """Appends in one statement."""
 TOGETHER_BYTES: Final = 16 << 20
-"""Of their entries, unless it is one append: the server takes no statement of a gigabyte, and others wait for a long one."""
+"""Of their entries, unless it is one append: the server takes no statement of a gigabyte, and
+others wait for a long one.
+"""
 
 
 class PostgresWriter:
@@ -49,23 +53,34 @@ class PostgresWriter:
     # ------------------------------------------------------------ handing in
 
     async def append(self, append: PendingEntries) -> int:
-        """The sequence of the first, once all are durable. Finished also while the caller is cancelled.
+        """The sequence of the first, once all are durable. Finished also while the caller is
+        cancelled.
 
-        Raises AgentError: busy where the run is not its driver's any more, agent where they cannot be stored; then nothing was appended, or
-        the driver is `lost`, which says so.
+        Raises AgentError: busy where the run is not its driver's any more, agent where they cannot
+        be stored; then nothing was appended, or the driver is `lost`, which says so.
         """
         pending = PendingAppend(append)
         pending.awaited()
         self._hand_in(pending)
         return await outcome_of(pending)
 
-    async def write(self, work: Work[T], *, key: Hashable = None, stood: Work[T | None] | None = None, adds: PendingEntries | None = None) -> T:
-        """What the work gives, which is one transaction, once it is durable; finished also while the caller is cancelled. It may be done again.
+    async def write(
+        self,
+        work: Work[T],
+        *,
+        key: Hashable = None,
+        stood: Work[T | None] | None = None,
+        adds: PendingEntries | None = None,
+    ) -> T:
+        """What the work gives, which is one transaction, once it is durable; finished also while
+        the caller is cancelled. It may be done again.
 
         `adds`: what it appends among other things.
 
-        `key`: what of the same one was handed in before is done before. `stood`: what an earlier try did that was lost as it was committed; None where
-        it did nothing. Without it the server is asked, and where that one crashed meanwhile nobody can know, which is told. Raises AgentError.
+        `key`: what of the same one was handed in before is done before. `stood`: what an earlier
+        try did that was lost as it was committed; None where it did nothing. Without it the server
+        is asked, and where that one crashed meanwhile nobody can know, which is told. Raises
+        AgentError.
         """
         pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
         pending.awaited()
@@ -82,14 +97,17 @@ class PostgresWriter:
     def _hand_in(self, pending: PendingAppend | PendingTransaction[Any]) -> None:
         with self._turn:
             if self._closed:
-                raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+                raise AgentError(
+                    "invalid", f"the journal {self._server.place!r} is closed: open it again"
+                )
             if pending.key is not None:
                 if (behind := self._behind.get(pending.key)) is not None:
                     behind.append(pending)
                     return
                 self._behind[pending.key] = deque()
             self._queue.append(pending)
-            if self._idle >= len(self._queue):  # else those that are idle were woken for what was handed in just before
+            # else those that are idle were woken for what was handed in just before
+            if self._idle >= len(self._queue):
                 self._turn.notify()
             elif len(self._threads) < THREADS_MAX:
                 thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)

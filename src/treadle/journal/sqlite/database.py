@@ -1,4 +1,7 @@
-"""SQLite's connection as the tables use it, and what is SQLite's own in them. How one is opened stands in schema.py. Entry: `cursor_of`."""
+"""SQLite's connection as the tables use it, and what is SQLite's own in them.
+
+How one is opened stands in schema.py. Entry: `cursor_of`.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,15 @@ class _Cursor(apsw.Cursor):
     def changed(self) -> int:
         return self.connection.changes()
 
-    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+    def stream(
+        self, statement: str, bindings: Sequence[object] = (), /
+    ) -> Iterator[tuple[Any, ...]]:
         return iter(cursor_of(self.connection).execute(statement, bindings))
 
 
 def cursor_of(connection: apsw.Connection) -> Cursor:
-    return cast("Cursor", _Cursor(connection))  # its own annotations name what Python has since 3.12 only
+    # its own annotations name what Python has since 3.12 only
+    return cast("Cursor", _Cursor(connection))
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
-"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one transaction that checks the fence.
+"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one
+transaction that checks the fence.
 
-Which thread writes is writer.py's, who is alive workers.py's business. Entry: `SqliteRun`, `begin`, `take_over`.
+Which thread writes is writer.py's, who is alive workers.py's business. Entry: `SqliteRun`, `begin`,
+`take_over`.
 """
 
 from __future__ import annotations
@@ -24,8 +26,14 @@ from treadle.journal.tables.queue import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.types import now
 
-_ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
-_RELEASE = f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and fence = ? and owner = ?"
+_ADVANCE = (
+    "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? "
+    "and owner = ?"
+)
+_RELEASE = (
+    f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and "
+    "fence = ? and owner = ?"
+)
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
@@ -40,8 +48,13 @@ class LetGo(Protocol):
 class SqliteRun:
     """Appends to one run until another driver takes it over."""
 
-    def __init__(self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool) -> None:
-        """`begun`: this object drives it from its beginning, and so sees every entry. `let_go` is told once it does no more."""
+    def __init__(
+        self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
+    ) -> None:
+        """`begun`: this object drives it from its beginning, and so sees every entry.
+
+        `let_go` is told once it does no more.
+        """
         self.run_id = started.run_id
         self.num = hold.num
         self.fence = hold.fence
@@ -72,7 +85,10 @@ class SqliteRun:
             elif put_back is not None:
                 queue.put_back(db, hold, entries, put_back)
             else:
-                db.execute(_ADVANCE, (len(rows), micros(entries[-1].at), hold.num, hold.fence, before, hold.owner))
+                db.execute(
+                    _ADVANCE,
+                    (len(rows), micros(entries[-1].at), hold.num, hold.fence, before, hold.owner),
+                )
             if db.changed != 1:
                 raise hold.not_held()
             insert(db, hold.num, before + 1, rows)
@@ -121,7 +137,9 @@ class SqliteRun:
         try:
             await self._writer.write(work)
             self.tell(QUEUE)
-        except AgentError:  # nobody can take it up before that is written, or this process has ended
+        except (
+            AgentError
+        ):  # nobody can take it up before that is written, or this process has ended
             self._let_go(self.num, work)
 
 
@@ -132,8 +150,18 @@ def _nobody(topic: str) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: SqliteWriter, workers: SqliteWorkers, started: RunStarted, let_go: LetGo, *, found: ViewMark | None = None) -> SqliteRun:
-    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
+async def begin(
+    writer: SqliteWriter,
+    workers: SqliteWorkers,
+    started: RunStarted,
+    let_go: LetGo,
+    *,
+    found: ViewMark | None = None,
+) -> SqliteRun:
+    """Makes the run with its first entry, and its session where there is none.
+
+    Raises as `Journal.begin`.
+    """
     check_id(started.run_id)
     worker, row = workers.register(), row_of(started)
 
@@ -143,27 +171,49 @@ async def begin(writer: SqliteWriter, workers: SqliteWorkers, started: RunStarte
         return num
 
     num = await writer.write(work, appends=True)
-    return SqliteRun(writer, started, Hold(started.run_id, num, fence=1, head=1, owner=worker), let_go, begun=True)
+    return SqliteRun(
+        writer,
+        started,
+        Hold(started.run_id, num, fence=1, head=1, owner=worker),
+        let_go,
+        begun=True,
+    )
 
 
-async def take_over(writer: SqliteWriter, workers: SqliteWorkers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:
+async def take_over(
+    writer: SqliteWriter, workers: SqliteWorkers, run_id: str, let_go: LetGo, *, force: bool
+) -> SqliteRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
     worker = workers.register()
 
     def work(db: Cursor) -> SqliteRun:
         run = find(db, run_id)
         owner, fence, head, finished = cast(
-            "tuple[str | None, int, int, int | None]", db.execute("select owner, fence, head, finished from runs where num = ?", (run.num,)).fetchone()
+            "tuple[str | None, int, int, int | None]",
+            db.execute(
+                "select owner, fence, head, finished from runs where num = ?", (run.num,)
+            ).fetchone(),
         )
         if finished is not None:
-            raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
+            raise AgentError(
+                "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
+            )
         process = None if force else workers.process(owner)
         if process is not None:
             raise is_driven(run_id, process)
-        db.execute(f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?", (worker, worker, run.num))
+        db.execute(
+            f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?",
+            (worker, worker, run.num),
+        )
         db.execute("delete from stops where run = ?", (run.num,))
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))
-        return SqliteRun(writer, started, Hold(run_id, run.num, fence=fence + 1, head=head, owner=worker), let_go, begun=False)
+        return SqliteRun(
+            writer,
+            started,
+            Hold(run_id, run.num, fence=fence + 1, head=head, owner=worker),
+            let_go,
+            begun=False,
+        )
 
     return await writer.write(work)

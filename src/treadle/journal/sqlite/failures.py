@@ -13,18 +13,40 @@ def translated(error: apsw.Error, path: Path, done: str = "nothing was appended"
     """`done`: what is certain of the work that failed."""
     said = _said(error)
     match error:
-        case _ if isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:  # no room for the file beside it
-            text = f"there is no space left for the journal {str(path)!r}: {done}. Free some space, then go on"
+        # no room for the file beside it
+        case _ if (
+            isinstance(error, apsw.FullError)
+            or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+        ):
+            text = (
+                f"there is no space left for the journal {str(path)!r}: {done}. Free some space, "
+                "then go on"
+            )
         case apsw.BusyError() | apsw.LockedError():
-            text = f"another process keeps the journal {str(path)!r} locked: {done}. See who uses the file, then try again"
+            text = (
+                f"another process keeps the journal {str(path)!r} locked: {done}. See who uses "
+                "the file, then try again"
+            )
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            text = f"the journal {str(path)!r} cannot be written: {done}. Make the file and its directory writable"
+            text = (
+                f"the journal {str(path)!r} cannot be written: {done}. Make the file and its "
+                "directory writable"
+            )
         case apsw.CorruptError() | apsw.NotADBError():
-            text = f"the journal {str(path)!r} is damaged ({said}): {done}. Restore a copy, or use another file; `sqlite3 FILE .recover` saves what can be read"
+            text = (
+                f"the journal {str(path)!r} is damaged ({said}): {done}. Restore a copy, or use "
+                "another file; `sqlite3 FILE .recover` saves what can be read"
+            )
         case apsw.CantOpenError():
-            text = f"the journal {str(path)!r} cannot be opened ({said}): {done}. See that its directory is there and is writable"
+            text = (
+                f"the journal {str(path)!r} cannot be opened ({said}): {done}. See that its "
+                "directory is there and is writable"
+            )
         case apsw.IOError():
-            text = f"the disk failed under the journal {str(path)!r} ({said}): {done}. Check the disk, then go on"
+            text = (
+                f"the disk failed under the journal {str(path)!r} ({said}): {done}. Check the "
+                "disk, then go on"
+            )
         case apsw.ConstraintError():
             text = f"the journal {str(path)!r} refuses it ({said}): {done}"
         case _:
@@ -36,4 +58,7 @@ def _said(error: apsw.Error) -> str:
     code = getattr(error, "extendedresult", 0)
     if code == 0:  # it does not come from SQLite
         return f"{type(error).__name__}: {error}"
-    return f"{apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)}: {error}"
+    return (
+        f"{apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)}: "
+        f"{error}"
+    )

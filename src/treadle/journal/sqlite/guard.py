@@ -1,9 +1,12 @@
-"""The second guard of a journal file: a lock that outlives the loss of SQLite's own, and the check that the file is still the one that was opened.
+"""The second guard of a journal file: a lock that outlives the loss of SQLite's own, and the check
+that the file is still the one that was opened.
 
-SQLite's locks are POSIX locks, which a process loses when any code in it opens and closes the same file. The guard is a flock on a file
-beside the journal: shared while a process has the journal open, exclusive while one opens or closes it alone. A process that finds the guard
-held and SQLite's locks gone does not open the journal, because SQLite would take it for unlocked, and truncate or delete what the other
-process has mapped (os_unix.c: the first opener of the -shm file truncates it, the last closer deletes the log). Entry: `Guard`.
+SQLite's locks are POSIX locks, which a process loses when any code in it opens and closes the same
+file. The guard is a flock on a file beside the journal: shared while a process has the journal
+open, exclusive while one opens or closes it alone. A process that finds the guard held and SQLite's
+locks gone does not open the journal, because SQLite would take it for unlocked, and truncate or
+delete what the other process has mapped (os_unix.c: the first opener of the -shm file truncates it,
+the last closer deletes the log). Entry: `Guard`.
 """
 
 from __future__ import annotations
@@ -29,16 +32,21 @@ logger = logging.getLogger("treadle")
 
 SUFFIX = "-guard"
 LOST_S = 2.0
-"""How long the guard may be held without SQLite's locks: a process that opens or closes the journal holds both within milliseconds."""
+"""How long the guard may be held without SQLite's locks: a process that opens or closes the journal
+holds both within milliseconds.
+"""
 CHECK_S = 0.5
 """How often the files and locks are looked at."""
 _LINUX = sys.platform == "linux"
 _IS_USED = sys.platform != "win32"
 """Locks of Windows belong to a handle, and closing another handle leaves them alone."""
 _DMS = 128
-"""The byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS)."""
+"""The byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS).
+"""
 _SHARED = (1 << 30) + 2
-"""The first byte of the journal file that every open connection in WAL mode has locked (SHARED_FIRST)."""
+"""The first byte of the journal file that every open connection in WAL mode has locked
+(SHARED_FIRST).
+"""
 _SHARED_SIZE = 510
 _FLOCK = "hhqqi"
 _finding = threading.Lock()
@@ -47,7 +55,9 @@ _guards: WeakValueDictionary[Path, Guard] = WeakValueDictionary()
 
 
 class Guard:
-    """What one process holds of one journal file, shared by all journals that the process has open on it. `enter` it, then `share` or `leave`."""
+    """What one process holds of one journal file, shared by all journals that the process has open
+    on it. `enter` it, then `share` or `leave`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +66,9 @@ class Guard:
         self._users = 0
         """Journals of this process that have the file open."""
         self._turn = threading.Lock()
-        """Invariant: one journal of this process is being opened or closed, between `enter` and `share`, or in `leave`."""
+        """Invariant: one journal of this process is being opened or closed, between `enter` and
+        `share`, or in `leave`.
+        """
         self._known: dict[Path, tuple[int, int]] = {}
         """The files of the journal with their inodes, as they were once the journal was open."""
         self._lost: str | None = None
@@ -67,7 +79,10 @@ class Guard:
 
     @classmethod
     def enter(cls, path: Path, *, wait_s: float) -> Guard:
-        """Wait until the journal can be opened safely. Call `share` once SQLite has it open, else `give_up`. Raises AgentError(agent)."""
+        """Wait until the journal can be opened safely.
+
+        Call `share` once SQLite has it open, else `give_up`. Raises AgentError(agent).
+        """
         with _finding:
             guard = _guards.setdefault(path, cls(path))
         guard._turn.acquire()
@@ -113,7 +128,9 @@ class Guard:
             os.close(descriptor)
             now = time.monotonic()
             lost_since = (lost_since or now) if shared else None
-            if (lost_since is not None and now - lost_since > LOST_S) or now - begun > wait_s + LOST_S:
+            if (
+                lost_since is not None and now - lost_since > LOST_S
+            ) or now - begun > wait_s + LOST_S:
                 raise self._refusal(lost=lost_since is not None)
             time.sleep(random.uniform(0.002, 0.01))
 
@@ -122,8 +139,13 @@ class Guard:
             mode = self.path.stat().st_mode & 0o666
             return os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), mode)
         except OSError as e:
-            text = f"the guard {str(self._file)!r} of the journal cannot be opened ({e.strerror or e}): nothing was done"
-            raise AgentError("agent", f"{text}. Make it readable and writable for whoever uses the journal") from e
+            text = (
+                f"the guard {str(self._file)!r} of the journal cannot be opened "
+                f"({e.strerror or e}): nothing was done"
+            )
+            raise AgentError(
+                "agent", f"{text}. Make it readable and writable for whoever uses the journal"
+            ) from e
 
     def _is_current(self, descriptor: int) -> bool:
         """False if the file was removed by the process that closed the journal last."""
@@ -132,15 +154,28 @@ class Guard:
     def _refusal(self, *, lost: bool) -> AgentError:
         whom = " ".join(str(pid) for pid in _holders(self._file)) or "unknown"
         if not lost:
-            return AgentError("agent", f"another process (pid {whom}) keeps the journal {str(self.path)!r} to itself while it opens it: try again")
+            return AgentError(
+                "agent",
+                (
+                    f"another process (pid {whom}) keeps the journal {str(self.path)!r} to itself "
+                    "while it opens it: try again"
+                ),
+            )
         why = "something in it has opened and closed a file of the journal, or removed one"
-        text = f"another process (pid {whom}) has the journal {str(self.path)!r} open, but no longer holds its locks ({why})"
-        return AgentError("agent", f"{text}: it is not opened, so that nothing is lost. End that process, then try again")
+        text = (
+            f"another process (pid {whom}) has the journal {str(self.path)!r} open, but no "
+            f"longer holds its locks ({why})"
+        )
+        return AgentError(
+            "agent",
+            f"{text}: it is not opened, so that nothing is lost. End that process, then try again",
+        )
 
     # ------------------------------------------------------------ leaving
 
     def is_alone(self) -> bool:
-        """Whether no other process, and no other journal of this one, has the file open; if so, none can open it before `leave`.
+        """Whether no other process, and no other journal of this one, has the file open; if so,
+        none can open it before `leave`.
 
         False also means that this journal is no longer guarded: close it.
         """
@@ -179,7 +214,10 @@ class Guard:
     # ------------------------------------------------------------ checking
 
     def _note(self) -> None:
-        files = [self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))]
+        files = [
+            self.path,
+            *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")),
+        ]
         if self._descriptor is not None:
             files.append(self._file)
         self._known = {file: inode for file in files if (inode := _inode_at(file)) is not None}
@@ -195,9 +233,11 @@ class Guard:
         self._known = {known: inode for known, inode in self._known.items() if known != file}
 
     def check(self) -> None:
-        """Raise AgentError(agent) if the open journal has lost its locks or is not the file at its path any more. Looks once in `CHECK_S`.
+        """Raise AgentError(agent) if the open journal has lost its locks or is not the file at its
+        path any more. Looks once in `CHECK_S`.
 
-        After the first such error, every call raises it: what was lost is not known to be whole again.
+        After the first such error, every call raises it: what was lost is not known to be whole
+        again.
         """
         if self._lost is None:
             if (now := time.monotonic()) < self._next_check:
@@ -205,15 +245,22 @@ class Guard:
             self._next_check = now + CHECK_S
             self._lost = self._broken()
         if self._lost is not None:
-            text = f"the journal {str(self.path)!r} is not used any more: {self._lost}. Nothing was appended since that was seen"
-            raise AgentError("agent", f"{text}. Put its files back as they were, and start this process again")
+            text = (
+                f"the journal {str(self.path)!r} is not used any more: {self._lost}. Nothing was "
+                "appended since that was seen"
+            )
+            raise AgentError(
+                "agent", f"{text}. Put its files back as they were, and start this process again"
+            )
 
     @property
     def is_lost(self) -> bool:
         return self._lost is not None
 
     def _broken(self) -> str | None:
-        """What has happened to the files or locks of the open journal, in words; None where all is well, or it cannot be told."""
+        """What has happened to the files or locks of the open journal, in words; None where all is
+        well, or it cannot be told.
+        """
         for file, inode in self._known.items():
             try:
                 found = os.stat(file)
@@ -230,8 +277,13 @@ class Guard:
     def _lost_locks(self) -> str | None:
         shm = self.path.with_name(self.path.name + "-shm")
         with suppress(OSError):  # no descriptor is left to look with
-            if (inode := self._known.get(shm)) is not None and not _has_lock(self._descriptor_of(shm, inode), _DMS):
-                return f"the lock on {str(shm)!r} was dropped, because something in this process opened and closed the file"
+            if (inode := self._known.get(shm)) is not None and not _has_lock(
+                self._descriptor_of(shm, inode), _DMS
+            ):
+                return (
+                    f"the lock on {str(shm)!r} was dropped, because something in this process "
+                    "opened and closed the file"
+                )
         with suppress(OSError):
             if (inode := self._known.get(self.path)) is not None:
                 descriptor = self._descriptor_of(self.path, inode)
@@ -240,14 +292,25 @@ class Guard:
         return None
 
     def _retake(self, descriptor: int) -> str | None:
-        """The lock on the journal file itself may be taken again: with the other one in place, nobody has used the file as if it were unlocked."""
+        """The lock on the journal file itself may be taken again: with the other one in place,
+        nobody has used the file as if it were unlocked.
+        """
         import fcntl  # noqa: PLC0415  Windows has none
 
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
         except OSError:
-            return f"the lock on {str(self.path)!r} was dropped, because something in this process opened and closed the file, and another process has it now"
-        logger.warning("something in this process opened and closed the journal %s, and so dropped a lock on it, which was taken again", self.path)
+            return (
+                f"the lock on {str(self.path)!r} was dropped, because something in this process "
+                "opened and closed the file, and another process has it now"
+            )
+        logger.warning(
+            (
+                "something in this process opened and closed the journal %s, and so dropped a lock "
+                "on it, which was taken again"
+            ),
+            self.path,
+        )
         return None
 
     def _descriptor_of(self, file: Path, inode: tuple[int, int]) -> int:
@@ -276,7 +339,9 @@ def _inode_at(file: Path) -> tuple[int, int] | None:
 
 
 def _has_lock(descriptor: int, byte: int) -> bool:
-    """Whether this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists the locks of the process on the file."""
+    """Whether this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists the
+    locks of the process on the file.
+    """
     with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
         for line in info:
             if not line.startswith("lock:"):
@@ -288,7 +353,10 @@ def _has_lock(descriptor: int, byte: int) -> bool:
 
 
 def _is_locked_by_others(path: Path) -> bool:
-    """Whether a process has SQLite's lock on the -shm file. Call this only while this process has no connection to the journal."""
+    """Whether a process has SQLite's lock on the -shm file.
+
+    Call this only while this process has no connection to the journal.
+    """
     if not _LINUX:
         return True  # it is not looked at
     import fcntl  # noqa: PLC0415  Windows has none
@@ -312,6 +380,11 @@ def _holders(file: Path) -> list[int]:
     with suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
             _, kind, _, _, pid, place, *_ = line.split()
-            if inode is not None and kind == "FLOCK" and int(place.rpartition(":")[2]) == inode[1] and int(pid) > 0:
+            if (
+                inode is not None
+                and kind == "FLOCK"
+                and int(place.rpartition(":")[2]) == inode[1]
+                and int(pid) > 0
+            ):
                 pids.append(int(pid))
     return sorted(set(pids))

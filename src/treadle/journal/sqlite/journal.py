@@ -1,4 +1,6 @@
-"""The journal in a SQLite file: the contract of a journal, put together out of the files beside this one. Entry: `SqliteJournal.open`."""
+"""The journal in a SQLite file: the contract of a journal, put together out of the files beside
+this one. Entry: `SqliteJournal.open`.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,33 @@ FREED_AT_ONCE = 2000
 class SqliteJournal(TableJournal):
     """Runs in a file that any number of processes of one machine may use at once. Made by `open`."""
 
-    def __init__(self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float) -> None:
+    def __init__(
+        self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float
+    ) -> None:
         self.path = path
         self._guard = guard
         self._workers = SqliteWorkers(path, guard)
         self._readers = SqliteReaders(path, busy_timeout_s=busy_timeout_s)
         self._held = HeldRuns()
         busy_timeout_ms = int(busy_timeout_s * 1000)
-        self._writer = SqliteWriter(db, guard, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
+        self._writer = SqliteWriter(
+            db,
+            guard,
+            power=power,
+            busy_timeout_ms=busy_timeout_ms,
+            chores=self._chores,
+            drivers=self._held.__len__,
+        )
         super().__init__(self._writer, self._readers, self._workers.of)
         self.notifier = LocalNotifier(partial(SqliteWatch, path))
         abandon_in_children(self.notifier)
-        self.queue: RunQueue = TableQueue(self._writer, self._readers, self._workers, self.notifier, append=partial(self._writer.write, appends=True))
+        self.queue: RunQueue = TableQueue(
+            self._writer,
+            self._readers,
+            self._workers,
+            self.notifier,
+            append=partial(self._writer.write, appends=True),
+        )
         self._keeps_runs = False
         self._owes_log = False
         """The log still holds what was deleted."""
@@ -64,12 +81,20 @@ class SqliteJournal(TableJournal):
         """Of the file, when it was last looked at what others wrote."""
 
     @classmethod
-    def open(cls, path: Path | str, *, durability: Durability = "process", busy_timeout_s: float = BUSY_TIMEOUT_S) -> Self:
-        """The journal in that file, which is made where there is none, for its owner alone. Quick, and blocks.
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        durability: Durability = "process",
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+    ) -> Self:
+        """The journal in that file, which is made where there is none, for its owner alone. Quick,
+        and blocks.
 
-        `durability`: an append that returned outlives the death of the process, or also a loss of power; the start of a once-call
-        always outlives both. `busy_timeout_s`: how long to wait for other processes that write. On Linux a network file system is
-        refused; elsewhere it is not recognised, and must not be used. Raises AgentError(invalid) for a place that cannot be used
+        `durability`: an append that returned outlives the death of the process, or also a loss of
+        power; the start of a once-call always outlives both. `busy_timeout_s`: how long to wait for
+        other processes that write. On Linux a network file system is refused; elsewhere it is not
+        recognised, and must not be used. Raises AgentError(invalid) for a place that cannot be used
         and for a file that is no journal, damaged, or of a newer version.
         """
         if durability not in get_args(Durability):
@@ -103,17 +128,23 @@ class SqliteJournal(TableJournal):
         """A worker that ends in order is in no list of the dead."""
         if (me := self._workers.me) is not None:
             with contextlib.suppress(AgentError):  # it is closed already, or the file takes nothing
-                self._writer.write_now(lambda db: db.execute("delete from workers where id = ?", (me,)).changed)
+                self._writer.write_now(
+                    lambda db: db.execute("delete from workers where id = ?", (me,)).changed
+                )
 
     # ------------------------------------------------------------ driving
 
     async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
         await self._write_releases()
-        return self._hold(await driving.begin(self._writer, self._workers, started, self._let_go, found=found))
+        return self._hold(
+            await driving.begin(self._writer, self._workers, started, self._let_go, found=found)
+        )
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         await self._write_releases()
-        return self._hold(await driving.take_over(self._writer, self._workers, run_id, self._let_go, force=force))
+        return self._hold(
+            await driving.take_over(self._writer, self._workers, run_id, self._let_go, force=force)
+        )
 
     def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
         self._held.add(run.num, run.run_id)
@@ -131,7 +162,10 @@ class SqliteJournal(TableJournal):
             await self._writer.write(self._release_again, alone=True)
 
     def _release_again(self, db: Cursor) -> bool:
-        """Whether some are left. Each checks its fence: at worst it changes nothing. Belongs to the writer's thread."""
+        """Whether some are left. Each checks its fence: at worst it changes nothing.
+
+        Belongs to the writer's thread.
+        """
         with contextlib.suppress(apsw.Error):  # the file still takes nothing
             while self._unwritten:
                 self._unwritten[0](db)
@@ -145,20 +179,32 @@ class SqliteJournal(TableJournal):
         """Who locks the file is waited for as long as ever: that has its own end."""
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self._workers.me, self._workers.of)))
+        return self._held.asked(
+            await self._writer.write(
+                lambda db: wish(db, run_id, self._workers.me, self._workers.of)
+            )
+        )
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
-        """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
+        """Looks whether others want a run to stop, and lets go of what could not be let go of; when
+        idle, adds to what a search finds.
+        """
         if self._held:
             self._stop_all_if_lost()
         owes = bool(self._unwritten) and self._release_again(db)
         if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
             self._stop_runs(db)
-            if not db.execute("select 1 from stops limit 1").fetchone():  # else one may be for a run that is just being begun here
+            # else one may be for a run that is just being begun here
+            if not db.execute("select 1 from stops limit 1").fetchone():
                 self._seen_version = version
         if idle and self._owes_log:
             self._empty_log(db, wait_s=0)
-        if not idle or not db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone():
+        if (
+            not idle
+            or not db.execute(
+                "select 1 from runs where finished is not null and indexed = 0 limit 1"
+            ).fetchone()
+        ):
             return owes
         db.execute("begin immediate")
         more = search.index(db, most=INDEXED_AT_ONCE)
@@ -166,7 +212,9 @@ class SqliteJournal(TableJournal):
         return more or owes
 
     def _stop_all_if_lost(self) -> None:
-        """Runs end at their next append: those that wait for a model or a tool are stopped, to make it now. Raises AgentError."""
+        """Runs end at their next append: those that wait for a model or a tool are stopped, to make
+        it now. Raises AgentError.
+        """
         try:
             self._guard.check()
         except AgentError:
@@ -176,7 +224,9 @@ class SqliteJournal(TableJournal):
 
     def _stop_runs(self, db: Cursor) -> None:
         held = set(self._held.numbers())
-        for num in [num for (num,) in db.execute("select run from stops").fetchall() if num in held]:
+        for num in [
+            num for (num,) in db.execute("select run from stops").fetchall() if num in held
+        ]:
             db.execute("delete from stops where run = ?", (num,))
             self._held.tell(num)
 
@@ -185,7 +235,10 @@ class SqliteJournal(TableJournal):
         await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
 
     def _empty_log(self, db: Cursor, *, wait_s: float) -> None:
-        """Where a reader prevents it for longer, try again when the writer is idle. Belongs to the writer's thread."""
+        """Where a reader prevents it for longer, try again when the writer is idle.
+
+        Belongs to the writer's thread.
+        """
         before = db.execute("pragma busy_timeout").get
         db.execute(f"pragma busy_timeout = {int(wait_s * 1000)}").fetchall()
         try:

@@ -1,4 +1,5 @@
-"""Where a journal may lie: directories that are ours alone, and no file system on which locks cannot be trusted.
+"""Where a journal may lie: directories that are ours alone, and no file system on which locks
+cannot be trusted.
 
 What is inside the file is schema.py's. Entry: `prepare`.
 """
@@ -14,9 +15,48 @@ from pathlib import Path
 from treadle.errors import AgentError
 
 NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "coda", "afs", "9p", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2"}
-    | {"gfs2", "ocfs2", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.juicefs"}
-    | {"fuse.davfs2", "fuse.cifs", "fuse.curlftpfs", "fuse.vmhgfs-fuse", "fuse.gvfsd-fuse", "fuse.mountpoint-s3", "fuse.blobfuse2", "fuse.mergerfs"}
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "coda",
+        "afs",
+        "9p",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "orangefs",
+        "pvfs2",
+    }
+    | {
+        "gfs2",
+        "ocfs2",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.juicefs",
+    }
+    | {
+        "fuse.davfs2",
+        "fuse.cifs",
+        "fuse.curlftpfs",
+        "fuse.vmhgfs-fuse",
+        "fuse.gvfsd-fuse",
+        "fuse.mountpoint-s3",
+        "fuse.blobfuse2",
+        "fuse.mergerfs",
+    }
     | {"virtiofs", "vboxsf", "prl_fs"}
 )
 
@@ -24,39 +64,91 @@ NETWORK = frozenset(
 def prepare(path: Path) -> None:
     """Makes what is missing: directories for their owner alone, an empty file likewise.
 
-    Raises AgentError(invalid) for a network file system (looked at on Linux only) and for what cannot be written.
+    Raises AgentError(invalid) for a network file system (looked at on Linux only) and for what
+    cannot be written.
     """
     folder = path.parent
     try:
         _make_folders(folder)
     except OSError as e:
-        raise AgentError("invalid", f"the directory {str(folder)!r} of the journal cannot be made ({e.strerror or e}): choose another one") from e
+        raise AgentError(
+            "invalid",
+            (
+                f"the directory {str(folder)!r} of the journal cannot be made ({e.strerror or e}): "
+                "choose another one"
+            ),
+        ) from e
     kind = mount_kind(folder)
     if kind in NETWORK:
         reason = "locks cannot be trusted there, and two processes could drive one run"
-        raise AgentError("invalid", f"the journal {str(path)!r} would lie on a network file system ({kind}): {reason}. Choose a directory on a local disk")
+        raise AgentError(
+            "invalid",
+            (
+                f"the journal {str(path)!r} would lie on a network file system ({kind}): {reason}. "
+                "Choose a directory on a local disk"
+            ),
+        )
     if path.is_dir():
         raise AgentError("invalid", f"{str(path)!r} is a directory: name the journal's file")
     _check_file(path)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise AgentError("invalid", f"the directory {str(folder)!r} of the journal cannot be written: make it writable, or choose another one")
+        raise AgentError(
+            "invalid",
+            (
+                f"the directory {str(folder)!r} of the journal cannot be written: make it "
+                "writable, "
+                "or choose another one"
+            ),
+        )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        raise AgentError("invalid", f"the journal {str(path)!r} cannot be read and written: change who may, or choose another file")
+        raise AgentError(
+            "invalid",
+            (
+                f"the journal {str(path)!r} cannot be read and written: change who may, or choose "
+                "another file"
+            ),
+        )
     try:
         _make_file(path)
     except OSError as e:
-        raise AgentError("invalid", f"the journal {str(path)!r} cannot be made ({e.strerror or e}): choose another directory") from e
+        raise AgentError(
+            "invalid",
+            (
+                f"the journal {str(path)!r} cannot be made ({e.strerror or e}): choose another "
+                "directory"
+            ),
+        ) from e
 
 
 def _check_file(path: Path) -> None:
-    """SQLite's files lie beside the journal under its name, so all who use it must see one folder and one name."""
+    """SQLite's files lie beside the journal under its name, so all who use it must see one folder
+    and one name.
+    """
     if str(path) in mount_points():
-        text = f"the journal {str(path)!r} is itself a mount point, so its log and its locks would lie in another place than the file, and be lost with it"
-        raise AgentError("invalid", f"{text}. Mount the directory that holds the journal (docker run -v ./data:/data), not the file")
+        text = (
+            f"the journal {str(path)!r} is itself a mount point, so its log and its locks would "
+            "lie in another place than the file, and be lost with it"
+        )
+        raise AgentError(
+            "invalid",
+            (
+                f"{text}. Mount the directory that holds the journal (docker run -v ./data:/data), "
+                "not the file"
+            ),
+        )
     with suppress(FileNotFoundError):
         if (names := path.stat().st_nlink) > 1:
-            text = f"the journal {str(path)!r} has {names} names (hard links), and each name would have a log and locks of its own"
-            raise AgentError("invalid", f"{text}. Remove the other names (find {str(path.parent)!r} -samefile {str(path)!r}), or copy the file")
+            text = (
+                f"the journal {str(path)!r} has {names} names (hard links), and each name would "
+                "have a log and locks of its own"
+            )
+            raise AgentError(
+                "invalid",
+                (
+                    f"{text}. Remove the other names (find {str(path.parent)!r} -samefile "
+                    f"{str(path)!r}), or copy the file"
+                ),
+            )
 
 
 def _make_folders(folder: Path) -> None:
@@ -66,7 +158,9 @@ def _make_folders(folder: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Never opened where it exists: closing it would drop the locks that SQLite has on it in this process."""
+    """Never opened where it exists: closing it would drop the locks that SQLite has on it in this
+    process.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

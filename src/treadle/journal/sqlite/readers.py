@@ -1,4 +1,7 @@
-"""Connections that only read: as many as read at once, kept for the next. A reader waits for no writer. Entry: `SqliteReaders.snapshot`."""
+"""Connections that only read: as many as read at once, kept for the next.
+
+A reader waits for no writer. Entry: `SqliteReaders.snapshot`.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,16 @@ class SqliteReaders:
         """The file as it is now, whatever is written meanwhile. Raises AgentError."""
         with self._lock:
             if self._closed:
-                raise AgentError("invalid", f"the journal {str(self._path)!r} is closed: open it again")
+                raise AgentError(
+                    "invalid", f"the journal {str(self._path)!r} is closed: open it again"
+                )
             db = self._idle.pop() if self._idle else None
         try:
             if db is None:
                 db = connect(self._path, busy_timeout_s=self._busy_timeout_s)
                 cursor_of(db).execute("pragma query_only = 1").fetchall()
-                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer's connection is closed last, and knows whether it is alone
+                # the writer's connection is closed last, and knows whether it is alone
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             with db:  # one transaction, which is a snapshot
                 yield cursor_of(db)
         except apsw.Error as e:
@@ -59,7 +65,8 @@ class SqliteReaders:
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
         """`what` of a snapshot, in a thread: the event loop does not wait."""
-        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+        # of its own: tools may keep all the others
+        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
         with self.snapshot() as db:

@@ -1,4 +1,7 @@
-"""The tables of a journal, how a file gets them, and which files are none. Entry: `connect`, `make_ready`."""
+"""The tables of a journal, how a file gets them, and which files are none. Entry:
+
+`connect`, `make_ready`.
+"""
 
 from __future__ import annotations
 
@@ -135,19 +138,33 @@ create table workers(                      -- those that take runs from queues; 
 ) strict;
 """
 
-_REMOVED = "alter table sessions add column removed integer not null default 0"  # runs that were taken out of it
+# runs that were taken out of it
+_REMOVED = "alter table sessions add column removed integer not null default 0"
 
 MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED)
-"""Each makes the tables of a version out of those before; a file says in `user_version` how many it has had."""
+"""Each makes the tables of a version out of those before; a file says in `user_version` how many it
+has had.
+"""
 VERSION = len(MIGRATIONS)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     """One connection, for one thread at a time. Raises apsw.Error."""
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=64)
+    db = apsw.Connection(
+        str(path),
+        flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX,
+        statementcachesize=64,
+    )
     db.set_busy_timeout(int(busy_timeout_s * 1000))
-    # fullfsync: on macOS nothing less reaches the disk, and elsewhere it means nothing. secure_delete: deleted text is overwritten
-    for setting in ("synchronous = normal", "secure_delete = 1", "fullfsync = 1", f"journal_size_limit = {WAL_BYTES}", "trusted_schema = 0"):
+    # fullfsync: on macOS nothing less reaches the disk, and elsewhere it means nothing.
+    # secure_delete: deleted text is overwritten
+    for setting in (
+        "synchronous = normal",
+        "secure_delete = 1",
+        "fullfsync = 1",
+        f"journal_size_limit = {WAL_BYTES}",
+        "trusted_schema = 0",
+    ):
         cursor_of(db).execute(f"pragma {setting}").fetchall()
     return db
 
@@ -155,7 +172,8 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
 def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float) -> None:
     """Makes the tables that are missing. Any number of processes may do so at once.
 
-    Raises AgentError(invalid) for a file that is no journal, a damaged one, and one of a newer version.
+    Raises AgentError(invalid) for a file that is no journal, a damaged one, and one of a newer
+    version.
     """
     db = cursor_of(connection)
     try:
@@ -170,19 +188,37 @@ def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float
 def unusable(error: apsw.Error, path: Path) -> AgentError:
     """Why a file cannot be opened as a journal."""
     if isinstance(error, apsw.NotADBError):
-        return AgentError("invalid", f"{str(path)!r} is no journal, nor any SQLite file: choose another one")
+        return AgentError(
+            "invalid", f"{str(path)!r} is no journal, nor any SQLite file: choose another one"
+        )
     told = translated(error, path, "it is not used")
-    return AgentError("invalid", told.message) if isinstance(error, (apsw.CorruptError, apsw.CantOpenError, apsw.ReadOnlyError)) else told
+    return (
+        AgentError("invalid", told.message)
+        if isinstance(error, (apsw.CorruptError, apsw.CantOpenError, apsw.ReadOnlyError))
+        else told
+    )
 
 
 def _version(db: Cursor, path: Path) -> int:
     """How many migrations the file has had."""
-    application, version = (db.execute(f"pragma {name}").get for name in ("application_id", "user_version"))
-    if application != APPLICATION_ID and (application or version or db.execute("select count(*) from sqlite_schema").get):
-        raise AgentError("invalid", f"{str(path)!r} is a SQLite file, but no journal of Treadle: choose another one")
+    application, version = (
+        db.execute(f"pragma {name}").get for name in ("application_id", "user_version")
+    )
+    if application != APPLICATION_ID and (
+        application or version or db.execute("select count(*) from sqlite_schema").get
+    ):
+        raise AgentError(
+            "invalid",
+            f"{str(path)!r} is a SQLite file, but no journal of Treadle: choose another one",
+        )
     if version > VERSION:
         raise AgentError(
-            "invalid", f"the journal {str(path)!r} was written by a newer Treadle (version {version}; this one reads {VERSION}): upgrade to read it"
+            "invalid",
+            (
+                f"the journal {str(path)!r} was written by a newer Treadle (version {version}; "
+                "this "
+                f"one reads {VERSION}): upgrade to read it"
+            ),
         )
     return version
 
@@ -190,9 +226,12 @@ def _version(db: Cursor, path: Path) -> int:
 def _migrate(db: Cursor, path: Path) -> None:
     db.execute("pragma auto_vacuum = incremental").fetchall()  # counts only while the file is empty
     db.execute("begin immediate")
-    for script in MIGRATIONS[_version(db, path) :]:  # asked again: another process may have been first
+    # asked again: another process may have been first
+    for script in MIGRATIONS[_version(db, path) :]:
         db.execute(script).fetchall()
-    db.execute(f"pragma application_id = {APPLICATION_ID}; pragma user_version = {VERSION}; commit").fetchall()
+    db.execute(
+        f"pragma application_id = {APPLICATION_ID}; pragma user_version = {VERSION}; commit"
+    ).fetchall()
 
 
 def _use_wal(db: Cursor, *, deadline: float) -> None:

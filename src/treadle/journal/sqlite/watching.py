@@ -1,4 +1,6 @@
-"""What other processes change in a journal file: seen by a number that SQLite keeps, and then by the rows in question. Entry: `SqliteWatch`."""
+"""What other processes change in a journal file: seen by a number that SQLite keeps, and then by
+the rows in question. Entry: `SqliteWatch`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ select count(*), max(num) from (
 
 
 class SqliteWatch:
-    """A connection of its own, on which every commit of another one is a change, also of this process."""
+    """A connection of its own, on which every commit of another one is a change, also of this
+    process.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises AgentError."""
@@ -33,7 +37,8 @@ class SqliteWatch:
             self._db = connect(path, busy_timeout_s=0)
         except apsw.Error as e:
             raise translated(e, path, "it is not looked at") from e
-        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # whoever writes moves the log, and may be doing so
+        # whoever writes moves the log, and may be doing so
+        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._cursor = cursor_of(self._db)
         self._version = -1
         self._seen: dict[str, object] = {}
@@ -48,12 +53,17 @@ class SqliteWatch:
         except apsw.Error:  # it is looked at again
             return ()
         before, self._seen, self._version = self._seen, found, version
-        return [topic for topic, value in found.items() if topic not in before or before[topic] != value]
+        return [
+            topic for topic, value in found.items() if topic not in before or before[topic] != value
+        ]
 
     def _look(self, topics: Collection[str]) -> dict[str, object]:
         found: dict[str, object] = {topic: None for topic in topics}
         runs = json.dumps([topic.removeprefix(_RUN) for topic in topics if topic.startswith(_RUN)])
-        sql = "select id, head, fence, owner, waiting from runs where id in (select value from json_each(?))"
+        sql = (
+            "select id, head, fence, owner, waiting from runs where id in (select value from "
+            "json_each(?))"
+        )
         for run_id, *rest in self._cursor.execute(sql, (runs,)).fetchall():
             found[_RUN + run_id] = tuple(rest)
         if QUEUE in found:
@@ -61,7 +71,8 @@ class SqliteWatch:
         return found
 
     def close(self) -> None:
-        with contextlib.suppress(apsw.Error):  # somebody has the file to himself for a moment: it goes with this object
+        # somebody has the file to himself for a moment: it goes with this object
+        with contextlib.suppress(apsw.Error):
             self._db.close()
 
 

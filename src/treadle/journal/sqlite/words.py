@@ -1,4 +1,7 @@
-"""SQLite's full-text index. What is put into it, and what is found, is the business of tables/search.py. Entry: `FtsWords`."""
+"""SQLite's full-text index.
+
+What is put into it, and what is found, is the business of tables/search.py. Entry: `FtsWords`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ class FtsWords:
         db.execute("insert into words(rowid, text) values(?, ?)", (num, text))
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
-        db.execute("delete from words where rowid in (select num from said where session = ? and pos = ?)", (session, pos))
+        db.execute(
+            "delete from words where rowid in (select num from said where session = ? and pos = ?)",
+            (session, pos),
+        )
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
         """In FTS5's language nothing that people type has a meaning of its own, once it is quoted."""

@@ -1,7 +1,9 @@
-"""Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its lock.
+"""Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its
+lock.
 
-No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing lock file and a lock that the
-kernel has let go of prove a death; what cannot be told is an error. Entry: `SqliteWorkers`.
+No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing
+lock file and a lock that the kernel has let go of prove a death; what cannot be told is an error.
+Entry: `SqliteWorkers`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from treadle.types import new_id
 
 _READABLE = "Run as the user who owns the journal, or make its folder readable"
 _TOO_MANY = "This process has too many files open: close some, or raise `ulimit -n`"
-_WAY_ON = {errno.EMFILE: _TOO_MANY, errno.ENFILE: "The system has too many files open: try again later"}
+_WAY_ON = {
+    errno.EMFILE: _TOO_MANY,
+    errno.ENFILE: "The system has too many files open: try again later",
+}
 
 
 class SqliteWorkers:
@@ -42,7 +47,9 @@ class SqliteWorkers:
         abandon_in_children(self)
 
     def register(self) -> str:
-        """This worker's id; makes its lock file at the first call, and clears away those of the dead. Raises AgentError(agent)."""
+        """This worker's id; makes its lock file at the first call, and clears away those of the
+        dead. Raises AgentError(agent).
+        """
         with self._lock:
             if self.me is None:
                 self.me = self._register(new_id("worker"))
@@ -54,7 +61,10 @@ class SqliteWorkers:
             self._clear()
             self._descriptor = hold(self._file(me), f"{os.getpid()}\n{socket.gethostname()}\n")
         except OSError as e:
-            reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
+            reason = (
+                f"the lock that says who drives a run cannot be made in {str(self.folder)!r} "
+                f"({e.strerror or e}): make it writable"
+            )
             raise AgentError("agent", reason) from e
         if self._guard is not None:
             self._guard.watch(self._file(me))
@@ -102,21 +112,29 @@ class SqliteWorkers:
     def _files(self) -> list[Path]:
         """Raises OSError; a glob would leave out what may not be read."""
         try:
-            return [self.folder / name for name in os.listdir(self.folder) if name.endswith(".lock")]
+            return [
+                self.folder / name for name in os.listdir(self.folder) if name.endswith(".lock")
+            ]
         except FileNotFoundError:
             return []
 
     def _unknown(self, cause: OSError) -> AgentError:
         why = f"{str(cause.filename or self.folder)!r} cannot be opened ({cause.strerror or cause})"
         return AgentError(
-            "agent", f"whether another process drives the run cannot be told: {why}; nothing was taken over. {_WAY_ON.get(cause.errno or 0, _READABLE)}"
+            "agent",
+            (
+                f"whether another process drives the run cannot be told: {why}; nothing was taken "
+                f"over. {_WAY_ON.get(cause.errno or 0, _READABLE)}"
+            ),
         )
 
     def _file(self, worker: str) -> Path:
         return self.folder / f"{worker}.lock"
 
     def abandon(self) -> None:
-        """In a forked child: the lock is the parent's, and a thread that is not there may hold ours."""
+        """In a forked child: the lock is the parent's, and a thread that is not there may hold
+        ours.
+        """
         self._lock = threading.Lock()
         descriptor, self.me, self._descriptor = self._descriptor, None, None
         if descriptor is not None:

@@ -1,6 +1,8 @@
-"""The one connection that writes to a journal file: a thread has it, and puts what many runs write at once into one transaction.
+"""The one connection that writes to a journal file: a thread has it, and puts what many runs write
+at once into one transaction.
 
-What is written is the business of those who hand it in. Entry: `SqliteWriter.write`, `SqliteWriter.write_now`.
+What is written is the business of those who hand it in. Entry: `SqliteWriter.write`,
+`SqliteWriter.write_now`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,13 @@ T = TypeVar("T")
 TOGETHER_MAX = 256
 """Writes in one transaction."""
 IDLE_S = 0.2
-"""So long the thread waits for the next write before it looks after the file, or looks whether somebody wants a run to stop."""
+"""So long the thread waits for the next write before it looks after the file, or looks whether
+somebody wants a run to stop.
+"""
 LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
-"""When the log is as long as the file, within these, it is moved into the file before the next write; when the thread is idle, a little is enough."""
+"""When the log is as long as the file, within these, it is moved into the file before the next
+write; when the thread is idle, a little is enough.
+"""
 IDLE_PAGES = 32
 FEW = 4
 """Up to so many drivers each write for themselves."""
@@ -49,7 +55,15 @@ class _Write(Pending[T]):
 
     __slots__ = ("alone", "appends", "once", "undo", "work")
 
-    def __init__(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> None:
+    def __init__(
+        self,
+        work: Work[T],
+        *,
+        undo: Callable[[], None] | None = None,
+        appends: bool = False,
+        once: bool = False,
+        alone: bool = False,
+    ) -> None:
         super().__init__()
         self.work = work
         self.undo = undo
@@ -79,8 +93,20 @@ class _Write(Pending[T]):
 class SqliteWriter:
     """Begins its thread at the first write. Safe from any thread and any event loop."""
 
-    def __init__(self, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:
-        """`drivers`: how many runs are driven from here. While there are any, the thread looks for chores although nothing was written."""
+    def __init__(
+        self,
+        db: apsw.Connection,
+        guard: Guard,
+        *,
+        power: bool,
+        busy_timeout_ms: int,
+        chores: Chores,
+        drivers: Callable[[], int],
+    ) -> None:
+        """`drivers`: how many runs are driven from here.
+
+        While there are any, the thread looks for chores although nothing was written.
+        """
         self._db = db
         self._guard, self._path = guard, guard.path
         self._power = power
@@ -100,19 +126,33 @@ class SqliteWriter:
         self._is_over = False
         """The connection is closed, and the guard left."""
         self._closing = threading.Lock()
-        """The connection is not closed under the thread, which is using it, by a second one that closes."""
+        """The connection is not closed under the thread, which is using it, by a second one that
+        closes.
+        """
         self._full: bool | None = False
         """None: not known."""
         self._log_pages = self._moved_pages = 0
         """How long the log is, and how much of it was in the file after the last look."""
         self._log_pages_max = LOG_PAGES_MIN
         abandon_in_children(self)
-        db.set_wal_hook(self._committed)  # in place of SQLite's own checkpoints, which would come before the futures are resolved
+        # in place of SQLite's own checkpoints, which would come before the futures are resolved
+        db.set_wal_hook(self._committed)
 
     # ------------------------------------------------------------ handing in
 
-    async def write(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> T:
-        """What the work gives, once it is durable. Finished also while the caller is cancelled. Raises AgentError."""
+    async def write(
+        self,
+        work: Work[T],
+        *,
+        undo: Callable[[], None] | None = None,
+        appends: bool = False,
+        once: bool = False,
+        alone: bool = False,
+    ) -> T:
+        """What the work gives, once it is durable. Finished also while the caller is cancelled.
+
+        Raises AgentError.
+        """
         write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
         if appends and not once and self._write_here(write):
             return write.outcome()
@@ -128,10 +168,16 @@ class SqliteWriter:
         return future.result()
 
     def _write_here(self, write: _Write[Any]) -> bool:
-        """At once, in the caller's thread, where nobody else writes and nothing has to reach the disk itself: what remains costs less than
-        waking a thread and being woken by it. Many drivers are better served together. False: nothing was done.
+        """At once, in the caller's thread, where nobody else writes and nothing has to reach the
+        disk itself: what remains costs less than waking a thread and being woken by it. Many
+        drivers are better served together. False: nothing was done.
         """
-        if self._power or self._thread is None or self._drivers() > FEW or not self._turn.acquire(blocking=False):
+        if (
+            self._power
+            or self._thread is None
+            or self._drivers() > FEW
+            or not self._turn.acquire(blocking=False)
+        ):
             return False
         try:
             if self._closed or self._unwritten:
@@ -151,15 +197,20 @@ class SqliteWriter:
             self._turn.release()
         if self._log_pages - self._moved_pages > self._log_pages_max:
             with contextlib.suppress(AgentError):  # it is being closed, which does so too
-                self._hand_in(_Write(_nothing, alone=True))  # the thread moves the log into the file
+                # the thread moves the log into the file
+                self._hand_in(_Write(_nothing, alone=True))
         return True
 
     def _hand_in(self, write: _Write[Any]) -> None:
         with self._lock:
             if self._closed:
-                raise AgentError("invalid", f"the journal {str(self._path)!r} is closed: open it again")
+                raise AgentError(
+                    "invalid", f"the journal {str(self._path)!r} is closed: open it again"
+                )
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="treadle-journal", daemon=True
+                )
                 self._thread.start()
             self._unwritten += 1
             self._queue.put(write)
@@ -181,7 +232,8 @@ class SqliteWriter:
             if not self._is_over:
                 self._is_over = True
                 if self._guard.is_lost or not self._guard.is_alone():
-                    self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the last process's, even where SQLite sees no other one
+                    # the log is the last process's, even where SQLite sees no other one
+                    self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 self._db.close()
                 self._guard.leave()
 
@@ -199,11 +251,15 @@ class SqliteWriter:
                         self._unwritten -= len(batch)
                     more = True
                 if not batch or ends or time.monotonic() - looked_at > IDLE_S:
-                    more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
+                    more, looked_at = (
+                        self._look_after(cursor, idle=not batch or ends) or bool(batch),
+                        time.monotonic(),
+                    )
                 if self._log_pages - self._moved_pages > self._log_pages_max:
                     self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if ends:
-                    self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
+                    # others use the file: then the last of them does it
+                    self._db.set_busy_timeout(0)
                     self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     return
 
@@ -249,7 +305,8 @@ class SqliteWriter:
             if appends:
                 boundary()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
-            stored = not self._db.in_transaction and not isinstance(e, apsw.Error)  # a signal came right after the commit
+            # a signal came right after the commit
+            stored = not self._db.in_transaction and not isinstance(e, apsw.Error)
             self._roll_back(cursor)
             for write in reversed(batch):
                 write.failed(self._error(e), undo=not stored)
@@ -316,7 +373,8 @@ class SqliteWriter:
 
     def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
         self._log_pages = pages
-        self._moved_pages = min(self._moved_pages, pages)  # the log begins anew once all of it is in the file
+        # the log begins anew once all of it is in the file
+        self._moved_pages = min(self._moved_pages, pages)
         return apsw.SQLITE_OK
 
 

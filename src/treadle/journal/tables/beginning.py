@@ -1,4 +1,6 @@
-"""How a run comes into the tables: with its place in its session, checked against others that come at the same time. Entry: `make_run`."""
+"""How a run comes into the tables: with its place in its session, checked against others that come
+at the same time. Entry: `make_run`.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,33 @@ def make_run(
     place: QueuePlace | None = None,
     found: ViewMark | None = None,
 ) -> int:
-    """The run's own row, and its session where there is none; gives its number. Its entries up to `head` are the caller's to insert.
+    """The run's own row, and its session where there is none; gives its number. Its entries up to
+    `head` are the caller's to insert.
 
-    `place`: where it waits for a first driver. Raises AgentError(busy) where the id is taken, or another run of the session is not finished (not where
-    `alive` is None), SessionChanged where the session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from is gone.
+    `place`: where it waits for a first driver. Raises AgentError(busy) where the id is taken, or
+    another run of the session is not finished (not where `alive` is None), SessionChanged where the
+    session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from
+    is gone.
     """
     hold_runs(db, shared=True)
     if started.session_id is not None:
         hold_session(db, started.session_id)
     if started.fork is not None:
         find(db, started.fork.run_id)  # it may have been pruned since it was read
-    columns: dict[str, object] = {"owner": owner, "fence": 1, "head": head, "updated_at_us": micros(updated_at or started.at)}
+    columns: dict[str, object] = {
+        "owner": owner,
+        "fence": 1,
+        "head": head,
+        "updated_at_us": micros(updated_at or started.at),
+    }
     if place is not None:
         check_place(place)
-        columns |= {"fence": 0, "queue": place.queue, "priority": place.priority, "tenant": place.tenant}
+        columns |= {
+            "fence": 0,
+            "queue": place.queue,
+            "priority": place.priority,
+            "tenant": place.tenant,
+        }
         columns["ready_at_us"] = None if place.ready_at is None else micros(place.ready_at)
     return _add(db, started, joined(db, started, alive, found), columns)
 
@@ -50,10 +65,21 @@ def check_place(place: QueuePlace) -> None:
     """Raises AgentError(invalid) for what the tables cannot hold."""
     for name in (place.queue, place.tenant):
         if name is not None and not key_of(name):
-            raise AgentError("invalid", f"{name!r} names no queue and no tenant: use a text without NUL and halves of characters")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{name!r} names no queue and no tenant: use a text without NUL and halves of "
+                    "characters"
+                ),
+            )
 
 
-def _add(db: Cursor, started: RunStarted, conversation: SessionPosition | None, columns: dict[str, object]) -> int:
+def _add(
+    db: Cursor,
+    started: RunStarted,
+    conversation: SessionPosition | None,
+    columns: dict[str, object],
+) -> int:
     """`columns`: those that not every beginning fills alike. None as `ready_at_us` is now."""
     columns |= {
         "id": started.run_id,
@@ -67,10 +93,16 @@ def _add(db: Cursor, started: RunStarted, conversation: SessionPosition | None, 
     }
     marks = [f"coalesce(?, {db.dialect.now})" if name == "ready_at_us" else "?" for name in columns]
     try:
-        added = db.execute(f"insert into runs({', '.join(columns)}) values({', '.join(marks)}) returning num", (*columns.values(),))
+        added = db.execute(
+            f"insert into runs({', '.join(columns)}) values({', '.join(marks)}) returning num",
+            (*columns.values(),),
+        )
         num = cast("int", added.get)
     except db.dialect.refused as e:
         raise AgentError("busy", f"there is a run {started.run_id} already") from e
     if conversation is not None and conversation.talks:
-        db.execute("insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)", (conversation.num, conversation.pos, num))
+        db.execute(
+            "insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)",
+            (conversation.num, conversation.pos, num),
+        )
     return num

@@ -1,6 +1,8 @@
-"""Entries as they are stored: long texts inside them are kept once, by hash, and read back to the very same bytes.
+"""Entries as they are stored: long texts inside them are kept once, by hash, and read back to the
+very same bytes.
 
-What is cut out are whole JSON strings, so that a prompt, a result or an argument is the same piece wherever it stands. Entry: `cut`, `whole`.
+What is cut out are whole JSON strings, so that a prompt, a result or an argument is the same piece
+wherever it stands. Entry: `cut`, `whole`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""A session's rows, as the runs in it make and change them: who may begin, what counts as said, when it last changed.
+"""A session's rows, as the runs in it make and change them: who may begin, what counts as said,
+when it last changed.
 
-What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry: `joined`, `ran`, `holder`.
+What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry:
+`joined`, `ran`, `holder`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ from typing import NamedTuple, cast
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.journal import Holder
-from treadle.journal.sessions import NEW_SESSION, NO_MARK, SessionChanged, ViewMark, check_session_id, title_of
+from treadle.journal.sessions import (
+    NEW_SESSION,
+    NO_MARK,
+    SessionChanged,
+    ViewMark,
+    check_session_id,
+    title_of,
+)
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import bodies, key_of, micros, place_of, read_stored, showable
@@ -27,11 +36,15 @@ class SessionPosition(NamedTuple):
     """A run that is a part of another one says nothing in the session itself."""
 
 
-def joined(db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None) -> SessionPosition | None:
-    """The place of a run that begins in its session, which is made where there is none; None where it has no session.
+def joined(
+    db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None
+) -> SessionPosition | None:
+    """The place of a run that begins in its session, which is made where there is none; None where
+    it has no session.
 
-    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None. SessionChanged where its mark is no more `found`.
-    AgentError(invalid) for what is no id of a session.
+    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None.
+    SessionChanged where its mark is no more `found`. AgentError(invalid) for what is no id of a
+    session.
     """
     if started.session_id is None:
         return None
@@ -76,14 +89,18 @@ def number_of(db: Cursor, session_id: str) -> int | None:
 def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
     time_us = micros(at)
     statement = (
-        f"insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) values(?, ?, ?, ?, {db.dialect.next_change}, 0) returning num"
+        "insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) "
+        f"values(?, ?, ?, ?, {db.dialect.next_change}, 0) returning num"
     )
     return cast("int", db.execute(statement, (session_id, showable(title), time_us, time_us)).get)
 
 
 def name(db: Cursor, num: int, title: str) -> None:
     """Where it has no name yet."""
-    db.execute("update sessions set title = ? where num = ? and title = ?", (showable(title), num, NEW_SESSION))
+    db.execute(
+        "update sessions set title = ? where num = ? and title = ?",
+        (showable(title), num, NEW_SESSION),
+    )
 
 
 def rename(db: Cursor, num: int, title: str, at: Time) -> None:
@@ -92,8 +109,13 @@ def rename(db: Cursor, num: int, title: str, at: Time) -> None:
 
 
 def touch(db: Cursor, num: int, at: Time, found: ViewMark | None = None) -> None:
-    """It changed, and was the last one to: clocks are too coarse to tell. Where its mark is not `found`, `db.changed` is 0."""
-    statement = f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?"
+    """It changed, and was the last one to: clocks are too coarse to tell.
+
+    Where its mark is not `found`, `db.changed` is 0.
+    """
+    statement = (
+        f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?"
+    )
     if found is None:
         db.execute(statement, (micros(at), num))
     else:  # one statement, which waits for a writer of the row and then compares again
@@ -106,7 +128,12 @@ def mark_of(db: Cursor, num: int) -> ViewMark:
 
 
 def next_pos(db: Cursor, num: int) -> int:
-    return cast("int", db.execute("select coalesce(max(pos), 0) + 1 from session_entries where session = ?", (num,)).get)
+    return cast(
+        "int",
+        db.execute(
+            "select coalesce(max(pos), 0) + 1 from session_entries where session = ?", (num,)
+        ).get,
+    )
 
 
 def _refuse_second(db: Cursor, num: int, alive: Alive) -> None:
@@ -116,7 +143,13 @@ def _refuse_second(db: Cursor, num: int, alive: Alive) -> None:
     _, run_id, owner, _ = row
     if (process := alive(db, owner)) is not None:
         now_what = f"wait for its end, or stop it with `treadle runs kill {run_id}`"
-        raise AgentError("busy", f"run {run_id} of this session is running already, in process {process.named}: {now_what}")
+        raise AgentError(
+            "busy",
+            (
+                f"run {run_id} of this session is running already, in process {process.named}: "
+                f"{now_what}"
+            ),
+        )
     ways = f"`treadle runs resume {run_id}` goes on with it, `treadle runs kill {run_id}` closes it"
     raise AgentError("busy", f"run {run_id} of this session is not finished: {ways}")
 
@@ -130,13 +163,24 @@ def holder(db: Cursor, session_id: str, alive: Alive) -> Holder | None:
     num, run_id, owner, schema = row
     if (process := alive(db, owner)) is None:
         return None
-    resumed = "select max(place & 4294967295) from entries where place > ? and place <= ? and type = 'run.resumed'"
+    resumed = (
+        "select max(place & 4294967295) from entries where place > ? and place <= ? and type = "
+        "'run.resumed'"
+    )
     seq = db.execute(resumed, (place_of(num, 0), place_of(num, 0xFFFFFFFF))).get or 1
     ((_, data),) = bodies(db, num, after=seq - 1, to=seq)
-    return Holder(run_id=run_id, pid=process.pid, host=process.host, since=read_stored(data, schema).at)
+    return Holder(
+        run_id=run_id, pid=process.pid, host=process.host, since=read_stored(data, schema).at
+    )
 
 
 def _open_run(db: Cursor, session: int) -> tuple[int, str, str | None, int] | None:
     """Number, id, worker and schema of the one run that is not finished."""
-    row = db.execute("select num, id, owner, schema from runs where session = ? and finished is null and parent is null", (session,)).fetchone()
+    row = db.execute(
+        (
+            "select num, id, owner, schema from runs where session = ? and finished is null and "
+            "parent is null"
+        ),
+        (session,),
+    ).fetchone()
     return cast("tuple[int, str, str | None, int] | None", row)

@@ -1,6 +1,8 @@
-"""What a journal in SQL tables needs of its database, whichever that is: a cursor, and the few things that SQLite and PostgreSQL do differently.
+"""What a journal in SQL tables needs of its database, whichever that is: a cursor, and the few
+things that SQLite and PostgreSQL do differently.
 
-How one is opened, written and read is the business of sqlite/ and postgres/. Entry: `Cursor`, `Dialect`.
+How one is opened, written and read is the business of sqlite/ and postgres/. Entry: `Cursor`,
+`Dialect`.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ class Cursor(Protocol):
         """Rows that the last statement changed."""
         ...
 
-    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+    def stream(
+        self, statement: str, bindings: Sequence[object] = (), /
+    ) -> Iterator[tuple[Any, ...]]:
         """Its rows, read as they are asked for, while this cursor runs other statements."""
         ...
 
     def execute(self, statements: str, bindings: Sequence[object] | None = None, /) -> Cursor:
-        """SQLite runs up to the first row: a script whose statements give rows is only run whole by fetching them all."""
+        """SQLite runs up to the first row: a script whose statements give rows is only run whole by
+        fetching them all.
+        """
         ...
 
     def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> Cursor: ...
@@ -54,8 +60,8 @@ class TextIndex(Protocol):
         ...
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
-        """Session's id, title and number, pos, place, nth and at_us of messages in view of nobody's clearing that hold words which begin like all of these;
-        the newest first.
+        """Session's id, title and number, pos, place, nth and at_us of messages in view of nobody's
+        clearing that hold words which begin like all of these; the newest first.
         """
         ...
 
@@ -70,17 +76,24 @@ class Dialect(Protocol):
         ...
 
     def call(self, call: str | bytes | None) -> object:
-        """The id of a call, which a model made up, as `entries.call` holds it. Bytes: it is no Unicode."""
+        """The id of a call, which a model made up, as `entries.call` holds it.
+
+        Bytes: it is no Unicode.
+        """
         ...
 
     @property
     def together(self) -> int:
-        """So many runs are read at once, at most, where many are read: each question to a server takes its time."""
+        """So many runs are read at once, at most, where many are read: each question to a server
+        takes its time.
+        """
         ...
 
     @property
     def skip_locked(self) -> str:
-        """The end of a query for rows that this transaction changes, without those that others are just changing. Nothing where one writes at a time."""
+        """The end of a query for rows that this transaction changes, without those that others are
+        just changing. Nothing where one writes at a time.
+        """
         ...
 
     @property
@@ -98,7 +111,10 @@ class Dialect(Protocol):
         ...
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
-        """Until the end of the transaction nobody else holds that, or only shared. Nothing where one writes at a time anyway."""
+        """Until the end of the transaction nobody else holds that, or only shared.
+
+        Nothing where one writes at a time anyway.
+        """
         ...
 
 
@@ -110,7 +126,9 @@ class ReadTransactions(Protocol):
     """Where transactions that only read come from."""
 
     async def read(self, what: Work[T]) -> T:
-        """Read the journal as it is now, whatever is written meanwhile, in a thread: the event loop does not wait. Raises AgentError."""
+        """Read the journal as it is now, whatever is written meanwhile, in a thread: the event loop
+        does not wait. Raises AgentError.
+        """
         ...
 
     def read_now(self, what: Work[T]) -> T:

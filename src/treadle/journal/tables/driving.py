@@ -1,6 +1,8 @@
-"""What the driver of a run does alike wherever its journal is: what it sees in the entries it appends, and what the end of the run leaves in its row.
+"""What the driver of a run does alike wherever its journal is: what it sees in the entries it
+appends, and what the end of the run leaves in its row.
 
-When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`, `looked_over`, `DriverView`, `add_late`, `finish`.
+When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`,
+`looked_over`, `DriverView`, `add_late`, `finish`.
 """
 
 from __future__ import annotations
@@ -9,14 +11,23 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from treadle.errors import AgentError
-from treadle.journal.entries import Entry, RunFinished, RunResumed, RunStarted, ToolLate, ToolStarted
+from treadle.journal.entries import (
+    Entry,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolLate,
+    ToolStarted,
+)
 from treadle.journal.tables.conversations import ran, recount
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.listing import summary_of
 from treadle.journal.tables.rows import micros
 from treadle.journal.tables.said import SaidCount
 
-_ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
+_ADVANCE_LATE = (
+    "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
+)
 _FINISH = """
 update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
 where num = ? and fence = ? and head = ? and owner = ?
@@ -36,7 +47,13 @@ class Hold:
         self.owner = owner
 
     def not_held(self) -> AgentError:
-        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: another one took it over, or it is over. Nothing was appended")
+        return AgentError(
+            "busy",
+            (
+                f"run {self.run_id} is not held by this driver any more: another one took it over, "
+                "or it is over. Nothing was appended"
+            ),
+        )
 
 
 class Look(NamedTuple):
@@ -49,7 +66,10 @@ class Look(NamedTuple):
 
 
 def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
-    """What is to be appended. Raises AgentError(invalid) where it is more than the end of a run lets follow."""
+    """What is to be appended.
+
+    Raises AgentError(invalid) where it is more than the end of a run lets follow.
+    """
     end, late, once = None, True, False
     for n, entry in enumerate(entries):
         kind = type(entry)
@@ -59,7 +79,13 @@ def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
             late = False
             once = once or (kind is ToolStarted and cast("ToolStarted", entry).effect == "once")
     if end is not None and not late:
-        raise AgentError("invalid", f"after its end nothing but tool.late is appended to run {run_id}: nothing was appended")
+        raise AgentError(
+            "invalid",
+            (
+                f"after its end nothing but tool.late is appended to run {run_id}: nothing was "
+                "appended"
+            ),
+        )
     return Look(end, late, once)
 
 
@@ -96,11 +122,18 @@ class DriverView:
 
     def summary(self, finished: RunFinished) -> bytes | None:
         """None: a list folds its entries."""
-        return summary_of(self._started, self._resumed, finished) if self._begun or self._resumed is not None else None
+        return (
+            summary_of(self._started, self._resumed, finished)
+            if self._begun or self._resumed is not None
+            else None
+        )
 
 
 def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry]) -> None:
-    """Moves the head of a run also after its end, and after it was let go. Where the run is not held any more, `db.changed` is 0."""
+    """Moves the head of a run also after its end, and after it was let go.
+
+    Where the run is not held any more, `db.changed` is 0.
+    """
     at = entries[-1].at
     recount(db, hold.num, at)
     db.execute(_ADVANCE_LATE, (len(entries), micros(at), hold.num, hold.fence, hold.head))
@@ -112,5 +145,11 @@ def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: Dri
     summary = seen.summary(finished)
     db.execute("delete from stops where run = ?", (hold.num,))
     ran(db, hold.num, finished.at, said=seen.said)
-    changes = (len(entries), micros(entries[-1].at), hold.head + end + 1, summary, int(summary is not None))
+    changes = (
+        len(entries),
+        micros(entries[-1].at),
+        hold.head + end + 1,
+        summary,
+        int(summary is not None),
+    )
     db.execute(_FINISH, (*changes, hold.num, hold.fence, hold.head, hold.owner))

@@ -1,4 +1,5 @@
-"""What of the tables is held against others that write at the same time, always in this order. Where one writes at a time it is nothing.
+"""What of the tables is held against others that write at the same time, always in this order.
+Where one writes at a time it is nothing.
 
 Entry: `hold_runs`, `hold_session`, `hold_index`.
 """
@@ -13,8 +14,8 @@ INDEX: Final = "search"
 
 
 def hold_runs(db: Cursor, *, shared: bool = False) -> None:
-    """By whoever takes runs or sessions away. `shared`, by those who add something beside what they read: none of that is taken away until
-    the transaction is over.
+    """By whoever takes runs or sessions away. `shared`, by those who add something beside what they
+    read: none of that is taken away until the transaction is over.
     """
     db.dialect.hold(db, "runs", shared=shared)
 

@@ -1,6 +1,7 @@
 """What every journal in tables does alike: it reads, takes runs in from elsewhere, and prunes.
 
-Who drives runs, and how the tables are reached, is the business of sqlite/ and postgres/. Entry: `TableJournal`.
+Who drives runs, and how the tables are reached, is the business of sqlite/ and postgres/. Entry:
+`TableJournal`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from treadle.types import Time
 PRUNED_AT_ONCE = 20
 """Runs that one transaction takes away, so that appends need not wait long."""
 
-_LEFT_BEHIND = "select id, owner from runs where finished is null and queue is null and waiting = 0 and parent is null order by num desc limit ?"
+_LEFT_BEHIND = (
+    "select id, owner from runs where finished is null and queue is null and waiting = 0 and "
+    "parent is null order by num desc limit ?"
+)
 
 
 class TableJournal:
@@ -53,19 +57,30 @@ class TableJournal:
         return await self._reading.read(lambda db: records(db, run_id, after=after))
 
     async def load(self, run_id: str) -> RunState:
-        return await self._reading.read(lambda db: load(run_id, partial(records, db), self.sessions))
+        return await self._reading.read(
+            lambda db: load(run_id, partial(records, db), self.sessions)
+        )
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        return await self._reading.read(lambda db: listed(db, self._alive, "where parent = ? order by num", (key_of(run_id),)))
+        return await self._reading.read(
+            lambda db: listed(db, self._alive, "where parent = ? order by num", (key_of(run_id),))
+        )
 
     async def load_fork(self, fork: Fork) -> RunState:
-        return await self._reading.read(lambda db: forked(fork, partial(records, db), self.sessions))
+        return await self._reading.read(
+            lambda db: forked(fork, partial(records, db), self.sessions)
+        )
 
     async def view(self, session_id: str) -> SessionView:
-        return await anyio.to_thread.run_sync(self.sessions.view, session_id, limiter=anyio.CapacityLimiter(1))  # tools may keep all the others
+        # tools may keep all the others
+        return await anyio.to_thread.run_sync(
+            self.sessions.view, session_id, limiter=anyio.CapacityLimiter(1)
+        )
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
-        return await self._reading.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])
+        return await self._reading.read(
+            lambda db: [data for _, data in bodies(db, find(db, run_id).num)]
+        )
 
     async def info(self, run_id: str) -> RunInfo:
         def read(db: Cursor) -> RunInfo:
@@ -73,19 +88,32 @@ class TableJournal:
 
         return await self._reading.read(read)
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
+    async def runs(
+        self,
+        *,
+        limit: int | None = None,
+        session_id: str | None = None,
+        forked_from: str | None = None,
+    ) -> list[RunInfo]:
         def read(db: Cursor) -> list[RunInfo]:
             most = sys.maxsize if limit is None else min(max(limit, 0), sys.maxsize)
             which = {"session": number_of(db, session_id)} if session_id is not None else {}
             which |= {"fork_of": key_of(forked_from)} if forked_from is not None else {}
             where = f"where {' and '.join(f'{column} = ?' for column in which)} " if which else ""
-            return listed(db, self._alive, f"{where}order by num desc limit ?", (*which.values(), most))
+            return listed(
+                db, self._alive, f"{where}order by num desc limit ?", (*which.values(), most)
+            )
 
         return await self._reading.read(read)
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
         def read(db: Cursor) -> list[RunInfo]:
-            held = listed(db, self._alive, "where finished is null and owner is not null order by updated_at_us limit ?", (2 * limit,))
+            held = listed(
+                db,
+                self._alive,
+                "where finished is null and owner is not null order by updated_at_us limit ?",
+                (2 * limit,),
+            )
             return [info for info in held if info.status == "running"][:limit]
 
         return await self._reading.read(read)
@@ -116,21 +144,39 @@ class TableJournal:
         run_id = started.run_id
         check_id(run_id)
         info = info_of(read, "finished")
-        end = next((seq for seq, entry in enumerate(read, 1) if isinstance(entry, RunFinished)), None)
+        end = next(
+            (seq for seq, entry in enumerate(read, 1) if isinstance(entry, RunFinished)), None
+        )
         rows = [row_of(entry, data) for entry, data in zip(read, entries, strict=True)]
 
         def work(db: Cursor) -> None:
             if db.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None:
                 raise AgentError("invalid", f"run {run_id} is here already: nothing was added")
-            if started.fork is not None and db.execute("select 1 from runs where id = ?", (started.fork.run_id,)).fetchone() is None:
-                raise AgentError("invalid", f"run {run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
+            if (
+                started.fork is not None
+                and db.execute("select 1 from runs where id = ?", (started.fork.run_id,)).fetchone()
+                is None
+            ):
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"run {run_id} was forked from {started.fork.run_id}, which is not here: "
+                        "import that one first"
+                    ),
+                )
             num = make_run(db, started, None, owner=None, head=len(rows), updated_at=read[-1].at)
             try:
                 insert(db, num, 1, rows)
             except db.dialect.refused as e:
-                raise AgentError("invalid", f"run {run_id} has two results, or two starts, of one call: nothing was added") from e
+                raise AgentError(
+                    "invalid",
+                    f"run {run_id} has two results, or two starts, of one call: nothing was added",
+                ) from e
             if end is not None:
-                db.execute("update runs set finished = ?, summary = ?, counted = 1 where num = ?", (end, encode_json(info), num))
+                db.execute(
+                    "update runs set finished = ?, summary = ?, counted = 1 where num = ?",
+                    (end, encode_json(info), num),
+                )
                 ran(db, num, read[-1].at, said=None)
 
         await self._writing.write(work)
@@ -158,7 +204,9 @@ class TableJournal:
             before_these = len(gone)
             for at in range(0, len(left), PRUNED_AT_ONCE):
                 some = dict(left[at : at + PRUNED_AT_ONCE])
-                gone |= await self._writing.write(partial(pruning.prune_some, before=before, some=some, going=going))
+                gone |= await self._writing.write(
+                    partial(pruning.prune_some, before=before, some=some, going=going)
+                )
             if len(gone) == before_these:
                 break
         return gone
@@ -169,7 +217,9 @@ class TableJournal:
         return Freed(runs=tuple(gone), kept=tuple(kept), size_bytes=sum(gone.values()))
 
     async def _scrub(self) -> None:
-        """Remove what was deleted from the database's own log, where the database keeps one that is ours to empty."""
+        """Remove what was deleted from the database's own log, where the database keeps one that is
+        ours to empty.
+        """
 
     async def _shrink(self) -> None:
         """Gives back what was freed, where the database does not do so by itself."""
@@ -178,7 +228,11 @@ class TableJournal:
 def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
     """As this version reads them; what is no entry stays for its reader to say so."""
     try:
-        schema = decode_json(members(entries[0].decode()).get("schema", "1").encode(), int) if entries else 1
+        schema = (
+            decode_json(members(entries[0].decode()).get("schema", "1").encode(), int)
+            if entries
+            else 1
+        )
     except ValueError:
         return entries
     return [upcast(data, schema) for data in entries]

@@ -1,4 +1,6 @@
-"""What a list shows of runs: kept with those that are finished, a fold of their entries for the others. Entry: `listed`, `costs`, `summary_of`."""
+"""What a list shows of runs: kept with those that are finished, a fold of their entries for the
+others. Entry: `listed`, `costs`, `summary_of`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,19 @@ ASKED_AT_ONCE = 500
 """Parameters of one query."""
 
 _DECODER = msgspec.json.Decoder(RunCost)
-_COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, tenant, parked from runs "
+_COLUMNS = (
+    "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, "
+    "tenant, parked from runs "
+)
 
 
-def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None) -> bytes:
-    """What a list shows of a run, as its row keeps it: all there is where it is finished. The row itself knows the rest."""
+def summary_of(
+    started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None
+) -> bytes:
+    """What a list shows of a run, as its row keeps it: all there is where it is finished.
+
+    The row itself knows the rest.
+    """
     last = resumed or started
     info = RunInfo(
         run_id=started.run_id,
@@ -57,35 +67,66 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
     return encode_json(info)
 
 
-def listed(db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()) -> list[RunInfo]:
+def listed(
+    db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()
+) -> list[RunInfo]:
     """The runs that `where` (the rest of the query) picks, in its order."""
 
     def children_of(run_ids: Collection[str]) -> Iterator[RunInfo]:
         keys = [key_of(run_id) for run_id in run_ids]
         for at in range(0, len(keys), ASKED_AT_ONCE):
             some = keys[at : at + ASKED_AT_ONCE]
-            yield from _rows(db, is_alive, f"where parent in ({', '.join('?' * len(some))})", (*some,))
+            yield from _rows(
+                db, is_alive, f"where parent in ({', '.join('?' * len(some))})", (*some,)
+            )
 
     return with_totals([*_rows(db, is_alive, where, values)], children_of)
 
 
 def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -> Iterator[RunInfo]:
     alive: dict[str | None, bool] = {None: False}
-    for num, schema, owner, waiting, finished, head, updated_us, summary, counted, *place in db.execute(_COLUMNS + where, values).fetchall():
+    for (
+        num,
+        schema,
+        owner,
+        waiting,
+        finished,
+        head,
+        updated_us,
+        summary,
+        counted,
+        *place,
+    ) in db.execute(_COLUMNS + where, values).fetchall():
         if owner not in alive:
             alive[owner] = is_alive(db, owner) is not None
         queue, tenant, parked = place
         left: RunStatus = "stopped" if queue is None or parked is not None else "queued"
-        status: RunStatus = "finished" if finished else "running" if alive[owner] else "waiting" if waiting else left
-        info = decode_json(summary, RunInfo) if counted else _folded(db, num, schema) or decode_json(summary, RunInfo)
+        status: RunStatus = (
+            "finished"
+            if finished
+            else "running"
+            if alive[owner]
+            else "waiting"
+            if waiting
+            else left
+        )
+        info = (
+            decode_json(summary, RunInfo)
+            if counted
+            else _folded(db, num, schema) or decode_json(summary, RunInfo)
+        )
         more = {"queue": queue, "tenant": tenant, "parked": parked}
-        yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us), **more)
+        yield msgspec.structs.replace(
+            info, status=status, entries=head, updated_at=time_of(updated_us), **more
+        )
 
 
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
     """Of what is kept with each run; only runs that are not finished are read."""
     tally = Tally(by, since=since)
-    for num, schema, summary, counted in db.stream("select num, schema, summary, counted from runs order by num"):
+    for num, schema, summary, counted in db.stream(
+        "select num, schema, summary, counted from runs order by num"
+    ):
         if counted:
             tally.add(_DECODER.decode(summary))
         elif (info := _folded(db, num, schema)) is not None:
@@ -94,7 +135,9 @@ def costs(db: Cursor, by: By, since: date | None) -> Costs:
 
 
 def _folded(db: Cursor, run: int, schema: int) -> RunInfo | None:
-    """None where a newer version wrote what this one cannot read: the list goes on without its numbers."""
+    """None where a newer version wrote what this one cannot read: the list goes on without its
+    numbers.
+    """
     try:
         return info_of(entries_of(bodies(db, run), schema), "finished")
     except (AgentError, ValueError):

@@ -1,4 +1,7 @@
-"""Who drives a run, as those ask who read the tables. How it is known is each database's own: locks of files, or leases. Entry: `Alive`, `Members`."""
+"""Who drives a run, as those ask who read the tables.
+
+How it is known is each database's own: locks of files, or leases. Entry: `Alive`, `Members`.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,16 @@ class Process(NamedTuple):
 
 def is_driven(run_id: str, process: Process) -> AgentError:
     """The error of whoever wants to drive a run that `process` drives."""
-    reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
+    reason = (
+        f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it "
+        f"with `treadle runs kill {run_id}`"
+    )
     if process.lease_s is not None:
         lasts = f"its lease ends in {max(ceil(process.lease_s), 1)} s"
-        reason += f". If that process has died, {lasts}, and the run can be resumed then: `treadle runs resume {run_id} --wait` waits for that"
+        reason += (
+            f". If that process has died, {lasts}, and the run can be resumed then: `treadle "
+            f"runs resume {run_id} --wait` waits for that"
+        )
     return AgentError("busy", reason)
 
 

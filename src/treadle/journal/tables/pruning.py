@@ -1,4 +1,5 @@
-"""Which runs can be deleted, old ones or named ones, and what that frees. How a run is deleted is removal.py's.
+"""Which runs can be deleted, old ones or named ones, and what that frees. How a run is deleted is
+removal.py's.
 
 Entry: `plan`, `prune_some`, `remove_some`.
 """
@@ -24,9 +25,16 @@ where {which} not exists (
     select 1 from session_entries as cut
     where cut.session = place.session and cut.kind = 'cleared' and cut.pos > other.pos and cut.pos < place.pos
 )"""
-_GOES_ON = "select earlier.id, later.id from runs as later" + _BEFORE.format(which="later.finished is null and {which} and")
-_FORKED = "select earlier.id, fork.id from runs as fork join runs as later on later.id = fork.fork_of" + _BEFORE.format(which="{which} and")
-"""Runs, each with one that goes on from what they said: a later run of the session that is not finished, or a fork of a later one."""
+_GOES_ON = "select earlier.id, later.id from runs as later" + _BEFORE.format(
+    which="later.finished is null and {which} and"
+)
+_FORKED = (
+    "select earlier.id, fork.id from runs as fork join runs as later on later.id = fork.fork_of"
+    + _BEFORE.format(which="{which} and")
+)
+"""Runs, each with one that goes on from what they said: a later run of the session that is not
+finished, or a fork of a later one.
+"""
 
 
 class PruningPlan(NamedTuple):
@@ -34,25 +42,44 @@ class PruningPlan(NamedTuple):
 
     going: dict[str, int]
     kept: list[str]
-    """Runs that stay were forked from them, go on from what they said, or are parts of the same tree of runs."""
+    """Runs that stay were forked from them, go on from what they said, or are parts of the same
+    tree of runs.
+    """
 
 
 def plan(db: Cursor, before: Time) -> PruningPlan:
-    rows = db.execute("select id, num from runs where finished is not null and updated_at_us < ? order by num", (micros(before),)).fetchall()
+    rows = db.execute(
+        "select id, num from runs where finished is not null and updated_at_us < ? order by num",
+        (micros(before),),
+    ).fetchall()
     old = {run_id: num for run_id, num in rows}
     needed_by: dict[str, list[str]] = {}
     for run_id, fork_of in db.execute("select id, fork_of from runs where fork_of is not null"):
         needed_by.setdefault(fork_of, []).append(run_id)
-    for run_id, parent in db.execute("select id, parent from runs where parent in (select id from runs)"):  # a parent that goes on needs its children's ends
+    # a parent that goes on needs its children's ends
+    for run_id, parent in db.execute(
+        "select id, parent from runs where parent in (select id from runs)"
+    ):
         needed_by.setdefault(run_id, []).append(parent)
         needed_by.setdefault(parent, []).append(run_id)
     for query in (_GOES_ON, _FORKED):
-        for run_id, later in db.execute(query.format(which="earlier.finished is not null and earlier.updated_at_us < ?"), (micros(before),)):
+        for run_id, later in db.execute(
+            query.format(which="earlier.finished is not null and earlier.updated_at_us < ?"),
+            (micros(before),),
+        ):
             needed_by.setdefault(run_id, []).append(later)
     kept: set[str] = set()
-    while more := {run_id for run_id in old if run_id not in kept and any(other not in old or other in kept for other in needed_by.get(run_id, ()))}:
+    while more := {
+        run_id
+        for run_id in old
+        if run_id not in kept
+        and any(other not in old or other in kept for other in needed_by.get(run_id, ()))
+    }:
         kept |= more
-    return PruningPlan({run_id: num for run_id, num in old.items() if run_id not in kept}, [run_id for run_id in old if run_id in kept])
+    return PruningPlan(
+        {run_id: num for run_id, num in old.items() if run_id not in kept},
+        [run_id for run_id in old if run_id in kept],
+    )
 
 
 def size_bytes(db: Cursor, runs: list[int]) -> int:
@@ -61,36 +88,59 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
     uses: dict[int, int] = {}
     for run in runs:
         span = (place_of(run, 0), place_of(run + 1, 0))
-        total += cast("int", db.execute("select sum(length(body)) from entries where place between ? and ?", span).get)
-        for blob, count in db.execute("select blob, count(*) from cuts where place between ? and ? group by blob", span):
+        total += cast(
+            "int",
+            db.execute(
+                "select sum(length(body)) from entries where place between ? and ?", span
+            ).get,
+        )
+        for blob, count in db.execute(
+            "select blob, count(*) from cuts where place between ? and ? group by blob", span
+        ):
             uses[blob] = uses.get(blob, 0) + count
     for blob, count in uses.items():
         if db.execute("select count(*) from cuts where blob = ?", (blob,)).get == count:
-            total += cast("int", db.execute("select length(body) from blobs where num = ?", (blob,)).get)
+            total += cast(
+                "int", db.execute("select length(body) from blobs where num = ?", (blob,)).get
+            )
     return total
 
 
-def prune_some(db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]) -> dict[str, int]:
-    """Takes those away that nothing came to need since they were planned; gives each with its size in bytes. `going`: all that the plan takes away."""
+def prune_some(
+    db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]
+) -> dict[str, int]:
+    """Takes those away that nothing came to need since they were planned; gives each with its size
+    in bytes. `going`: all that the plan takes away.
+    """
     hold_runs(db)
     return _take_away(db, _still_going(db, before, some, going))
 
 
 def remove_some(db: Cursor, run_ids: Collection[str]) -> tuple[dict[str, int], list[str]]:
-    """Delete finished runs and those below them; return the ids that went, with their sizes in bytes, and those that forks need.
+    """Delete finished runs and those below them; return the ids that went, with their sizes in
+    bytes, and those that forks need.
 
     Raises AgentError(busy) where one of them is not finished.
     """
     hold_runs(db)
     trees = {root: tree for root in map(key_of, run_ids) if (tree := _tree(db, root))}
     numbers = {run_id: num for tree in trees.values() for run_id, num in tree.items()}
-    going = removable(trees, lambda run_id: [fork for (fork,) in db.execute("select id from runs where fork_of = ?", (run_id,)).fetchall()])
+    going = removable(
+        trees,
+        lambda run_id: [
+            fork
+            for (fork,) in db.execute("select id from runs where fork_of = ?", (run_id,)).fetchall()
+        ],
+    )
     gone = _take_away(db, {run_id: num for run_id, num in numbers.items() if run_id in going})
     return gone, [run_id for run_id in numbers if run_id not in going]
 
 
 def _tree(db: Cursor, root: str) -> dict[str, int]:
-    """Numbers of a run and all below it, by id. Empty for an unknown run. Raises AgentError(busy) where one is not finished."""
+    """Numbers of a run and all below it, by id. Empty for an unknown run.
+
+    Raises AgentError(busy) where one is not finished.
+    """
     tree = dict[str, int]()
     found = db.execute("select id, num, finished from runs where id = ?", (root,)).fetchall()
     while found:
@@ -98,14 +148,22 @@ def _tree(db: Cursor, root: str) -> dict[str, int]:
         if finished is None:
             raise unfinished(run_id)
         tree[run_id] = num
-        found += db.execute("select id, num, finished from runs where parent = ?", (run_id,)).fetchall()
+        found += db.execute(
+            "select id, num, finished from runs where parent = ?", (run_id,)
+        ).fetchall()
     return tree
 
 
 def _take_away(db: Cursor, going: Mapping[str, int]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for run_id, num in going.items():
-        session = db.execute("select sessions.num, sessions.id from runs join sessions on sessions.num = runs.session where runs.num = ?", (num,)).fetchone()
+        session = db.execute(
+            (
+                "select sessions.num, sessions.id from runs join sessions on sessions.num = "
+                "runs.session where runs.num = ?"
+            ),
+            (num,),
+        ).fetchone()
         if session is not None and session[1] is not None:
             hold_session(db, session[1])
         sizes[run_id] = size_bytes(db, [num])
@@ -116,22 +174,48 @@ def _take_away(db: Cursor, going: Mapping[str, int]) -> dict[str, int]:
     return sizes
 
 
-def _still_going(db: Cursor, before: Time, some: Mapping[str, int], going: Collection[str]) -> dict[str, int]:
+def _still_going(
+    db: Cursor, before: Time, some: Mapping[str, int], going: Collection[str]
+) -> dict[str, int]:
     old = "select 1 from runs where num = ? and finished is not null and updated_at_us < ?"
-    left = {run_id: num for run_id, num in some.items() if db.execute(old, (num, micros(before))).fetchone() is not None}
+    left = {
+        run_id: num
+        for run_id, num in some.items()
+        if db.execute(old, (num, micros(before))).fetchone() is not None
+    }
     while needed := {run_id for run_id in left if _is_needed(db, run_id, left, going)}:
         left = {run_id: num for run_id, num in left.items() if run_id not in needed}
     return left
 
 
 def _is_needed(db: Cursor, run_id: str, left: Collection[str], going: Collection[str]) -> bool:
-    """By a fork, a run that goes on from what it said, or a part of it that is there, or by the run that it is a part of where that one stays."""
-    after = db.execute("select id from runs where fork_of = ? union all select id from runs where parent = ?", (run_id, run_id)).fetchall()
-    above = db.execute("select above.id from runs join runs as above on above.id = runs.parent where runs.id = ?", (run_id,)).fetchall()
-    after += [(later,) for query in (_GOES_ON, _FORKED) for _, later in db.execute(query.format(which="earlier.id = ?"), (run_id,)).fetchall()]
-    return any(other not in left for (other,) in after) or any(other not in going for (other,) in above)
+    """By a fork, a run that goes on from what it said, or a part of it that is there, or by the run
+    that it is a part of where that one stays.
+    """
+    after = db.execute(
+        "select id from runs where fork_of = ? union all select id from runs where parent = ?",
+        (run_id, run_id),
+    ).fetchall()
+    above = db.execute(
+        "select above.id from runs join runs as above on above.id = runs.parent where runs.id = ?",
+        (run_id,),
+    ).fetchall()
+    after += [
+        (later,)
+        for query in (_GOES_ON, _FORKED)
+        for _, later in db.execute(query.format(which="earlier.id = ?"), (run_id,)).fetchall()
+    ]
+    return any(other not in left for (other,) in after) or any(
+        other not in going for (other,) in above
+    )
 
 
 def _is_empty(db: Cursor, session: int) -> bool:
     said = "not exists (select 1 from session_entries where session = ?)"
-    return db.execute(f"select 1 where {said} and not exists (select 1 from runs where session = ?)", (session, session)).fetchone() is not None
+    return (
+        db.execute(
+            f"select 1 where {said} and not exists (select 1 from runs where session = ?)",
+            (session, session),
+        ).fetchone()
+        is not None
+    )

@@ -1,4 +1,7 @@
-"""Taking runs and sessions away, with all that only they needed. Which ones is for pruning.py and sessions.py to say. Entry: `remove_run`."""
+"""Taking runs and sessions away, with all that only they needed.
+
+Which ones is for pruning.py and sessions.py to say. Entry: `remove_run`.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +11,78 @@ from treadle.journal.tables.rows import place_of
 
 
 def remove_run(db: Cursor, run: int) -> None:
-    """Its place in its session, what a search finds of it, its entries, and long texts that nothing else holds.
+    """Its place in its session, what a search finds of it, its entries, and long texts that nothing
+    else holds.
 
-    Its own row goes before its entries: what its driver still adds is over by then, and goes too, or is refused.
+    Its own row goes before its entries: what its driver still adds is over by then, and goes too,
+    or is refused.
     """
-    for session, pos in db.execute("select session, pos from session_entries where run = ?", (run,)).fetchall():
+    for session, pos in db.execute(
+        "select session, pos from session_entries where run = ?", (run,)
+    ).fetchall():
         search.forget(db, session, pos)
         db.execute("delete from session_entries where session = ? and pos = ?", (session, pos))
-        db.execute("update sessions set messages = null, removed = removed + 1 where num = ?", (session,))
+        db.execute(
+            "update sessions set messages = null, removed = removed + 1 where num = ?", (session,)
+        )
     db.execute("delete from runs where num = ?", (run,))
     db.execute("delete from stops where run = ?", (run,))
     span = (place_of(run, 0), place_of(run + 1, 0))
-    blobs = [(blob,) for (blob,) in db.execute("select distinct blob from cuts where place between ? and ?", span)]
+    blobs = [
+        (blob,)
+        for (blob,) in db.execute(
+            "select distinct blob from cuts where place between ? and ?", span
+        )
+    ]
     db.execute("insert into leaving values(?)", (run,))
     db.execute("delete from entries where place between ? and ?", span)
     db.execute("delete from cuts where place between ? and ?", span)
     db.execute("delete from leaving")
-    db.executemany("delete from blobs where num = ? and not exists (select 1 from cuts where blob = num)", blobs)
+    db.executemany(
+        "delete from blobs where num = ? and not exists (select 1 from cuts where blob = num)",
+        blobs,
+    )
 
 
 def remove_session(db: Cursor, session: int) -> None:
     """Its own row, and what was added to it by hand. Its runs are gone by then."""
-    for (pos,) in db.execute("select pos from session_entries where session = ?", (session,)).fetchall():
+    for (pos,) in db.execute(
+        "select pos from session_entries where session = ?", (session,)
+    ).fetchall():
         search.forget(db, session, pos)
     db.execute("delete from session_entries where session = ?", (session,))
     db.execute("delete from sessions where num = ?", (session,))
 
 
 def sweep(db: Cursor) -> None:
-    """Takes away what is left of deleted sessions, but what runs that stay were forked from, with all that was said before it.
+    """Takes away what is left of deleted sessions, but what runs that stay were forked from, with
+    all that was said before it.
 
-    The last step of every removal: forks may have lost messages that came before the run they were forked from, so their sessions are counted again.
+    The last step of every removal: forks may have lost messages that came before the run they were
+    forked from, so their sessions are counted again.
     """
     changed = True
     while changed:
-        changed = any([_sweep_one(db, session) for (session,) in db.execute("select num from sessions where id is null").fetchall()])
-    db.execute("update sessions set messages = null where messages is not null and num in (select session from runs where fork_of is not null)")
+        changed = any(
+            [
+                _sweep_one(db, session)
+                for (session,) in db.execute("select num from sessions where id is null").fetchall()
+            ]
+        )
+    db.execute(
+        "update sessions set messages = null where messages is not null and num in (select "
+        "session from runs where fork_of is not null)"
+    )
 
 
 def _sweep_one(db: Cursor, session: int) -> bool:
     """Whether anything went."""
     rows = db.execute(
-        "select runs.num, runs.id, coalesce(pos, 0) from runs left join session_entries on session_entries.run = runs.num where runs.session = ?", (session,)
+        (
+            "select runs.num, runs.id, coalesce(pos, 0) from runs left join session_entries on "
+            "session_entries.run = runs.num where runs.session = ?"
+        ),
+        (session,),
     ).fetchall()
     going = {run_id: (num, pos) for num, run_id, pos in rows}
     while needed := [pos for run_id, (_, pos) in going.items() if _is_needed(db, run_id, going)]:
@@ -72,4 +105,7 @@ def _remove_below(db: Cursor, run_id: str) -> None:
 
 
 def _is_needed(db: Cursor, run_id: str, going: dict[str, tuple[int, int]]) -> bool:
-    return any(fork not in going for (fork,) in db.execute("select id from runs where fork_of = ?", (run_id,)))
+    return any(
+        fork not in going
+        for (fork,) in db.execute("select id from runs where fork_of = ?", (run_id,))
+    )

@@ -1,4 +1,6 @@
-"""The workers of a journal, in its tables: their names, what they say of themselves, and which of them live. Entry: `Roster`."""
+"""The workers of a journal, in its tables: their names, what they say of themselves, and which of
+them live. Entry: `Roster`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,13 @@ REMEMBERED_US: Final = 24 * 3600 * 1_000_000
 """So long after its death a worker is in lists."""
 SEEN_EVERY_US: Final = 60 * 1_000_000
 """Where nobody has to say that it lives, this says roughly when it died."""
-_SET: Final = "name = ?, host = ?, pid = ?, version = ?, engine = ?, queues = ?, slots = ?, draining = 0, card = 1"
-_COLUMNS: Final = "id, name, host, pid, version, engine, queues, slots, since_us, seen_at_us, draining"
+_SET: Final = (
+    "name = ?, host = ?, pid = ?, version = ?, engine = ?, queues = ?, slots = ?, draining = 0, "
+    "card = 1"
+)
+_COLUMNS: Final = (
+    "id, name, host, pid, version, engine, queues, slots, since_us, seen_at_us, draining"
+)
 
 
 class Roster:
@@ -26,42 +33,98 @@ class Roster:
         self._members = members
 
     def enter(self, db: Cursor, me: str, card: WorkerCard) -> None:
-        """Raises AgentError: busy where another living worker has that name, invalid for what is no name."""
+        """Raises AgentError: busy where another living worker has that name, invalid for what is no
+        name.
+        """
         if not key_of(card.name):
-            raise AgentError("invalid", f"{card.name!r} is no name of a worker: use a text without NUL and halves of characters")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{card.name!r} is no name of a worker: use a text without NUL and halves of "
+                    "characters"
+                ),
+            )
         db.dialect.hold(db, f"worker:{card.name}")
         at, living = db.dialect.now_us(db), {*self._members.living(db)}
-        for other, host, pid in db.execute("select id, host, pid from workers where name = ? and id <> ? and card = 1", (card.name, me)).fetchall():
+        for other, host, pid in db.execute(
+            "select id, host, pid from workers where name = ? and id <> ? and card = 1",
+            (card.name, me),
+        ).fetchall():
             if other in living:
                 held = f"process {pid} on {host}"
-                raise AgentError("busy", f"there is a living worker {card.name!r} already: {held}. End that one first, or give this one another name")
-        for (other,) in db.execute("select id from workers where seen_at_us < ?", (at - REMEMBERED_US,)).fetchall():
+                raise AgentError(
+                    "busy",
+                    (
+                        f"there is a living worker {card.name!r} already: {held}. End that one "
+                        "first, or give this one another name"
+                    ),
+                )
+        for (other,) in db.execute(
+            "select id from workers where seen_at_us < ?", (at - REMEMBERED_US,)
+        ).fetchall():
             if other not in living:
                 db.execute("delete from workers where id = ?", (other,))
-        said = (card.name, card.host, card.pid, card.version, card.engine, encode_json(card.queues).decode(), card.slots)
+        said = (
+            card.name,
+            card.host,
+            card.pid,
+            card.version,
+            card.engine,
+            encode_json(card.queues).decode(),
+            card.slots,
+        )
         db.execute(f"update workers set {_SET} where id = ?", (*said, me))
         if not db.changed:
-            db.execute(f"insert into workers({_COLUMNS}, card) values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 1)", (me, *said, at, at))
+            db.execute(
+                f"insert into workers({_COLUMNS}, card) values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 1)",
+                (me, *said, at, at),
+            )
 
     def say_so(self, db: Cursor, me: str) -> None:
         """That it lives, where nothing else does."""
         if not self._members.needs_lease:
             at = db.dialect.now_us(db)
-            db.execute("update workers set seen_at_us = ? where id = ? and seen_at_us < ?", (at, me, at - SEEN_EVERY_US))
+            db.execute(
+                "update workers set seen_at_us = ? where id = ? and seen_at_us < ?",
+                (at, me, at - SEEN_EVERY_US),
+            )
 
     def infos(self, db: Cursor) -> list[WorkerInfo]:
         at, living = db.dialect.now_us(db), {*self._members.living(db)}
-        running = dict(db.execute("select owner, count(*) from runs where finished is null and owner is not null group by owner").fetchall())
+        running = dict(
+            db.execute(
+                "select owner, count(*) from runs where finished is null and owner is not null "
+                "group by owner"
+            ).fetchall()
+        )
         rows = db.execute(f"select {_COLUMNS} from workers where card = 1").fetchall()
         found = [
-            self._info(row, alive=row[0] in living, at_us=at, running=running.get(row[0], 0)) for row in rows if row[0] in living or row[9] > at - REMEMBERED_US
+            self._info(row, alive=row[0] in living, at_us=at, running=running.get(row[0], 0))
+            for row in rows
+            if row[0] in living or row[9] > at - REMEMBERED_US
         ]
         return sorted(found, key=lambda one: (not one.alive, one.card.name, one.since))
 
     def _info(self, row: tuple[Any, ...], *, alive: bool, at_us: int, running: int) -> WorkerInfo:
-        worker, name, host, pid, version, engine, queues, slots, since_us, seen_at_us, draining = row
-        card = WorkerCard(name=name, host=host, pid=pid, version=version, engine=engine, queues=decode_json(queues.encode(), tuple[str, ...]), slots=slots)
+        worker, name, host, pid, version, engine, queues, slots, since_us, seen_at_us, draining = (
+            row
+        )
+        card = WorkerCard(
+            name=name,
+            host=host,
+            pid=pid,
+            version=version,
+            engine=engine,
+            queues=decode_json(queues.encode(), tuple[str, ...]),
+            slots=slots,
+        )
         seen_at = time_of(at_us if alive and not self._members.needs_lease else seen_at_us)
         return WorkerInfo(
-            worker=worker, card=card, since=time_of(since_us), seen_at=seen_at, alive=alive, draining=bool(draining), running=running if alive else 0
+            worker=worker,
+            card=card,
+            since=time_of(since_us),
+            seen_at=seen_at,
+            alive=alive,
+            draining=bool(draining),
+            running=running if alive else 0,
         )

@@ -1,4 +1,7 @@
-"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry: `EntryRow`, `insert`, `records`."""
+"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry:
+
+`EntryRow`, `insert`, `records`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ from typing import NamedTuple, get_args
 
 from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
-from treadle.journal.entries import ApprovalAnswered, ApprovalAsked, Entry, Record, ToolFinished, ToolLate, ToolStarted, read_entry
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Entry,
+    Record,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+    read_entry,
+)
 from treadle.journal.journal import unknown_run
 from treadle.journal.tables.bodies import BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
@@ -67,11 +79,17 @@ def place_of(run: int, seq: int) -> int:
 
 
 def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
-    """As entries `first` and following of the run. Raises `Dialect.refused` for what the tables refuse: a second result, a second start."""
+    """As entries `first` and following of the run.
+
+    Raises `Dialect.refused` for what the tables refuse: a second result, a second start.
+    """
     place, call = place_of(run, first), db.dialect.call
     db.executemany(
         "insert into entries(place, type, call, attempt, body) values(?, ?, ?, ?, ?)",
-        [(place + n, row.type, call(row.call), row.attempt, row.body) for n, row in enumerate(rows)],
+        [
+            (place + n, row.type, call(row.call), row.attempt, row.body)
+            for n, row in enumerate(rows)
+        ],
     )
     for n, row in enumerate(rows):
         for piece in row.pieces:
@@ -79,23 +97,43 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
 
 
 def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
-    """Again where somebody prunes the text between the two: it was there for the first and is not for the second."""
+    """Again where somebody prunes the text between the two: it was there for the first and is not
+    for the second.
+    """
     while True:
-        db.execute("insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing", (piece.hash, piece.text))
-        if db.execute("insert into cuts(place, at, blob) select ?, ?, num from blobs where hash = ?", (place, piece.at, piece.hash)).changed == 1:
+        db.execute(
+            "insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing",
+            (piece.hash, piece.text),
+        )
+        if (
+            db.execute(
+                "insert into cuts(place, at, blob) select ?, ?, num from blobs where hash = ?",
+                (place, piece.at, piece.hash),
+            ).changed
+            == 1
+        ):
             return
 
 
-def bodies(db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF) -> list[tuple[int, bytes]]:
+def bodies(
+    db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF
+) -> list[tuple[int, bytes]]:
     """Sequence and bytes of the entries above `after` and up to `to`."""
-    return [(place & 0xFFFFFFFF, body) for place, body in _whole(db, "place > ? and place <= ?", (place_of(run, after), place_of(run, to)))]
+    return [
+        (place & 0xFFFFFFFF, body)
+        for place, body in _whole(
+            db, "place > ? and place <= ?", (place_of(run, after), place_of(run, to))
+        )
+    ]
 
 
 def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, bytes]]]:
     """The same of some whole runs, at once."""
     found: dict[int, list[tuple[int, bytes]]] = {run: [] for run in runs}
     spans = [place for run in runs for place in (place_of(run, 0), place_of(run, 0xFFFFFFFF))]
-    for place, body in _whole(db, " or ".join(["place > ? and place <= ?"] * len(runs)), spans) if runs else ():
+    for place, body in (
+        _whole(db, " or ".join(["place > ? and place <= ?"] * len(runs)), spans) if runs else ()
+    ):
         found[place >> 32].append((place & 0xFFFFFFFF, body))
     return found
 
@@ -103,9 +141,17 @@ def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, byte
 def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     """Place and bytes, in order."""
     cuts: dict[int, list[tuple[int, bytes]]] = {}
-    for place, at, text in db.execute(f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where {where} order by place, at", places):
+    for place, at, text in db.execute(
+        (
+            "select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where "
+            f"{where} order by place, at"
+        ),
+        places,
+    ):
         cuts.setdefault(place, []).append((at, text))
-    for place, body in db.execute(f"select place, body from entries where {where} order by place", places):
+    for place, body in db.execute(
+        f"select place, body from entries where {where} order by place", places
+    ):
         yield place, whole(body, cuts[place]) if place in cuts else body
 
 
@@ -127,15 +173,27 @@ def find(db: Cursor, run_id: str) -> RunRow:
 def _near(db: Cursor, run_id: str) -> list[str]:
     """Ids that may have been meant, the newest last: those that begin so, and the last thousand."""
     begin = key_of(run_id)
-    alike = db.execute("select id from runs where id >= ? and id < ? order by num limit 10", (begin, begin + chr(0x10FFFF))).fetchall() if begin else []
-    last = db.execute("select id from (select id, num from runs order by num desc limit 1000) order by num").fetchall()
+    alike = (
+        db.execute(
+            "select id from runs where id >= ? and id < ? order by num limit 10",
+            (begin, begin + chr(0x10FFFF)),
+        ).fetchall()
+        if begin
+        else []
+    )
+    last = db.execute(
+        "select id from (select id, num from runs order by num desc limit 1000) order by num"
+    ).fetchall()
     return list(dict.fromkeys(known for (known,) in (*alike, *last)))
 
 
 def records(db: Cursor, run_id: str, *, after: int = 0) -> list[Record]:
     """Raises AgentError(invalid) for an unknown run, and for an entry that cannot be read."""
     run = find(db, run_id)
-    return [Record(seq=seq, entry=read_stored(data, run.schema)) for seq, data in bodies(db, run.num, after=max(after, 0))]
+    return [
+        Record(seq=seq, entry=read_stored(data, run.schema))
+        for seq, data in bodies(db, run.num, after=max(after, 0))
+    ]
 
 
 def read_stored(data: bytes, schema: int) -> Entry:

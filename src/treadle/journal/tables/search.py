@@ -1,4 +1,6 @@
-"""Finding what people and models said: a full-text index of the messages of ended runs, filled off the append path. Entry: `index`, `found`."""
+"""Finding what people and models said: a full-text index of the messages of ended runs, filled off
+the append path. Entry: `index`, `found`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,22 @@ from treadle.journal.tables.rows import bodies, micros, read_stored, time_of
 from treadle.messages.message import Message, decode_message
 
 _UNSPACED = r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
-"""Scripts that put no space between words: each of their characters is indexed by itself. Compiled when it is first used: that takes 3 ms."""
+"""Scripts that put no space between words: each of their characters is indexed by itself.
+
+Compiled when it is first used: that takes 3 ms.
+"""
 
 
 def index(db: Cursor, *, most: int) -> bool:
-    """Adds the messages of some ended runs; True where others are left. Inside a transaction that may write."""
+    """Adds the messages of some ended runs; True where others are left.
+
+    Inside a transaction that may write.
+    """
     hold_runs(db, shared=True)
     hold_index(db)
     rows = db.execute(
-        "select runs.num, schema, session_entries.session, pos from runs join session_entries on session_entries.run = runs.num "
+        "select runs.num, schema, session_entries.session, pos from runs join session_entries on "
+        "session_entries.run = runs.num "
         "where finished is not null and indexed = 0 order by runs.num limit ?",
         (most,),
     ).fetchall()
@@ -35,11 +44,19 @@ def index(db: Cursor, *, most: int) -> bool:
     return len(rows) == most
 
 
-def add(db: Cursor, session: int, pos: int, message: Message, *, place: int | None = None, nth: int = 0) -> None:
+def add(
+    db: Cursor, session: int, pos: int, message: Message, *, place: int | None = None, nth: int = 0
+) -> None:
     if message.role not in ("user", "assistant") or not message.text.strip():
         return
     values = (session, pos, place, nth, micros(message.created_at))
-    num = cast("int", db.execute("insert into said(session, pos, place, nth, at_us) values(?, ?, ?, ?, ?) returning num", values).get)
+    num = cast(
+        "int",
+        db.execute(
+            "insert into said(session, pos, place, nth, at_us) values(?, ?, ?, ?, ?) returning num",
+            values,
+        ).get,
+    )
     db.dialect.words.add(db, num, indexed(message.text))
 
 
@@ -56,10 +73,18 @@ def found(db: Cursor, words: str, *, limit: int) -> list[SearchHit]:
     if not prepared or limit < 1:
         return []
     hits: dict[str, SearchHit] = {}
-    for session_id, title, session, pos, place, nth, at_us in db.dialect.words.find(db, prepared, limit=min(limit, sys.maxsize)):
+    for session_id, title, session, pos, place, nth, at_us in db.dialect.words.find(
+        db, prepared, limit=min(limit, sys.maxsize)
+    ):
         message = message_of(db, session, pos, place, nth)
         excerpt = excerpt_of(message.text, wanted[0].casefold())
-        hits[message.id] = SearchHit(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
+        hits[message.id] = SearchHit(
+            session_id=session_id,
+            title=title,
+            role=message.role,
+            at=time_of(at_us),
+            excerpt=excerpt,
+        )
     return list(hits.values())
 
 
@@ -70,14 +95,27 @@ def indexed(text: str) -> str:
 
 def message_of(db: Cursor, session: int, pos: int, place: int | None, nth: int) -> Message:
     if place is None:
-        return decode_message(cast("bytes", db.execute("select body from session_entries where session = ? and pos = ?", (session, pos)).get))
+        return decode_message(
+            cast(
+                "bytes",
+                db.execute(
+                    "select body from session_entries where session = ? and pos = ?", (session, pos)
+                ).get,
+            )
+        )
     run, seq = place >> 32, place & 0xFFFFFFFF
     ((_, data),) = bodies(db, run, after=seq - 1, to=seq)
-    return _said_in(read_stored(data, cast("int", db.execute("select schema from runs where num = ?", (run,)).get)))[nth]
+    return _said_in(
+        read_stored(
+            data, cast("int", db.execute("select schema from runs where num = ?", (run,)).get)
+        )
+    )[nth]
 
 
 def _said_by(data: bytes, schema: int) -> list[Message]:
-    """Nothing where a newer version wrote what this one cannot read: the others are found all the same."""
+    """Nothing where a newer version wrote what this one cannot read: the others are found all the
+    same.
+    """
     try:
         return _said_in(read_stored(data, schema))
     except AgentError:
@@ -87,7 +125,11 @@ def _said_by(data: bytes, schema: int) -> list[Message]:
 def _said_in(entry: Entry) -> list[Message]:
     match entry:
         case RunStarted():
-            return [*entry.messages, entry.input] if entry.fork is None or entry.fork.asks else [*entry.messages]
+            return (
+                [*entry.messages, entry.input]
+                if entry.fork is None or entry.fork.asks
+                else [*entry.messages]
+            )
         case ModelResponded() | InputAdded():
             return [entry.message]
         case _:

@@ -1,4 +1,7 @@
-"""Sessions in a journal's tables: what people do with them. What is in view of one is view.py's. Entry: `TableSessions`."""
+"""Sessions in a journal's tables: what people do with them. What is in view of one is view.py's.
+
+Entry: `TableSessions`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.errors import AgentError
 from treadle.journal.receipts import Said
-from treadle.journal.sessions import NEW_SESSION, NO_MARK, SearchHit, SessionInfo, Sessions, SessionView, check_session_id, title_of
+from treadle.journal.sessions import (
+    NEW_SESSION,
+    NO_MARK,
+    SearchHit,
+    SessionInfo,
+    Sessions,
+    SessionView,
+    check_session_id,
+    title_of,
+)
 from treadle.journal.tables import search
-from treadle.journal.tables.conversations import add_session, mark_of, name, next_pos, number_of, rename, touch
+from treadle.journal.tables.conversations import (
+    add_session,
+    mark_of,
+    name,
+    next_pos,
+    number_of,
+    rename,
+    touch,
+)
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.liveness import Alive
@@ -56,7 +76,9 @@ class TableSessions:
             return made
 
     def get(self, session_id: str) -> SessionInfo | None:
-        found = self._reading.read_now(lambda db: self._infos(db, "where id = ?", (key_of(session_id),)))
+        found = self._reading.read_now(
+            lambda db: self._infos(db, "where id = ?", (key_of(session_id),))
+        )
         return found[0] if found else None
 
     def current(self) -> SessionInfo:
@@ -74,33 +96,44 @@ class TableSessions:
     def list(self) -> list[SessionInfo]:
         def read(db: Cursor) -> tuple[list[SessionInfo], list[tuple[Any, ...]], tuple[int, int]]:
             infos = self._infos(db, "where id is not null order by changed desc")
-            uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+            uncounted = db.execute(
+                "select id, changed from sessions where messages is null and id is not null"
+            ).fetchall()
             last = db.execute("select coalesce(max(num), 0) from runs").get if uncounted else 0
             return infos, uncounted, (last, db.execute(_UP_TO, (last,)).get if uncounted else 0)
 
         infos, uncounted, runs = self._reading.read_now(read)
         if uncounted:
             counts = {info.id: info.message_count for info in infos}
-            self._keep_counts([(counts[session_id], session_id, changed) for session_id, changed in uncounted], runs)
+            self._keep_counts(
+                [(counts[session_id], session_id, changed) for session_id, changed in uncounted],
+                runs,
+            )
         return infos
 
     def _keep_counts(self, counts: Sequence[tuple[int, str, int]], runs: tuple[int, int]) -> None:
-        """Store the number of messages of each session that has not changed since they were counted, unless a run was removed.
+        """Store the number of messages of each session that has not changed since they were
+        counted, unless a run was removed.
 
-        `runs`: the last number of a run, and how many runs there were up to it. Removing a run changes what is in view of its session, and of sessions
-        that were forked from later runs, without moving them up in the list.
+        `runs`: the last number of a run, and how many runs there were up to it. Removing a run
+        changes what is in view of its session, and of sessions that were forked from later runs,
+        without moving them up in the list.
         """
 
         def work(db: Cursor) -> None:
             hold_runs(db, shared=True)
             if db.execute(_UP_TO, (runs[0],)).get == runs[1]:
-                db.executemany("update sessions set messages = ? where id = ? and changed = ?", counts)
+                db.executemany(
+                    "update sessions set messages = ? where id = ? and changed = ?", counts
+                )
 
         with contextlib.suppress(AgentError):  # then they are counted again
             self._writing.write_now(work)
 
     def delete(self, session_id: str) -> bool:
-        """What runs of other sessions were forked from stays until they go; it is in no list, and no search finds it."""
+        """What runs of other sessions were forked from stays until they go; it is in no list, and
+        no search finds it.
+        """
 
         def work(db: Cursor) -> bool:
             hold_runs(db)
@@ -116,9 +149,17 @@ class TableSessions:
         return self._writing.write_now(work)
 
     def _refuse_running(self, db: Cursor, num: int, session_id: str) -> None:
-        for run_id, owner in db.execute("select id, owner from runs where session = ? and finished is null", (num,)).fetchall():
+        for run_id, owner in db.execute(
+            "select id, owner from runs where session = ? and finished is null", (num,)
+        ).fetchall():
             if self._alive(db, owner) is not None:
-                raise AgentError("busy", f"run {run_id} of session {session_id!r} is running: wait for its end, or stop it with `treadle runs kill {run_id}`")
+                raise AgentError(
+                    "busy",
+                    (
+                        f"run {run_id} of session {session_id!r} is running: wait for its end, or "
+                        f"stop it with `treadle runs kill {run_id}`"
+                    ),
+                )
 
     def update_title(self, session_id: str, title: str) -> bool:
         def work(db: Cursor, num: int) -> None:
@@ -139,9 +180,17 @@ class TableSessions:
         def work(db: Cursor, num: int) -> None:
             pos = next_pos(db, num)
             for n, message in enumerate(whole):
-                db.execute("insert into session_entries(session, pos, kind, body) values(?, ?, 'message', ?)", (num, pos + n, stored[n]))
+                db.execute(
+                    (
+                        "insert into session_entries(session, pos, kind, body) values(?, ?, "
+                        "'message', ?)"
+                    ),
+                    (num, pos + n, stored[n]),
+                )
                 search.add(db, num, pos + n, message)
-            db.execute("update sessions set messages = messages + ? where num = ?", (len(whole), num))
+            db.execute(
+                "update sessions set messages = messages + ? where num = ?", (len(whole), num)
+            )
             name(db, num, title)
             touch(db, num, now())
 
@@ -151,9 +200,15 @@ class TableSessions:
         """A run that is a part of another one found nothing: it begins afresh."""
 
         def read(db: Cursor) -> Sequence[Message]:
-            run = None if before is None else db.execute("select num from runs where id = ?", (key_of(before),)).fetchone()
+            run = (
+                None
+                if before is None
+                else db.execute("select num from runs where id = ?", (key_of(before),)).fetchone()
+            )
             if run is not None:
-                place = db.execute("select session, pos from session_entries where run = ?", run).fetchone()
+                place = db.execute(
+                    "select session, pos from session_entries where run = ?", run
+                ).fetchone()
                 return [] if place is None else view(db, place[0], self, before=place[1]).messages
             num = number_of(db, session_id)
             return [] if num is None else view(db, num, self).messages
@@ -167,7 +222,8 @@ class TableSessions:
             num = number_of(db, session_id)
             if num is None:
                 return SessionView([], NO_MARK, {})
-            mark = mark_of(db, num)  # read first: what changes meanwhile is found when the run begins
+            # read first: what changes meanwhile is found when the run begins
+            mark = mark_of(db, num)
             found = view(db, num, self)
             return SessionView(found.messages, mark, found.late)
 
@@ -185,7 +241,10 @@ class TableSessions:
 
         def work(db: Cursor, num: int) -> None:
             self._refuse_running(db, num, session_id)
-            db.execute("insert into session_entries(session, pos, kind) values(?, ?, 'cleared')", (num, next_pos(db, num)))
+            db.execute(
+                "insert into session_entries(session, pos, kind) values(?, ?, 'cleared')",
+                (num, next_pos(db, num)),
+            )
             db.execute("update sessions set messages = 0 where num = ?", (num,))
             touch(db, num, now())
 
@@ -195,7 +254,10 @@ class TableSessions:
         """Nothing: what runs said is in the journal."""
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
-        """The words may be cut short at their end. Ended runs that are not indexed yet are indexed first."""
+        """The words may be cut short at their end.
+
+        Ended runs that are not indexed yet are indexed first.
+        """
         if self._unindexed():
             while self._writing.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):
                 pass
@@ -221,7 +283,10 @@ class TableSessions:
     # ------------------------------------------------------------ what a list shows
 
     def _infos(self, db: Cursor, where: str, values: tuple[object, ...] = ()) -> list[SessionInfo]:
-        rows = db.execute("select num, id, title, created_at_us, updated_at_us, messages from sessions " + where, values).fetchall()
+        rows = db.execute(
+            "select num, id, title, created_at_us, updated_at_us, messages from sessions " + where,
+            values,
+        ).fetchall()
         return [
             SessionInfo(
                 id=session_id,

@@ -1,4 +1,5 @@
-"""The runs that one process drives, as wishes to stop find them: left in the tables by another process, heard in the event loop of the run.
+"""The runs that one process drives, as wishes to stop find them: left in the tables by another
+process, heard in the event loop of the run.
 
 When it looks for them is each journal's business. Entry: `HeldRuns`, `wish`.
 """
@@ -53,12 +54,17 @@ class HeldRuns:
         return True
 
     def asked(self, num: int | None) -> bool:
-        """Whether whoever drives the run that was wished to stop hears of it: here at once, elsewhere when it looks."""
+        """Whether whoever drives the run that was wished to stop hears of it: here at once,
+        elsewhere when it looks.
+        """
         return num is not None and (num not in self._runs or self.tell(num))
 
 
 def wish(db: Cursor, run_id: str, me: str | None, alive: Alive) -> int | None:
-    """Leaves a wish for the process that drives the run, where that is not `me`. Gives the run's number; None where nobody drives it."""
+    """Leaves a wish for the process that drives the run, where that is not `me`.
+
+    Gives the run's number; None where nobody drives it.
+    """
     num = find(db, run_id).num
     owner = db.execute("select owner from runs where num = ?", (num,)).get
     if alive(db, owner) is None:

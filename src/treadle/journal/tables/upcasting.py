@@ -1,4 +1,6 @@
-"""Entries of older versions, made into those of this one when they are read; what is stored is never touched. Entry: `upcast`."""
+"""Entries of older versions, made into those of this one when they are read; what is stored is
+never touched. Entry: `upcast`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ UPCASTERS: Mapping[int, Upcaster] = {}
 """By the schema that they read, which stands in a run's run.started."""
 
 
-def upcast(entry: bytes, schema: int, *, upcasters: Mapping[int, Upcaster] = UPCASTERS, to: int = SCHEMA) -> bytes:
-    """The entry as the schema `to` has it; one of a newer schema stays as it is, and its reader says so."""
+def upcast(
+    entry: bytes, schema: int, *, upcasters: Mapping[int, Upcaster] = UPCASTERS, to: int = SCHEMA
+) -> bytes:
+    """The entry as the schema `to` has it; one of a newer schema stays as it is, and its reader
+    says so.
+    """
     for step in range(schema, to):
         entry = upcasters[step](entry)
     return entry

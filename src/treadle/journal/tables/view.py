@@ -1,4 +1,5 @@
-"""What is in view of a session: a fold, in order, of its runs and of what was added or cleared by hand.
+"""What is in view of a session: a fold, in order, of its runs and of what was added or cleared by
+hand.
 
 It is read from its end, and no further back than what is in view reaches. Entry: `view`.
 """
@@ -30,14 +31,19 @@ select coalesce(max(pos), 0) from session_entries left join runs on runs.num = s
 where session_entries.session = ? and pos < ? and (kind = 'cleared' or (fork_of is not null and finished is not null))
 """
 
-_BEGAN = "select runs.num, schema from session_entries join runs on runs.num = session_entries.run where session_entries.session = ? and pos = ?"
+_BEGAN = (
+    "select runs.num, schema from session_entries join runs on runs.num = session_entries.run "
+    "where session_entries.session = ? and pos = ?"
+)
 
 
 class View(NamedTuple):
     messages: list[Message]
     """Oldest first."""
     late: Mapping[str, int]
-    """Run id -> sequence of the last late result that is in view, for runs that got any after their end."""
+    """Run id -> sequence of the last late result that is in view, for runs that got any after their
+    end.
+    """
 
 
 class _Piece(NamedTuple):
@@ -72,24 +78,36 @@ def everything(db: Cursor, session: int, sessions: Sessions) -> list[Message]:
     """Since it was cleared, or a fork brought another past."""
     end = 1 << 62
     base = cast("int", db.execute(_BASE, (session, end)).get)
-    return [message for piece in _pieces(db, session, end, sessions, "asc", start=base) for message in spoken(piece.said)]
+    return [
+        message
+        for piece in _pieces(db, session, end, sessions, "asc", start=base)
+        for message in spoken(piece.said)
+    ]
 
 
 class _Needs:
-    """Ids of messages without which the newest receipt that let messages go cannot be followed, while pieces are read backwards."""
+    """Ids of messages without which the newest receipt that let messages go cannot be followed,
+    while pieces are read backwards.
+    """
 
     def __init__(self) -> None:
         self.first: str | None = None
-        """The first words of the conversation, which are pinned, and stand where the reading need not go."""
+        """The first words of the conversation, which are pinned, and stand where the reading need
+        not go.
+        """
         self._ids: set[str] = set()
 
     def but_the_first(self, piece: _Piece) -> bool:
         """Whether with this piece all are there but the first words."""
-        for receipt in reversed([one for one in piece.said if not isinstance(one, Message | Cleared)]):
+        for receipt in reversed(
+            [one for one in piece.said if not isinstance(one, Message | Cleared)]
+        ):
             if isinstance(receipt, Withdrawn):
                 self._ids = (self._ids - {receipt.message.id}) | {receipt.since}
                 continue
-            pinned = receipt.pinned if isinstance(receipt, Summary) else (receipt.pinned, *receipt.also)
+            pinned = (
+                receipt.pinned if isinstance(receipt, Summary) else (receipt.pinned, *receipt.also)
+            )
             if self.first is None and pinned:
                 self.first = pinned[0]
             elif not (isinstance(receipt, Summary) and receipt.message.id in self._ids):
@@ -103,12 +121,15 @@ class _Needs:
         return self._ids <= {self.first}
 
 
-def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions) -> View:
+def _on(
+    pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions
+) -> View:
     """The pieces in hand, over the pinned message, which is the first of all."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
     first = next((piece.messages[0] for piece in forward if piece.messages), None)
-    if first is None or first.id != needs.first:  # others than those that the receipt was made for: all of them decide
+    # others than those that the receipt was made for: all of them decide
+    if first is None or first.id != needs.first:
         return _folded(_pieces(db, session, end, sessions, "asc", start=base))
     if any(message.id == first.id for piece in pieces for message in piece.messages):
         return _folded(reversed(pieces))
@@ -122,12 +143,25 @@ def _folded(pieces: Iterable[_Piece]) -> View:
     return View(folded((), (one for piece in whole for one in piece.said)), late)
 
 
-def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
+def _pieces(
+    db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0
+) -> Iterator[_Piece]:
     """Without runs that are not finished."""
     seen = _seen_by(db, session, end)
     rows = db.stream(f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start))
     for batch in _batches(rows, db.dialect.together):
-        known = bodies_of(db, [run for _, run, _, _, _, finished, fork_of in batch if finished is not None and fork_of is None]) if len(batch) > 1 else {}
+        known = (
+            bodies_of(
+                db,
+                [
+                    run
+                    for _, run, _, _, _, finished, fork_of in batch
+                    if finished is not None and fork_of is None
+                ],
+            )
+            if len(batch) > 1
+            else {}
+        )
         for kind, run, body, run_id, schema, finished, fork_of in batch:
             if kind == "cleared":
                 yield _Piece((), base=True)
@@ -135,7 +169,13 @@ def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, 
                 yield _Piece((decode_message(body),))
             elif finished is not None:
                 entries = entries_of(known[run] if run in known else bodies(db, run), schema)
-                yield _of_run(run_id, [*seen.of(run_id, entries, finished)], finished, partial(records, db), sessions if fork_of is not None else None)
+                yield _of_run(
+                    run_id,
+                    [*seen.of(run_id, entries, finished)],
+                    finished,
+                    partial(records, db),
+                    sessions if fork_of is not None else None,
+                )
 
 
 def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
@@ -155,7 +195,10 @@ class _Seen(NamedTuple):
     """Those stamped up to then, in microseconds since 1970; None: all of them."""
 
     def of(self, run_id: str, entries: Iterable[Entry], finished: int) -> Iterator[Entry]:
-        """The entries without late results that are not known. `finished`: sequence of the run's end."""
+        """The entries without late results that are not known.
+
+        `finished`: sequence of the run's end.
+        """
         last = None if self.late is None else self.late.get(run_id, finished)
         for seq, entry in enumerate(entries, 1):
             if seq > finished and type(entry) is ToolLate:
@@ -176,7 +219,13 @@ def _seen_by(db: Cursor, session: int, end: int) -> _Seen:
     return _Seen(started.late, micros(started.at))
 
 
-def _of_run(run_id: str, entries: Sequence[Entry], finished: int, read: Callable[[str], Sequence[Record]], sessions: Sessions | None) -> _Piece:
+def _of_run(
+    run_id: str,
+    entries: Sequence[Entry],
+    finished: int,
+    read: Callable[[str], Sequence[Record]],
+    sessions: Sessions | None,
+) -> _Piece:
     """`sessions`: of a run that was forked from another one, whose past counts with it."""
     late = {run_id: len(entries)} if len(entries) > finished else {}
     if sessions is not None:

@@ -1,7 +1,9 @@
-"""Lists of models in OpenAI's form, and what compatible servers add to it: how much a model takes, what it can do, what it costs.
+"""Lists of models in OpenAI's form, and what compatible servers add to it: how much a model takes,
+what it can do, what it costs.
 
-OpenAI itself gives ids and nothing else. No server has to be known here: a field counts where it is there. Entry: `list_models`.
-Source: the pages of OpenRouter, Mistral, Groq, Together, Fireworks, Moonshot, vLLM, llama.cpp and LM Studio (2026-11).
+OpenAI itself gives ids and nothing else. No server has to be known here: a field counts where it is
+there. Entry: `list_models`. Source: the pages of OpenRouter, Mistral, Groq, Together, Fireworks,
+Moonshot, vLLM, llama.cpp and LM Studio (2026-11).
 """
 
 from __future__ import annotations
@@ -10,22 +12,43 @@ from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError
 from treadle.messages.model_profile import Abilities, StructuredOutput
 from treadle.models.providers.connection import Connection
-from treadle.models.providers.listing import Fields, Listed, entries, fetched, first, flag, listed, mapping, number, tokens, words
+from treadle.models.providers.listing import (
+    Fields,
+    Listed,
+    entries,
+    fetched,
+    first,
+    flag,
+    listed,
+    mapping,
+    number,
+    tokens,
+    words,
+)
 from treadle.models.providers.refusals import Refusals
 
-_NO_LANGUAGE = frozenset({"embedding", "embeddings", "image", "audio", "video", "rerank", "moderation", "transcribe"})
+_NO_LANGUAGE = frozenset(
+    {"embedding", "embeddings", "image", "audio", "video", "rerank", "moderation", "transcribe"}
+)
 """Types of models that cannot be asked anything."""
 _LLAMA_CPP, _LM_STUDIO = "llamacpp", "organization_owner"
 """Whom these servers name as the owner of their models."""
 
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
-    """All that can be asked below this address, in the one page that such a list has. Raises AgentError."""
+    """All that can be asked below this address, in the one page that such a list has.
+
+    Raises AgentError.
+    """
     refusals = Refusals(endpoint.credential)
-    return await compatible_list(connection, entries(await fetched(connection, "/models", refusals)), refusals, root="/..")
+    return await compatible_list(
+        connection, entries(await fetched(connection, "/models", refusals)), refusals, root="/.."
+    )
 
 
-async def compatible_list(connection: Connection, found: list[Fields], refusals: Refusals, *, root: str) -> list[Listed]:
+async def compatible_list(
+    connection: Connection, found: list[Fields], refusals: Refusals, *, root: str
+) -> list[Listed]:
     """What the entries of such a list tell, and what two servers tell of their models elsewhere.
 
     `root`: of the server, as seen from the connection's base URL: "" or "/..".
@@ -64,7 +87,10 @@ def _million(usd: float | None) -> float | None:
 
 
 def _talks(entry: Fields) -> bool:
-    if str(entry.get("type")) in _NO_LANGUAGE or False in (flag(mapping(entry, "capabilities"), "completion_chat"), flag(entry, "supports_chat")):
+    if str(entry.get("type")) in _NO_LANGUAGE or False in (
+        flag(mapping(entry, "capabilities"), "completion_chat"),
+        flag(entry, "supports_chat"),
+    ):
         return False
     output = words(mapping(entry, "architecture"), "output_modalities")
     return output is None or "text" in output
@@ -76,8 +102,13 @@ def _abilities(entry: Fields) -> Abilities:
     capable, named = mapping(entry, "capabilities"), words(entry, "capabilities") or frozenset()
     return Abilities(
         context_tokens=_context(entry, props),
-        output_tokens=first(tokens(mapping(entry, "top_provider"), "max_completion_tokens"), tokens(entry, "max_completion_tokens")),
-        images=first(_sees(entry), flag(mapping(props, "modalities"), "vision"), flag(capable, "vision")),
+        output_tokens=first(
+            tokens(mapping(entry, "top_provider"), "max_completion_tokens"),
+            tokens(entry, "max_completion_tokens"),
+        ),
+        images=first(
+            _sees(entry), flag(mapping(props, "modalities"), "vision"), flag(capable, "vision")
+        ),
         tools=first(
             None if takes is None else "tools" in asked,
             flag(mapping(props, "chat_template_caps"), "supports_tools"),
@@ -86,13 +117,18 @@ def _abilities(entry: Fields) -> Abilities:
             True if "tool_use" in named else None,
         ),
         temperature=None if takes is None else "temperature" in asked,
-        reasoning=first(None if takes is None else not asked.isdisjoint(("reasoning", "reasoning_effort")), flag(entry, "supports_reasoning")),
+        reasoning=first(
+            None if takes is None else not asked.isdisjoint(("reasoning", "reasoning_effort")),
+            flag(entry, "supports_reasoning"),
+        ),
         structured_output=None if takes is None else _structured(asked),
     )
 
 
 def _context(entry: Fields, props: Fields) -> int | None:
-    """As it is served; how much a model was trained on, or could be loaded with, is not how much this server takes."""
+    """As it is served; how much a model was trained on, or could be loaded with, is not how much
+    this server takes.
+    """
     if entry.get("state") == "not-loaded":
         return None
     return first(
@@ -112,7 +148,11 @@ def _sees(entry: Fields) -> bool | None:
     if modalities is not None:
         return "image" in modalities
     kind = entry.get("type")
-    return first(flag(entry, "supports_image_in"), flag(entry, "supports_image_input"), True if kind == "vlm" else False if kind == "llm" else None)
+    return first(
+        flag(entry, "supports_image_in"),
+        flag(entry, "supports_image_input"),
+        True if kind == "vlm" else False if kind == "llm" else None,
+    )
 
 
 def _structured(takes: frozenset[str]) -> StructuredOutput:

@@ -1,7 +1,8 @@
-"""The seam between a wire and the network: one question, answered by a status, headers and bytes as they come.
+"""The seam between a wire and the network: one question, answered by a status, headers and bytes as
+they come.
 
-Which bytes to send and what the answer means is the wire's; keep-alive, proxies and TLS are the implementations' (http.py,
-sdk.py). Entry: `Connection`.
+Which bytes to send and what the answer means is the wire's; keep-alive, proxies and TLS are the
+implementations' (http.py, sdk.py). Entry: `Connection`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ class HttpReply(Protocol):
     async def read(self) -> bytes:
         """The next bytes, as they came; b"" at the end.
 
-        Raises AgentError(network) where the connection is lost, AgentError(timeout) after `timeout_s` without `heard`.
+        Raises AgentError(network) where the connection is lost, AgentError(timeout) after
+        `timeout_s` without `heard`.
         """
         ...
 
     def heard(self) -> None:
-        """What was read was more than a sign of life: the time without an answer begins anew. Without this call pings cannot hold a dead answer open."""
+        """What was read was more than a sign of life: the time without an answer begins anew.
+
+        Without this call pings cannot hold a dead answer open.
+        """
         ...
 
 
@@ -48,13 +53,17 @@ class Connection(Protocol):
         """Below which it asks."""
         ...
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
-        """Sends once. `headers` (names in lower case) join the connection's own: a value for the same name follows it, after a comma.
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[HttpReply]:
+        """Sends once. `headers` (names in lower case) join the connection's own: a value for the
+        same name follows it, after a comma.
 
         A redirect is an answer like any other, never followed.
 
-        Entering raises AgentError: network (refused, lost), timeout, invalid (the address, the certificate).
-        Leaving it in any way ends the exchange: with an exception, cancellation included, by closing the connection.
+        Entering raises AgentError: network (refused, lost), timeout, invalid (the address, the
+        certificate). Leaving it in any way ends the exchange: with an exception, cancellation
+        included, by closing the connection.
         """
         ...
 
@@ -66,7 +75,9 @@ class Connection(Protocol):
 
 
 class ReadTimeout:
-    """Seconds of waiting for a server since it last said something; the time between two waits does not count."""
+    """Seconds of waiting for a server since it last said something; the time between two waits does
+    not count.
+    """
 
     __slots__ = ("_clock", "_since", "_until_now", "limit_s")
 
@@ -93,7 +104,11 @@ class ReadTimeout:
         self._until_now = 0.0
 
     def left_s(self) -> float:
-        waited = self._until_now if self._since is None else self._until_now + self._clock() - self._since
+        waited = (
+            self._until_now
+            if self._since is None
+            else self._until_now + self._clock() - self._since
+        )
         return self.limit_s - waited
 
 
@@ -109,7 +124,9 @@ async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes
 
 
 async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
-    """At most `bytes_max` of the body, and whatever came before the connection failed: for what is only to be quoted."""
+    """At most `bytes_max` of the body, and whatever came before the connection failed: for what is
+    only to be quoted.
+    """
     body = bytearray()
     try:
         while len(body) < bytes_max and (chunk := await reply.read()):
@@ -120,7 +137,8 @@ async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> 
 
 
 def retry_after_s(header: Callable[[str], str | None], now: datetime | None = None) -> float | None:
-    """How long the server asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
+    """How long the server asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as an
+    HTTP date.
 
     None where it does not say, or says it in a way that means nothing; no upper bound here.
     """
@@ -135,7 +153,9 @@ def retry_after_s(header: Callable[[str], str | None], now: datetime | None = No
         until = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    wait_s = (until.replace(tzinfo=until.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+    wait_s = (
+        until.replace(tzinfo=until.tzinfo or UTC) - (now or datetime.now(UTC))
+    ).total_seconds()
     return wait_s if wait_s >= 0 else None
 
 

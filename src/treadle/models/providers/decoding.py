@@ -1,6 +1,8 @@
-"""What every wire needs to make deltas of an answer: how a stream begins, ends and breaks, and JSON of which little is known.
+"""What every wire needs to make deltas of an answer: how a stream begins, ends and breaks, and JSON
+of which little is known.
 
-What the events of a wire mean is its own (stream.py, events.py). Entry: `Decoder`, `json_object`, `text_of`, `tokens`, `verbatim`.
+What the events of a wire mean is its own (stream.py, events.py). Entry: `Decoder`, `json_object`,
+`text_of`, `tokens`, `verbatim`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ class Decoder(ABC):
         """Whether the last `feed` held more than signs of life."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
+        """What the next bytes of the stream add.
+
+        Raises AgentError(network) for an event that is too large.
+        """
         return self._take(self._splitter.feed(chunk))
 
     def finish(self) -> list[Delta]:
@@ -84,7 +89,10 @@ def left_out(what: str) -> ModelNotice:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair. Raises ValueError or RecursionError where it is no object."""
+    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
+
+    Raises ValueError or RecursionError where it is no object.
+    """
     return as_object(json.loads(data.decode("utf-8", "replace")))
 
 
@@ -107,7 +115,9 @@ def text_of(fields: Fields, name: str) -> str:
 
 
 def tokens(said: int | None) -> int:
-    """A count: what is not said is nothing, and so is what is below that, which would give a limit more than it had."""
+    """A count: what is not said is nothing, and so is what is below that, which would give a limit
+    more than it had.
+    """
     return max(said or 0, 0)
 
 

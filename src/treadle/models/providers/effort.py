@@ -1,7 +1,8 @@
-"""Thinking, effort and temperature as one GPT model takes them, over either of OpenAI's wires. Entry: `fit`.
+"""Thinking, effort and temperature as one GPT model takes them, over either of OpenAI's wires.
+Entry: `fit`.
 
-Source: developers.openai.com, "Deployment checklist", "Reasoning models", and the models' pages; read 2026-11-22.
-Which model takes what is in known_models.json.
+Source: developers.openai.com, "Deployment checklist", "Reasoning models", and the models' pages;
+read 2026-11-22. Which model takes what is in known_models.json.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ class EffortFit(NamedTuple):
 
 
 def fit(settings: Settings, abilities: Abilities, model_id: str) -> EffortFit:
-    """Settings go unchanged to a model of which nothing is known, but for `thinking`, for which the API has no other word than an effort."""
+    """Settings go unchanged to a model of which nothing is known, but for `thinking`, for which the
+    API has no other word than an effort.
+    """
     notes = list[str]()
-    effort = _effort(settings, abilities, model_id, notes) if abilities.reasoning is not False else None
+    effort = (
+        _effort(settings, abilities, model_id, notes) if abilities.reasoning is not False else None
+    )
     temperature = settings.temperature
     thinks = effort != OFF if effort is not None else abilities.thinks_unasked
     if temperature is not None and abilities.thinks_unasked is not None and thinks:
@@ -39,7 +44,9 @@ def fit(settings: Settings, abilities: Abilities, model_id: str) -> EffortFit:
     return EffortFit(effort, temperature, tuple(notes))
 
 
-def _effort(settings: Settings, abilities: Abilities, model_id: str, notes: list[str]) -> str | None:
+def _effort(
+    settings: Settings, abilities: Abilities, model_id: str, notes: list[str]
+) -> str | None:
     thinking, wanted = settings.thinking, settings.effort
     if thinking is False:
         least = _least(abilities, model_id)
@@ -57,7 +64,9 @@ def _effort(settings: Settings, abilities: Abilities, model_id: str, notes: list
         return effort
     if isinstance(thinking, int) and thinking is not True:
         effort = abilities.effort(effort_for(thinking))
-        notes.append(f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}")
+        notes.append(
+            f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}"
+        )
         return effort
     if thinking in (True, "adaptive") and abilities.thinks_unasked is False:
         notes.append(f"thinking={thinking!r} became effort='medium'")
@@ -69,4 +78,8 @@ def _least(abilities: Abilities, model_id: str) -> str:
     """How a model is told not to think, or to think as little as it can."""
     if abilities.minimal_thinking or abilities.thinks_unasked is False:
         return "minimal" if abilities.minimal_thinking else OFF
-    return abilities.effort("low") if _ALWAYS_THINKS.match(model_id) or abilities.always_thinks else OFF
+    return (
+        abilities.effort("low")
+        if _ALWAYS_THINKS.match(model_id) or abilities.always_thinks
+        else OFF
+    )

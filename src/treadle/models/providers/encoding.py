@@ -1,6 +1,8 @@
-"""What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken, words for what cannot be sent.
+"""What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken,
+words for what cannot be sent.
 
-The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`, `with_theirs`, `identifier`, `arguments_of`.
+The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`,
+`with_theirs`, `identifier`, `arguments_of`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.messages.history import History
-from treadle.messages.message import JsonText, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    JsonText,
+    MediaPart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from treadle.messages.model_profile import Abilities
 from treadle.models.providers.surrogates import mended, mended_json
 from treadle.types import Effort
@@ -29,8 +40,20 @@ Json: TypeAlias = dict[str, Any]
 
 HASH_CHARS = 8
 
-_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml"})
-_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
+_TEXTS = frozenset(
+    {
+        "application/json",
+        "application/xml",
+        "application/yaml",
+        "application/x-yaml",
+        "application/toml",
+    }
+)
+_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = (
+    (4_000, "low"),
+    (16_000, "medium"),
+    (32_000, "high"),
+)
 
 _object = msgspec.json.Decoder(Fields)
 _NOT_IN_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -48,7 +71,10 @@ def _mended(value: object) -> object:
     if isinstance(value, str):
         return mended(value)
     if isinstance(value, dict):
-        return {mended(str(name)): _mended(inner) for name, inner in cast("dict[object, object]", value).items()}
+        return {
+            mended(str(name)): _mended(inner)
+            for name, inner in cast("dict[object, object]", value).items()
+        }
     if isinstance(value, list | tuple):
         return [_mended(inner) for inner in cast("list[object]", value)]
     return value
@@ -63,7 +89,9 @@ def raw(text: JsonText) -> msgspec.Raw:
 
 
 def remembered(history: History, key: str, said: tuple[object, ...], make: Callable[[], T]) -> T:
-    """What `make` gave when the same was `said` in this conversation; made anew only where that has changed."""
+    """What `make` gave when the same was `said` in this conversation; made anew only where that has
+    changed.
+    """
     before = history.memo.get(key)
     if before is not None and before[:-1] == said:
         return cast("T", before[-1])
@@ -73,11 +101,16 @@ def remembered(history: History, key: str, said: tuple[object, ...], make: Calla
 
 
 def head(body: Json) -> bytes:
-    """The beginning of a body, to which more fields are joined. Raises AgentError(invalid) for what is no JSON."""
+    """The beginning of a body, to which more fields are joined.
+
+    Raises AgentError(invalid) for what is no JSON.
+    """
     try:
         return dumped(body)[:-1]
     except (TypeError, OverflowError) as e:
-        raise AgentError("invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}") from e
+        raise AgentError(
+            "invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}"
+        ) from e
 
 
 def with_extra(body: Json, extra: Json) -> Json:
@@ -85,7 +118,9 @@ def with_extra(body: Json, extra: Json) -> Json:
     merged = dict(body)
     for name, value in extra.items():
         ours = merged.get(name)
-        merged[name] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
+        merged[name] = (
+            {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
@@ -101,9 +136,14 @@ def effort_for(tokens: int) -> Effort:
 
 
 def with_theirs(
-    ours: list[Json], theirs: object, name_of: Callable[[Json], object] = lambda tool: tool.get("name"), join: Callable[[Json, Json], Json] = lambda a, b: a | b
+    ours: list[Json],
+    theirs: object,
+    name_of: Callable[[Json], object] = lambda tool: tool.get("name"),
+    join: Callable[[Json, Json], Json] = lambda a, b: a | b,
 ) -> list[Json]:
-    """Our definitions, and the `tools` of settings.extra: one of the same name is joined to ours, any other follows. Raises AgentError(invalid)."""
+    """Our definitions, and the `tools` of settings.extra: one of the same name is joined to ours,
+    any other follows. Raises AgentError(invalid).
+    """
     tools = [*ours]
     places = {name_of(tool): i for i, tool in enumerate(ours)}
     for tool in tools_in(theirs):
@@ -118,8 +158,12 @@ def tools_in(theirs: object) -> list[Json]:
     """Raises AgentError(invalid) for what is no list of objects; None is an empty one."""
     if theirs is None:
         return []
-    if not isinstance(theirs, list | tuple) or not all(isinstance(tool, dict) for tool in cast("list[object]", theirs)):
-        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
+    if not isinstance(theirs, list | tuple) or not all(
+        isinstance(tool, dict) for tool in cast("list[object]", theirs)
+    ):
+        raise AgentError(
+            "invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}"
+        )
     return [*cast("list[Json]", theirs)]
 
 
@@ -139,12 +183,15 @@ def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fiel
 def identifier(name: str, *, longest: int = 64) -> str:
     """An id or a name of at most `longest` letters, digits, `_` and `-`: what every provider takes.
 
-    Another provider, or a model's mistake, may have put anything into a history. Different names stay different.
+    Another provider, or a model's mistake, may have put anything into a history. Different names
+    stay different.
     """
     if name and len(name) <= longest and not _NOT_IN_IDENTIFIER.search(name):
         return name
     kept = _NOT_IN_IDENTIFIER.sub("_", name)[: longest - HASH_CHARS - 1]
-    return f"{kept}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:HASH_CHARS]}"
+    return (
+        f"{kept}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:HASH_CHARS]}"
+    )
 
 
 def arguments_of(text: JsonText) -> JsonText:
@@ -165,12 +212,16 @@ def is_object(text: JsonText) -> bool:
 
 
 def wire_for(wire: str, abilities: Abilities) -> str:
-    """Under which name a history keeps what a model is shown of it: one that takes no images is shown something else."""
+    """Under which name a history keeps what a model is shown of it: one that takes no images is
+    shown something else.
+    """
     return wire if abilities.images is not False else f"{wire}, without images"
 
 
 def shown(message: Message, abilities: Abilities) -> Message:
-    """The message as the model can be shown it: where it takes no images, a line says what was there, also in the results of tools."""
+    """The message as the model can be shown it: where it takes no images, a line says what was
+    there, also in the results of tools.
+    """
     if abilities.images is not False:
         return message
     parts = [_without_images(part) for part in message.parts]
@@ -179,7 +230,9 @@ def shown(message: Message, abilities: Abilities) -> Message:
 
 def _without_images(part: Part) -> Part:
     if isinstance(part, ToolResult) and not isinstance(part.content, str):
-        return msgspec.structs.replace(part, content=tuple([_described_image(inner) for inner in part.content]))
+        return msgspec.structs.replace(
+            part, content=tuple([_described_image(inner) for inner in part.content])
+        )
     return _described_image(part) if isinstance(part, MediaPart) else part
 
 
@@ -190,9 +243,13 @@ def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
 
 
 def checked(
-    encode: Callable[[Message, bool], bytes], abilities: Abilities, model_id: str, sends: Callable[[MediaPart], bool]
+    encode: Callable[[Message, bool], bytes],
+    abilities: Abilities,
+    model_id: str,
+    sends: Callable[[MediaPart], bool],
 ) -> Callable[[Message, bool], bytes]:
-    """`encode`, which raises AgentError(invalid) for a file of the run's own prompt that this model cannot be sent.
+    """`encode`, which raises AgentError(invalid) for a file of the run's own prompt that this model
+    cannot be sent.
 
     In results of tools, and in earlier runs with other models, a line says what was there.
     """
@@ -201,8 +258,19 @@ def checked(
         if message.role == "user" and not settled:
             for part in message.parts:
                 if isinstance(part, MediaPart) and not (sends(part) and _is_taken(part, abilities)):
-                    what = f"{part.name[:100]!r} ({part.media_type})" if part.name else f"a part of type {part.media_type}"
-                    raise AgentError("invalid", f"{what} cannot be sent to the model {model_id!r}: leave it out, convert it, or choose another model")
+                    what = (
+                        f"{part.name[:100]!r} ({part.media_type})"
+                        if part.name
+                        else f"a part of type {part.media_type}"
+                    )
+                    raise AgentError(
+                        "invalid",
+                        (
+                            f"{what} cannot be sent to the model {model_id!r}: leave it out, "
+                            "convert "
+                            "it, or choose another model"
+                        ),
+                    )
         return encode(message, settled)
 
     return check_and_encode
@@ -225,4 +293,7 @@ def text_in(part: MediaPart) -> str | None:
 def described(part: MediaPart) -> str:
     """Where a provider takes no such thing, the model reads what was there."""
     where = f" at {part.url}" if part.url is not None else ""
-    return f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be sent to this model]"
+    return (
+        f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be "
+        "sent to this model]"
+    )

@@ -11,8 +11,13 @@ from treadle.models.providers.encoding import dumped
 
 
 def estimated_tokens(request: ModelRequest) -> int:
-    """Rather too many than too few for prose and code; pictures are counted by the piece, whatever they weigh."""
+    """Rather too many than too few for prose and code; pictures are counted by the piece, whatever
+    they weigh.
+    """
     frame = sum(text_bytes(block.text) for block in request.system)
-    frame += sum(text_bytes(tool.name) + text_bytes(tool.description) + len(dumped(tool.parameters)) for tool in request.tools)
+    frame += sum(
+        text_bytes(tool.name) + text_bytes(tool.description) + len(dumped(tool.parameters))
+        for tool in request.tools
+    )
     said = size_of(request.messages)
     return Size(frame + said.size_bytes, said.media).tokens

@@ -1,6 +1,8 @@
-"""One question to a provider: bytes go out, and what a wire's decoder makes of the answer comes back as deltas.
+"""One question to a provider: bytes go out, and what a wire's decoder makes of the answer comes
+back as deltas.
 
-The bytes are the wire's, keep-alive and TLS the connection's; nothing is asked twice here. Entry: `exchanged`, `asked_once`.
+The bytes are the wire's, keep-alive and TLS the connection's; nothing is asked twice here. Entry:
+`exchanged`, `asked_once`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from treadle._internal.json_text import met
 from treadle.errors import AgentError
 from treadle.messages.response_details import NO_DETAILS, tier_of
 from treadle.models.model import Delta, ResponseEnd
-from treadle.models.providers.connection import BODY_BYTES_MAX, Connection, HttpReply, read_beginning, read_whole
+from treadle.models.providers.connection import (
+    BODY_BYTES_MAX,
+    Connection,
+    HttpReply,
+    read_beginning,
+    read_whole,
+)
 from treadle.models.providers.decoding import Decoder
 from treadle.models.providers.rate_limits import rate_limits
 from treadle.models.providers.refusals import Refusals
@@ -22,7 +30,9 @@ from treadle.models.providers.refusals import Refusals
 T = TypeVar("T")
 
 GOOD = frozenset({200, 201, 203})
-"""How an answer is told by its status; the last two by gateways that make anew what went through them."""
+"""How an answer is told by its status; the last two by gateways that make anew what went through
+them.
+"""
 
 GEMINI_TIER = "x-gemini-service-tier"
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
@@ -30,9 +40,15 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 async def exchanged(
-    connection: Connection, path: str, body: bytes, headers: Mapping[str, str], *, decoder: Decoder, refusals: Refusals
+    connection: Connection,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    decoder: Decoder,
+    refusals: Refusals,
 ) -> AsyncGenerator[Delta, None]:
-    """Deltas, then the answer's end. Raises AgentError; closing the generator closes the exchange."""
+    """Deltas, then the answer's end. Raises AgentError; closing the generator closes the exchange."""  # noqa: E501
     async with connection.post(path, body, headers) as reply:
         if is_refused(reply):
             raise await refused(reply, refusals)
@@ -41,7 +57,9 @@ async def exchanged(
             document = _is_document(chunk, reply, refusals)
             while decoder.end is None:
                 if document:
-                    deltas = decoder.take_body(chunk + await read_whole(reply, BODY_BYTES_MAX - len(chunk)))
+                    deltas = decoder.take_body(
+                        chunk + await read_whole(reply, BODY_BYTES_MAX - len(chunk))
+                    )
                 elif chunk:
                     deltas = decoder.feed(chunk)
                     if decoder.heard:
@@ -54,7 +72,9 @@ async def exchanged(
                     raise decoder.failure
                 if decoder.end is None:
                     chunk = await reply.read()
-        except AgentError as error:  # the provider has worked by now, and can be asked about it by its id
+        except (
+            AgentError
+        ) as error:  # the provider has worked by now, and can be asked about it by its id
             error.status = reply.status
             error.request_id = error.request_id or reply.header(refusals.request_id)
             raise
@@ -64,11 +84,17 @@ async def exchanged(
 
 def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> ResponseEnd:
     """The end of a response, with what only its headers say."""
-    found, limits, tier = reply.header(request_id), rate_limits(reply.header), tier_of(reply.header(GEMINI_TIER))
+    found, limits, tier = (
+        reply.header(request_id),
+        rate_limits(reply.header),
+        tier_of(reply.header(GEMINI_TIER)),
+    )
     if found is None and not limits and tier is None:
         return end
     told = end.details or NO_DETAILS
-    details = msgspec.structs.replace(told, request_id=found, rate_limits=limits, service_tier=told.service_tier or tier)
+    details = msgspec.structs.replace(
+        told, request_id=found, rate_limits=limits, service_tier=told.service_tier or tier
+    )
     return msgspec.structs.replace(end, details=details)
 
 
@@ -88,12 +114,17 @@ async def _beginning(reply: HttpReply) -> bytes:
 
 
 def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
-    """Whether the answer is one JSON document, by how it begins: servers label one as the other. Raises AgentError(invalid) for a page."""
+    """Whether the answer is one JSON document, by how it begins: servers label one as the other.
+
+    Raises AgentError(invalid) for a page.
+    """
     content_type = reply.header("content-type") or ""
     start = begun.strip(_BLANK)
     if start.startswith(b"<"):
         raise refusals.of_page(content_type)
-    return start.startswith((b"{", b"[")) or ("json" in content_type and not start.startswith(_EVENT_STARTS))
+    return start.startswith((b"{", b"[")) or (
+        "json" in content_type and not start.startswith(_EVENT_STARTS)
+    )
 
 
 async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
@@ -103,9 +134,24 @@ async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
     return refusals.of_page(reply.header("content-type") or "")
 
 
-async def asked_once(connection: Connection, path: str, body: bytes | None, *, headers: Mapping[str, str], refusals: Refusals, kind: type[T]) -> T:
-    """An answer in one JSON document, read as `kind`; a GET where there is no `body`. Raises AgentError."""
-    async with connection.get(path, headers) if body is None else connection.post(path, body, headers) as reply:
+async def asked_once(
+    connection: Connection,
+    path: str,
+    body: bytes | None,
+    *,
+    headers: Mapping[str, str],
+    refusals: Refusals,
+    kind: type[T],
+) -> T:
+    """An answer in one JSON document, read as `kind`; a GET where there is no `body`.
+
+    Raises AgentError.
+    """
+    async with (
+        connection.get(path, headers)
+        if body is None
+        else connection.post(path, body, headers) as reply
+    ):
         if is_refused(reply):
             raise await refused(reply, refusals)
         answer = await read_whole(reply)

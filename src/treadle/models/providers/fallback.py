@@ -1,7 +1,8 @@
-"""Several models as one: where one fails before anything of its answer was seen, or refuses, the next is asked in its place.
+"""Several models as one: where one fails before anything of its answer was seen, or refuses, the
+next is asked in its place.
 
-Asking the same one again is retry.py's. It keeps no state: the request says which of them answered last, and the switch is a delta
-that the run writes into its journal. Entry: `FallbackModel`.
+Asking the same one again is retry.py's. It keeps no state: the request says which of them answered
+last, and the switch is a delta that the run writes into its journal. Entry: `FallbackModel`.
 """
 
 from __future__ import annotations
@@ -37,22 +38,42 @@ _SEEN = (TextDelta, ReasoningDelta, ToolCallStart, ArgumentsDelta, WholePart)
 class FallbackModel:
     """The first of `models`, and the others in its place.
 
-    The one that takes over keeps the run: the next turn asks it first, and comes back to the others, in a circle, only where it fails too.
+    The one that takes over keeps the run: the next turn asks it first, and comes back to the
+    others, in a circle, only where it fails too.
     """
 
     def __init__(self, *models: Model | str, on: Collection[ErrorKind | str] = ON) -> None:
-        """`models`: objects, or names that the runtime finds. `on`: kinds of errors, and `refusal`. Raises AgentError(invalid)."""
+        """`models`: objects, or names that the runtime finds. `on`: kinds of errors, and `refusal`.
+
+        Raises AgentError(invalid).
+        """
         if len(models) < 2:
-            raise AgentError("invalid", "FallbackModel needs at least two models: the one to ask, and one to ask in its place")
+            raise AgentError(
+                "invalid",
+                (
+                    "FallbackModel needs at least two models: the one to ask, and one to ask in "
+                    "its "
+                    "place"
+                ),
+            )
         known = {*(kind.value for kind in ErrorKind), REFUSAL}
         if unknown := sorted({str(kind) for kind in on} - known):
-            raise AgentError("invalid", f"FallbackModel(on=...) does not know {unknown[0]!r}: use {REFUSAL!r}, or a kind of error ({', '.join(sorted(known))})")
+            raise AgentError(
+                "invalid",
+                (
+                    f"FallbackModel(on=...) does not know {unknown[0]!r}: use {REFUSAL!r}, or a "
+                    "kind "
+                    f"of error ({', '.join(sorted(known))})"
+                ),
+            )
         self.models: tuple[Model | str, ...] = models
         self.on = frozenset(str(kind) for kind in on)
         self.names = tuple(model if isinstance(model, str) else model.name for model in models)
         """By which requests, journals and other processes know them."""
         if len(set(self.names)) < len(self.names):
-            raise AgentError("invalid", f"FallbackModel got the same model twice: {', '.join(self.names)}")
+            raise AgentError(
+                "invalid", f"FallbackModel got the same model twice: {', '.join(self.names)}"
+            )
 
     @property
     def name(self) -> str:
@@ -65,12 +86,19 @@ class FallbackModel:
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """As the first one has them."""
-        notes: Callable[[Settings], tuple[str, ...]] | None = getattr(self._resolved(0), "notes", None)
+        notes: Callable[[Settings], tuple[str, ...]] | None = getattr(
+            self._resolved(0), "notes", None
+        )
         return () if notes is None else notes(settings)
 
     def found(self, find: Callable[[str], tuple[str, Model]]) -> FallbackModel:
-        """The same with a model, and the name by which others find it, for each name. Raises what `find` raises."""
-        pairs = [find(model) if isinstance(model, str) else (model.name, model) for model in self.models]
+        """The same with a model, and the name by which others find it, for each name.
+
+        Raises what `find` raises.
+        """
+        pairs = [
+            find(model) if isinstance(model, str) else (model.name, model) for model in self.models
+        ]
         other = FallbackModel(*(model for _, model in pairs), on=self.on)
         other.names = tuple(name for name, _ in pairs)
         return other
@@ -85,12 +113,21 @@ class FallbackModel:
                     yield delta
             if trial.failed is None or following is None:
                 return
-            yield msgspec.structs.replace(trial.failed, model=self.names[following], before=self.names[index])
+            yield msgspec.structs.replace(
+                trial.failed, model=self.names[following], before=self.names[index]
+            )
 
     def _resolved(self, index: int) -> Model:
         model = self.models[index]
         if isinstance(model, str):
-            raise AgentError("invalid", f"FallbackModel({model!r}, ...): a name means something in a runtime only; give a Model object to use it by itself")
+            raise AgentError(
+                "invalid",
+                (
+                    f"FallbackModel({model!r}, ...): a name means something in a runtime only; "
+                    "give "
+                    "a Model object to use it by itself"
+                ),
+            )
         return model
 
 
@@ -111,18 +148,47 @@ class _Trial:
         try:
             async with aclosing(model.stream(asked)) as deltas:
                 async for delta in deltas:
-                    if isinstance(delta, ResponseEnd) and delta.stop_reason is StopReason.REFUSAL and not seen and REFUSAL in self._on:
-                        self._fail(REFUSAL, "it refused to answer", status=200, request_id=None, usage=delta.usage)
+                    if (
+                        isinstance(delta, ResponseEnd)
+                        and delta.stop_reason is StopReason.REFUSAL
+                        and not seen
+                        and REFUSAL in self._on
+                    ):
+                        self._fail(
+                            REFUSAL,
+                            "it refused to answer",
+                            status=200,
+                            request_id=None,
+                            usage=delta.usage,
+                        )
                         return
                     seen = seen or isinstance(delta, _SEEN)
                     yield delta
         except AgentError as error:
             if seen or error.kind.value not in self._on:
                 raise
-            self._fail(error.kind.value, error.message, status=error.status, request_id=error.request_id)
+            self._fail(
+                error.kind.value, error.message, status=error.status, request_id=error.request_id
+            )
 
-    def _fail(self, kind: str, why: str, *, status: int | None, request_id: str | None, usage: Usage | None = None) -> None:
-        self.failed = Switch(model="", before="", kind=kind, why=why, status=status, request_id=request_id, usage=usage)
+    def _fail(
+        self,
+        kind: str,
+        why: str,
+        *,
+        status: int | None,
+        request_id: str | None,
+        usage: Usage | None = None,
+    ) -> None:
+        self.failed = Switch(
+            model="",
+            before="",
+            kind=kind,
+            why=why,
+            status=status,
+            request_id=request_id,
+            usage=usage,
+        )
 
 
 def _without(refused: frozenset[str], request: ModelRequest) -> tuple[ModelRequest, Sequence[str]]:
@@ -130,7 +196,9 @@ def _without(refused: frozenset[str], request: ModelRequest) -> tuple[ModelReque
     names = sorted(request.settings.given & refused)
     if not names:
         return request, ()
-    return msgspec.structs.replace(request, settings=msgspec.structs.replace(request.settings, **dict.fromkeys(names))), names
+    return msgspec.structs.replace(
+        request, settings=msgspec.structs.replace(request.settings, **dict.fromkeys(names))
+    ), names
 
 
 if TYPE_CHECKING:

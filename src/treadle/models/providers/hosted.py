@@ -1,4 +1,5 @@
-"""Tools that a provider runs on its own servers: those that settings ask for, and what people are shown of their calls.
+"""Tools that a provider runs on its own servers: those that settings ask for, and what people are
+shown of their calls.
 
 How a wire names and sends them is its own. Entry: `wanted`, `left_out`, `shown_call`.
 """
@@ -28,11 +29,17 @@ def wanted(settings: Settings, offered: Mapping[str, T]) -> list[T]:
 
 def left_out(settings: Settings, offered: Mapping[str, object]) -> tuple[str, ...]:
     """How requests differ from `settings`: tools that are not offered."""
-    return tuple(f"the hosted tool {name!r} is not offered here: it was left out" for name in settings.hosted_tools or () if name not in offered)
+    return tuple(
+        f"the hosted tool {name!r} is not offered here: it was left out"
+        for name in settings.hosted_tools or ()
+        if name not in offered
+    )
 
 
 def shown_call(name: str, arguments: bytes | msgspec.Raw) -> str:
-    """A call in one line: the tool, and the first text among its arguments (a query, an address, a program)."""
+    """A call in one line: the tool, and the first text among its arguments (a query, an address, a
+    program).
+    """
     try:
         text = _first_text(msgspec.json.decode(arguments))
     except (ValueError, RecursionError):
@@ -43,5 +50,11 @@ def shown_call(name: str, arguments: bytes | msgspec.Raw) -> str:
 def _first_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    inner = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value) if isinstance(value, list) else ()
+    inner = (
+        cast("dict[str, object]", value).values()
+        if isinstance(value, dict)
+        else cast("list[object]", value)
+        if isinstance(value, list)
+        else ()
+    )
     return next((text for one in inner if (text := _first_text(one))), "")

@@ -1,7 +1,8 @@
-"""Our own connection, on aiohttp: what its defaults get wrong is set right here, and nothing of it is raised upwards.
+"""Our own connection, on aiohttp: what its defaults get wrong is set right here, and nothing of it
+is raised upwards.
 
-No redirects, no retries but the free one of a kept connection that had died, no word about any provider. aiohttp is imported with
-the first request. Entry: `HttpConnection`.
+No redirects, no retries but the free one of a kept connection that had died, no word about any
+provider. aiohttp is imported with the first request. Entry: `HttpConnection`.
 """
 
 from __future__ import annotations
@@ -36,10 +37,20 @@ _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 
 
 class HttpConnection:
-    """Questions below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
+    """Questions below one base URL, over kept-alive connections; each event loop that it is used on
+    has its own.
+    """
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S, *, total_s: float | None = None) -> None:
-        """`timeout_s` bounds each wait for an answer or its next piece, `total_s` the whole of one exchange; None: no bound.
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        timeout_s: float = TIMEOUT_S,
+        *,
+        total_s: float | None = None,
+    ) -> None:
+        """`timeout_s` bounds each wait for an answer or its next piece, `total_s` the whole of one
+        exchange; None: no bound.
 
         Raises AgentError(invalid) for an address that cannot be.
         """
@@ -48,7 +59,8 @@ class HttpConnection:
         self.timeout_s, self.total_s = timeout_s, total_s
         self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._adding = threading.Lock()  # loops run in threads of their own: `_pools` changes in one of them at a time
+        # loops run in threads of their own: `_pools` changes in one of them at a time
+        self._adding = threading.Lock()
 
     def within(self, total_s: float | None) -> HttpConnection:
         """The same, unopened, with a bound on the whole of each exchange."""
@@ -64,7 +76,10 @@ class HttpConnection:
         from treadle.models.providers.http_exchange import Exchange  # noqa: PLC0415  it brings aiohttp: 100 ms, and only a request needs it
 
         loop = asyncio.get_running_loop()
-        joined = {name: f"{self._headers[name]},{value}" if name in self._headers else value for name, value in headers.items()}
+        joined = {
+            name: f"{self._headers[name]},{value}" if name in self._headers else value
+            for name, value in headers.items()
+        }
         return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, joined)
 
     async def aclose(self) -> None:
@@ -76,8 +91,12 @@ class HttpConnection:
 
     def _add_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         with self._adding:
-            self._pools = {other: pool for other, pool in self._pools.items() if not other.is_closed()}
-            pool = self._pools[loop] = Pool(loop, self.base_url, self._headers, self.timeout_s, self.total_s)
+            self._pools = {
+                other: pool for other, pool in self._pools.items() if not other.is_closed()
+            }
+            pool = self._pools[loop] = Pool(
+                loop, self.base_url, self._headers, self.timeout_s, self.total_s
+            )
         return pool
 
 
@@ -90,9 +109,20 @@ def host_of(base_url: str) -> str:
     except ValueError:
         raise AgentError("invalid", f"base_url is no address: {_WELL_FORMED}") from None
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise AgentError("invalid", f"base_url for {host!r} holds more than an address (a user name, a query): give a key as api_key or auth_token")
+        raise AgentError(
+            "invalid",
+            (
+                f"base_url for {host!r} holds more than an address (a user name, a query): give a "
+                "key as api_key or auth_token"
+            ),
+        )
     labels_fit = all(0 < len(label) < 64 for label in known.removesuffix(".").split("."))
-    if parts.scheme not in ("http", "https") or not labels_fit or port == 0 or any(c <= " " for c in base_url):
+    if (
+        parts.scheme not in ("http", "https")
+        or not labels_fit
+        or port == 0
+        or any(c <= " " for c in base_url)
+    ):
         raise AgentError("invalid", f"base_url {base_url!r} is no address: {_WELL_FORMED}")
     named = f"[{host}]" if ":" in host else host
     return f"{named}:{port or (443 if parts.scheme == 'https' else 80)}"
@@ -101,7 +131,14 @@ def host_of(base_url: str) -> str:
 class Pool:
     """The connections of one event loop: an aiohttp session, made at the first request."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, base_url: str, headers: Mapping[str, str], timeout_s: float, total_s: float | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        base_url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        total_s: float | None,
+    ) -> None:
         self.loop = loop
         self.host = host_of(base_url)
         self.timeout_s, self.total_s = timeout_s, total_s
@@ -110,7 +147,8 @@ class Pool:
         self._base_url = base_url
         self._headers = headers
         self._urls: dict[str, yarl.URL] = {}
-        self._opening = anyio.Lock()  # the trust store is read once, however many first requests there are
+        # the trust store is read once, however many first requests there are
+        self._opening = anyio.Lock()
         self._watched: set[Exchange] = set()
         self._round: asyncio.TimerHandle | None = None
 
@@ -126,14 +164,21 @@ class Pool:
         from treadle.models.providers.http_exchange import Connector  # noqa: PLC0415  the same
 
         self.proxy = proxy_for(self._base_url)
-        tls = await anyio.to_thread.run_sync(_trust) if self._base_url.startswith("https:") else True
-        connector = Connector(connections_per_host=CONNECTIONS_PER_HOST, keep_alive_s=KEEP_ALIVE_S, tls=tls)
+        tls = (
+            await anyio.to_thread.run_sync(_trust) if self._base_url.startswith("https:") else True
+        )
+        connector = Connector(
+            connections_per_host=CONNECTIONS_PER_HOST, keep_alive_s=KEEP_ALIVE_S, tls=tls
+        )
         session = aiohttp.ClientSession(
             connector=connector,
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, connect=self.timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-            # trust_env stays off: it asks for the proxy in a thread each time, and a ~/.netrc makes it refuse our key.
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=self.timeout_s, sock_connect=CONNECT_TIMEOUT_S
+            ),
+            # trust_env stays off: it asks for the proxy in a thread each time, and a ~/.netrc makes
+            # it refuse our key.
         )
         return session, connector
 
@@ -142,7 +187,9 @@ class Pool:
             await self.opened[0].close()
 
     def watch(self, exchange: Exchange) -> None:
-        """From now on it is looked at in rounds: one timer for all is cheaper than one for each, set anew with each piece."""
+        """From now on it is looked at in rounds: one timer for all is cheaper than one for each,
+        set anew with each piece.
+        """
         self._watched.add(exchange)
         if self._round is None:
             self._round = self.loop.call_later(self._round_s, self._look)
@@ -175,7 +222,9 @@ def _trust() -> ssl.SSLContext:
 
 
 def proxy_for(base_url: str) -> str | None:
-    """What HTTP_PROXY, HTTPS_PROXY or ALL_PROXY says, unless NO_PROXY names the host; on macOS the system's settings too."""
+    """What HTTP_PROXY, HTTPS_PROXY or ALL_PROXY says, unless NO_PROXY names the host; on macOS the
+    system's settings too.
+    """
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  comes with aiohttp
 
     parts = urlsplit(base_url)
@@ -188,6 +237,10 @@ def proxy_for(base_url: str) -> str | None:
         return f"http://{proxy}"
     if scheme not in ("http", "https"):
         raise AgentError(
-            "invalid", f"the environment names a {scheme!r} proxy, and only http proxies can be used: add {parts.hostname!r} to NO_PROXY to go without"
+            "invalid",
+            (
+                f"the environment names a {scheme!r} proxy, and only http proxies can be used: add "
+                f"{parts.hostname!r} to NO_PROXY to go without"
+            ),
         )
     return proxy

@@ -1,4 +1,5 @@
-"""One question over aiohttp: sending, waiting no longer than allowed, reading, and ending so that its connection can be kept or is closed.
+"""One question over aiohttp: sending, waiting no longer than allowed, reading, and ending so that
+its connection can be kept or is closed.
 
 Which connections there are is http.py's. Importing this imports aiohttp. Entry: `Exchange`.
 """
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from treadle.models.providers.http import Pool
 
 END_GRACE_S = 0.25
-"""How long an answer that has said all may take to end properly; after that its connection is not kept."""
+"""How long an answer that has said all may take to end properly; after that its connection is not
+kept.
+"""
 WITH_HEADERS_BYTES = 16 * 1024
 AT_ONCE_BYTES = 1024 * 1024
 """Of a large body, so that other tasks have their turn."""
@@ -46,7 +49,8 @@ CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it
 class Protocol(ResponseHandler):
     """One connection, and whether it has carried a request.
 
-    aiohttp 3.14 starts its parser anew after each piece that is read, though nothing had paused it: a seventh of what a delta costs.
+    aiohttp 3.14 starts its parser anew after each piece that is read, though nothing had paused it:
+    a seventh of what a delta costs.
     """
 
     carried = False
@@ -58,16 +62,26 @@ class Protocol(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Tells an exchange which connection it got, and whether that one was kept. (aiohttp's tracing can, for 15 µs a request.)"""
+    """Tells an exchange which connection it got, and whether that one was kept.
 
-    def __init__(self, *, connections_per_host: int, keep_alive_s: float, tls: ssl.SSLContext | bool) -> None:
-        super().__init__(limit=0, limit_per_host=connections_per_host, keepalive_timeout=keep_alive_s, ssl=tls)  # pyright: ignore[reportUnknownMemberType]  aiohttp leaves the type of a parameter open
+    (aiohttp's tracing can, for 15 µs a request.)
+    """
+
+    def __init__(
+        self, *, connections_per_host: int, keep_alive_s: float, tls: ssl.SSLContext | bool
+    ) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]  aiohttp leaves a type open
+            limit=0, limit_per_host=connections_per_host, keepalive_timeout=keep_alive_s, ssl=tls
+        )
         self._factory = partial(Protocol, loop=self._loop)
         self.asking: dict[asyncio.Task[object] | None, Exchange] = {}
-        """By the task that asks: aiohttp connects in it, and hands nothing of the request's own on."""
+        """By the task that asks: aiohttp connects in it, and hands nothing of the request's own on.
+        """
 
     @override
-    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+    async def connect(
+        self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
         connection = await super().connect(req, traces, timeout)
         exchange = self.asking[asyncio.current_task()]
         exchange.transport = connection.transport
@@ -77,7 +91,9 @@ class Connector(aiohttp.TCPConnector):
 
 
 class LargeBody(aiohttp.Payload):
-    """aiohttp joins a body to the headers, and asyncio copies what the socket does not take: of a long history, more than half of what sending it costs."""
+    """aiohttp joins a body to the headers, and asyncio copies what the socket does not take: of a
+    long history, more than half of what sending it costs.
+    """
 
     _autoclose = True
 
@@ -100,9 +116,24 @@ class LargeBody(aiohttp.Payload):
 class Exchange:
     """Both the context of `Connection.post` or `get` and the Reply that it gives."""
 
-    __slots__ = ("_body", "_content", "_expired", "_headers", "_path", "_pool", "_response", "_silence", "_until", "kept", "status", "transport")
+    __slots__ = (
+        "_body",
+        "_content",
+        "_expired",
+        "_headers",
+        "_path",
+        "_pool",
+        "_response",
+        "_silence",
+        "_until",
+        "kept",
+        "status",
+        "transport",
+    )
 
-    def __init__(self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> None:
         """A POST of `body`; a GET where it is None."""
         self._pool = pool
         self._path = path
@@ -141,13 +172,20 @@ class Exchange:
     async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
         url, proxy = self._pool.url(self._path), self._pool.proxy
         while True:
-            body = self._body if self._body is None or len(self._body) <= WITH_HEADERS_BYTES else LargeBody(self._body)
+            body = (
+                self._body
+                if self._body is None or len(self._body) <= WITH_HEADERS_BYTES
+                else LargeBody(self._body)
+            )
             ask = session.get if body is None else session.post
             self.kept, self.transport = False, None
             try:
-                return await ask(url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False)
+                return await ask(
+                    url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False
+                )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # The server closed a connection that we had kept before it saw this request. A new one is not kept, so this ends.
+                # The server closed a connection that we had kept before it saw this request. A new
+                # one is not kept, so this ends.
                 if not self.kept or self._expired:
                     raise
 
@@ -168,7 +206,12 @@ class Exchange:
     def heard(self) -> None:
         self._silence.broken()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._pool.unwatch(self)
         if self._response is None:
             return
@@ -179,13 +222,20 @@ class Exchange:
             self._response.release()  # which closes its connection where the answer has not ended
 
     async def _wait_for_end(self) -> None:
-        """The answer's formal end may still be on its way, and only after it can the connection carry the next request."""
-        with anyio.move_on_after(END_GRACE_S), suppress(aiohttp.ClientError, HttpProcessingError, OSError):
+        """The answer's formal end may still be on its way, and only after it can the connection
+        carry the next request.
+        """
+        with (
+            anyio.move_on_after(END_GRACE_S),
+            suppress(aiohttp.ClientError, HttpProcessingError, OSError),
+        ):
             while await self._content.readany():
                 pass
 
     def look(self) -> None:
-        """Called by the pool in rounds: end the connection of a server that has been silent, or has gone on answering, for too long."""
+        """Called by the pool in rounds: end the connection of a server that has been silent, or has
+        gone on answering, for too long.
+        """
         if not self._silence.waiting or self.transport is None:
             return
         if self._pool.loop.time() >= self._until:
@@ -201,38 +251,92 @@ class Exchange:
         return f"{self._pool.host} had not answered in full after {self._pool.total_s:g} s"
 
     def _translated(self, error: BaseException) -> AgentError:
-        """Into our own words, with no address but the host's: a URL may hold what is nobody's business."""
-        host, proxy = self._pool.host, " through the proxy of the environment" if self._pool.proxy else ""
+        """Into our own words, with no address but the host's: a URL may hold what is nobody's
+        business.
+        """
+        host, proxy = (
+            self._pool.host,
+            " through the proxy of the environment" if self._pool.proxy else "",
+        )
         check = CHECK_PROXY if self._pool.proxy else CHECK_ADDRESS
         if self._expired:
             return AgentError("timeout", self._expired)
         match error:
             case TimeoutError():
-                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed: {check}", sent=False)
+                return AgentError(
+                    "timeout",
+                    f"no connection to {host}{proxy} within the time allowed: {check}",
+                    sent=False,
+                )
             case aiohttp.ClientConnectorCertificateError():
-                why = getattr(error.certificate_error, "verify_message", "") or "it cannot be verified"
-                return AgentError("invalid", f"the certificate of {host} is not trusted: {why}. For a private authority, set SSL_CERT_FILE to its certificate")
+                why = (
+                    getattr(error.certificate_error, "verify_message", "")
+                    or "it cannot be verified"
+                )
+                return AgentError(
+                    "invalid",
+                    (
+                        f"the certificate of {host} is not trusted: {why}. For a private "
+                        "authority, "
+                        "set SSL_CERT_FILE to its certificate"
+                    ),
+                )
             case aiohttp.ClientHttpProxyError():
                 return AgentError(
                     "network" if error.status >= 500 else "invalid",
-                    f"the proxy of the environment refused to connect to {host}: {error.status} {error.message}: {CHECK_PROXY}",
+                    (
+                        f"the proxy of the environment refused to connect to {host}: "
+                        f"{error.status} "
+                        f"{error.message}: {CHECK_PROXY}"
+                    ),
                     sent=False,
                 )
             case aiohttp.ClientConnectorDNSError():
-                return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network", sent=False)
+                return AgentError(
+                    "network",
+                    f"{error.host!r} is not known: check the address, and that there is a network",
+                    sent=False,
+                )
             case aiohttp.ClientConnectorSSLError():
-                return AgentError("network", f"cannot speak TLS with {host}{proxy}: {CHECK_SCHEME}", sent=False)
+                return AgentError(
+                    "network", f"cannot speak TLS with {host}{proxy}: {CHECK_SCHEME}", sent=False
+                )
             case aiohttp.ClientConnectorError():
-                where = f"the proxy {error.host}:{error.port}" if isinstance(error, aiohttp.ClientProxyConnectionError) else host
-                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}: {check}", sent=False)
+                where = (
+                    f"the proxy {error.host}:{error.port}"
+                    if isinstance(error, aiohttp.ClientProxyConnectionError)
+                    else host
+                )
+                return AgentError(
+                    "network",
+                    f"cannot connect to {where}: {_why(error.os_error)}: {check}",
+                    sent=False,
+                )
             case aiohttp.ClientResponseError() | HttpProcessingError():
                 if "content-encoding" in str(error):
-                    return AgentError("network", f"{host}{proxy} answered in an encoding that was not asked for and cannot be read")
-                return AgentError("network", f"{host}{proxy} answered with something that is not HTTP: {CHECK_PROXY if proxy else CHECK_SCHEME}")
+                    return AgentError(
+                        "network",
+                        (
+                            f"{host}{proxy} answered in an encoding that was not asked for and "
+                            "cannot be read"
+                        ),
+                    )
+                return AgentError(
+                    "network",
+                    (
+                        f"{host}{proxy} answered with something that is not HTTP: "
+                        f"{CHECK_PROXY if proxy else CHECK_SCHEME}"
+                    ),
+                )
             case _ if self._response is None:
-                return AgentError("network", f"{host}{proxy} closed the connection before it answered")
+                return AgentError(
+                    "network", f"{host}{proxy} closed the connection before it answered"
+                )
             case _:
-                return AgentError("network", f"the connection to {host}{proxy} was lost in the middle of the answer")
+                return AgentError(
+                    "network",
+                    f"the connection to {host}{proxy} was lost in the middle of the answer",
+                )
 
 
 def _why(error: OSError) -> str:

@@ -1,4 +1,7 @@
-"""Who asks: a key or a token, checked before it goes into a header. What headers a wire makes of it is the wire's. Entry: `Identity`."""
+"""Who asks: a key or a token, checked before it goes into a header.
+
+What headers a wire makes of it is the wire's. Entry: `Identity`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from typing import NamedTuple
 
 from treadle.errors import AgentError
 
-JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+JSON_HEADERS: Mapping[str, str] = {
+    "content-type": "application/json",
+    "accept": "text/event-stream, application/json",
+}
 """Of every question that a wire asks."""
 
 
@@ -19,16 +25,31 @@ class Identity(NamedTuple):
     """False: a bearer token."""
 
     @classmethod
-    def of(cls, vendor: str, sources: tuple[str, str], *, api_key: str | None, auth_token: str | None, base_url: str | None) -> Identity:
+    def of(
+        cls,
+        vendor: str,
+        sources: tuple[str, str],
+        *,
+        api_key: str | None,
+        auth_token: str | None,
+        base_url: str | None,
+    ) -> Identity:
         """`sources`: where a key and a token come from, as an error tells it.
 
-        Raises AgentError(auth) where the vendor itself is asked with nothing, or it is nothing that a header can hold.
+        Raises AgentError(auth) where the vendor itself is asked with nothing, or it is nothing that
+        a header can hold.
         """
         secret = (api_key or auth_token or "").strip()
         if not secret and base_url is None:
             raise AgentError("auth", f"there is no key for {vendor}. Set {sources[0]}")
         if not secret.isascii() or not secret.isprintable() or " " in secret:
-            raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {sources[not api_key]}")
+            raise AgentError(
+                "auth",
+                (
+                    "the key holds characters that no key has, such as a space or a line break. "
+                    f"Check {sources[not api_key]}"
+                ),
+            )
         return cls(secret, bool(api_key))
 
     @property

@@ -1,7 +1,9 @@
-"""JSON Schemas as OpenAI takes them: whether one is within its strict subset, and the least change that makes another acceptable.
+"""JSON Schemas as OpenAI takes them: whether one is within its strict subset, and the least change
+that makes another acceptable.
 
-Which field of a body a schema goes into is each wire's own. Entry: `strict`, `parameters`.
-Source: https://developers.openai.com/api/docs/guides/structured-outputs (2026-11), and the errors of the API for what it says nothing of.
+Which field of a body a schema goes into is each wire's own. Entry: `strict`, `parameters`. Source:
+https://developers.openai.com/api/docs/guides/structured-outputs (2026-11), and the errors of the
+API for what it says nothing of.
 """
 
 from __future__ import annotations
@@ -9,22 +11,57 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from treadle.models.providers.schema_parts import Schema, UnsupportedSchema, list_in, may_be, object_in, with_items, with_words
+from treadle.models.providers.schema_parts import (
+    Schema,
+    UnsupportedSchema,
+    list_in,
+    may_be,
+    object_in,
+    with_items,
+    with_words,
+)
 
 _KEPT = frozenset(
     {
-        *("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs", "definitions"),
+        *(
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "enum",
+            "const",
+            "anyOf",
+            "$ref",
+            "$defs",
+            "definitions",
+        ),
         *("title", "description", "pattern", "format", "minItems", "maxItems"),
         *("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     }
 )
-_DESCRIBED = frozenset({"minLength", "maxLength", "uniqueItems", "prefixItems", "minProperties", "maxProperties", "contentEncoding", "contentMediaType"})
+_DESCRIBED = frozenset(
+    {
+        "minLength",
+        "maxLength",
+        "uniqueItems",
+        "prefixItems",
+        "minProperties",
+        "maxProperties",
+        "contentEncoding",
+        "contentMediaType",
+    }
+)
 """Not in the subset: the description tells the model."""
 _EXAMPLES = frozenset({"default", "examples"})
 _SAYS_NOTHING = _EXAMPLES | {"$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly"}
 """Left out: the strict subset does not know them, and no answer depends on them."""
-_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+_BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 _LITERAL = frozenset({"enum", "const", "default", "examples"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
@@ -40,9 +77,11 @@ DEPTH_OF_SEARCH = 100
 def strict(schema: Schema, *, exact: bool = False) -> Schema | None:
     """The schema in the strict subset; None if it cannot be expressed there.
 
-    Objects are closed and all their properties required. Lengths, look-around patterns and the order of a tuple's types become part of the
-    description, so a value that fits the result may still break those. `exact`: None if an object that invites other properties would have to
-    be closed, a property required or an example dropped, as for a tool, whose optional parameters stay optional.
+    Objects are closed and all their properties required. Lengths, look-around patterns and the
+    order of a tuple's types become part of the description, so a value that fits the result may
+    still break those. `exact`: None if an object that invites other properties would have to be
+    closed, a property required or an example dropped, as for a tool, whose optional parameters stay
+    optional.
     """
     if schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf"}:
         return None
@@ -64,14 +103,18 @@ class _Strict:
         given = object_in(schema)
         if depth > DEPTH_MAX or (self._exact and given.keys() & _EXAMPLES):
             raise UnsupportedSchema
-        fields = with_items({name: value for name, value in given.items() if name not in _SAYS_NOTHING})
+        fields = with_items(
+            {name: value for name, value in given.items() if name not in _SAYS_NOTHING}
+        )
         if "oneOf" in fields and "anyOf" not in fields:
             fields["anyOf"] = fields.pop("oneOf")
         if not fields.keys() <= _KEPT | _DESCRIBED or not _known_types(fields.get("type")):
             raise UnsupportedSchema
         for name in ("$defs", "definitions"):
             if name in fields:
-                fields[name] = {key: self.of(inner, 1) for key, inner in object_in(fields[name]).items()}
+                fields[name] = {
+                    key: self.of(inner, 1) for key, inner in object_in(fields[name]).items()
+                }
         if "$ref" in fields:
             return _referring(fields)
         if "anyOf" in fields:
@@ -87,25 +130,50 @@ class _Strict:
         return with_words(fields, [name for name in fields if _is_described(name, fields[name])])
 
     def _close(self, fields: Schema, depth: int) -> None:
-        more, properties = fields.get("additionalProperties"), object_in(fields.get("properties", {}))
+        more, properties = (
+            fields.get("additionalProperties"),
+            object_in(fields.get("properties", {})),
+        )
         self._count += len(properties)
-        if self._count > PROPERTIES_MAX or more not in (None, True, False) or not (properties or more is False or (more is None and "properties" in fields)):
+        if (
+            self._count > PROPERTIES_MAX
+            or more not in (None, True, False)
+            or not (properties or more is False or (more is None and "properties" in fields))
+        ):
             raise UnsupportedSchema  # names of the model's own choosing
         required = set(list_in(fields.get("required", [])))
         as_open = more is True or (more is None and not properties)
-        if not required <= properties.keys() or (self._exact and (as_open or len(required) < len(properties))):
+        if not required <= properties.keys() or (
+            self._exact and (as_open or len(required) < len(properties))
+        ):
             raise UnsupportedSchema
-        fields["properties"] = {name: self.of(inner, depth + 1) for name, inner in properties.items()}
+        fields["properties"] = {
+            name: self.of(inner, depth + 1) for name, inner in properties.items()
+        }
         fields["required"] = list(properties)
         fields["additionalProperties"] = False
 
 
 def _referring(fields: Schema) -> Schema:
     """A reference has no keywords beside it: a description goes around it."""
-    reference, beside = fields["$ref"], {name: value for name, value in fields.items() if name not in ("$ref", "$defs", "definitions")}
+    reference, beside = (
+        fields["$ref"],
+        {
+            name: value
+            for name, value in fields.items()
+            if name not in ("$ref", "$defs", "definitions")
+        },
+    )
     if not _REFERENCE.fullmatch(str(reference)) or not beside.keys() <= {"title", "description"}:
         raise UnsupportedSchema
-    return {"anyOf": [{"$ref": reference}], **{name: value for name, value in fields.items() if name != "$ref"}} if beside else fields
+    return (
+        {
+            "anyOf": [{"$ref": reference}],
+            **{name: value for name, value in fields.items() if name != "$ref"},
+        }
+        if beside
+        else fields
+    )
 
 
 def _is_described(name: str, value: object) -> bool:
@@ -115,7 +183,11 @@ def _is_described(name: str, value: object) -> bool:
 
 
 def parameters(schema: Schema) -> Schema:
-    """Parameters of a function. The API refuses those that are no object, objects without properties, and arrays without `items`, tuples included."""
+    """Parameters of a function.
+
+    The API refuses those that are no object, objects without properties, and arrays without
+    `items`, tuples included.
+    """
     fitted = cast("Schema", _complete(schema, 0))
     if fitted.get("type") == "object" and "properties" in fitted:
         return fitted
@@ -123,7 +195,10 @@ def parameters(schema: Schema) -> Schema:
 
 
 def _complete(schema: object, depth: int, *, by_name: bool = False) -> object:
-    """The same object where nothing is to be changed. `by_name`: it holds schemas by names that are anybody's choice."""
+    """The same object where nothing is to be changed.
+
+    `by_name`: it holds schemas by names that are anybody's choice.
+    """
     if depth > DEPTH_OF_SEARCH:
         return schema
     if isinstance(schema, list):
@@ -134,13 +209,24 @@ def _complete(schema: object, depth: int, *, by_name: bool = False) -> object:
         return schema
     fields = cast("Schema", schema)
     literal, of_names = (frozenset[str](), frozenset[str]()) if by_name else (_LITERAL, _BY_NAME)
-    fitted = {name: inner if name in literal else _complete(inner, depth + 1, by_name=name in of_names) for name, inner in fields.items()}
+    fitted = {
+        name: inner if name in literal else _complete(inner, depth + 1, by_name=name in of_names)
+        for name, inner in fields.items()
+    }
     if not by_name:
         fitted = with_items(fitted)
         if may_be(fitted, "array") and "items" not in fitted:
             fitted["items"] = {}
-    return fields if fitted.keys() == fields.keys() and all(fitted[name] is inner for name, inner in fields.items()) else fitted
+    return (
+        fields
+        if fitted.keys() == fields.keys()
+        and all(fitted[name] is inner for name, inner in fields.items())
+        else fitted
+    )
 
 
 def _known_types(types: object) -> bool:
-    return types is None or all(isinstance(kind, str) and kind in _TYPES for kind in (cast("list[object]", types) if isinstance(types, list) else [types]))
+    return types is None or all(
+        isinstance(kind, str) and kind in _TYPES
+        for kind in (cast("list[object]", types) if isinstance(types, list) else [types])
+    )

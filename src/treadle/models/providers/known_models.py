@@ -1,7 +1,9 @@
-"""What is known of models without asking anybody: a data file with a date, which says nothing that its sources do not say.
+"""What is known of models without asking anybody: a data file with a date, which says nothing that
+its sources do not say.
 
-What a provider tells about its own models is told_models.py's; which of the two counts is registry.py's. Entry: `known`, `known_ids`.
-Source: the vendors' pages and model lists as of the file's date, the SDKs' types, genai-prices, models.dev.
+What a provider tells about its own models is told_models.py's; which of the two counts is
+registry.py's. Entry: `known`, `known_ids`. Source: the vendors' pages and model lists as of the
+file's date, the SDKs' types, genai-prices, models.dev.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from treadle._internal.json_text import decode_json
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.types import Effort
 
-_OWN_VENDORS = {"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "gemini": "google"}
+_OWN_VENDORS = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "gemini": "google",
+}
 """By type of provider, the vendor that is asked where nobody gave another address."""
 _VERSION = re.compile(r"[-@](?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4})")
 """How vendors name one state of a model behind its name."""
@@ -53,14 +60,18 @@ def known_models() -> KnownModels:
 def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     """What is known of a model at this address; None: the vendor's own.
 
-    A vendor's word holds where the vendor answers, and for its own models behind a gateway that speaks its wire. Elsewhere only that counts
-    which lies in the weights (images, tools, thinking; that no call can be forced): how much a server takes, and in which words it is asked,
-    is its own business.
+    A vendor's word holds where the vendor answers, and for its own models behind a gateway that
+    speaks its wire. Elsewhere only that counts which lies in the weights (images, tools, thinking;
+    that no call can be forced): how much a server takes, and in which words it is asked, is its own
+    business.
     """
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
         return _said(vendor, model_id.lower(), endpoint_type)
     own = known_models().vendors[_OWN_VENDORS[endpoint_type]]
-    if endpoint_type != "openai-chat" and (found := _named(own.models, model_id.lower())) is not None:
+    if (
+        endpoint_type != "openai-chat"
+        and (found := _named(own.models, model_id.lower())) is not None
+    ):
         return found
     return _in_the_weights(model_id)
 
@@ -68,7 +79,11 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
 def known_ids(endpoint_type: str, base_url: str | None) -> list[str]:
     """The models that a vendor is known to have; of any other server's nothing is known."""
     vendor = _vendor_at(endpoint_type, base_url)
-    return [] if vendor is None else [model_id for model_id in vendor.models if not model_id.endswith("*")]
+    return (
+        []
+        if vendor is None
+        else [model_id for model_id in vendor.models if not model_id.endswith("*")]
+    )
 
 
 def _vendor_at(endpoint_type: str, base_url: str | None) -> KnownVendor | None:
@@ -91,21 +106,41 @@ def _named(models: dict[str, Abilities], model_id: str) -> Abilities | None:
     """Itself, one of its versions, or the longest beginning that fits."""
     if (exact := models.get(model_id)) is not None:
         return exact
-    version = next((found for found in _VERSION.finditer(model_id) if found.end() == len(model_id)), None)
+    version = next(
+        (found for found in _VERSION.finditer(model_id) if found.end() == len(model_id)), None
+    )
     if version is not None and (exact := models.get(model_id[: version.start()])) is not None:
         return exact
-    fitting = [pattern for pattern in models if pattern.endswith("*") and model_id.startswith(pattern[:-1])]
+    fitting = [
+        pattern for pattern in models if pattern.endswith("*") and model_id.startswith(pattern[:-1])
+    ]
     return models[max(fitting, key=len)] if fitting else None
 
 
 def _in_the_weights(model_id: str) -> Abilities:
-    """Of the same model under whatever name it is served: `openai/gpt-oss-120b`, `gpt-oss:120b`, `anthropic/claude-opus-4.6`."""
+    """Of the same model under whatever name it is served:
+
+    `openai/gpt-oss-120b`, `gpt-oss:120b`, `anthropic/claude-opus-4.6`.
+    """
     name = model_id.rpartition("/")[2].lower().replace(":", "-")
-    found = _named(_everywhere(), name.replace(".", "-") if name.startswith("claude-") else name) or UNKNOWN
+    found = (
+        _named(_everywhere(), name.replace(".", "-") if name.startswith("claude-") else name)
+        or UNKNOWN
+    )
     forced_tools = False if found.forced_tools is False else None
-    return Abilities(images=found.images, tools=found.tools, apply_patch=found.apply_patch, forced_tools=forced_tools, reasoning=found.reasoning)
+    return Abilities(
+        images=found.images,
+        tools=found.tools,
+        apply_patch=found.apply_patch,
+        forced_tools=forced_tools,
+        reasoning=found.reasoning,
+    )
 
 
 @functools.cache
 def _everywhere() -> dict[str, Abilities]:
-    return {pattern: abilities for vendor in known_models().vendors.values() for pattern, abilities in vendor.models.items()}
+    return {
+        pattern: abilities
+        for vendor in known_models().vendors.values()
+        for pattern, abilities in vendor.models.items()
+    }

@@ -1,7 +1,8 @@
-"""The lists of their models that providers keep: how a page of one is asked for, and how to read what may be anything.
+"""The lists of their models that providers keep: how a page of one is asked for, and how to read
+what may be anything.
 
-Which pages there are is each wire's (models_list.py in its folder), what the entries of compatible servers mean compatible_list.py's.
-Entry: `Listed`, `fetched`, `entries`, `listed`.
+Which pages there are is each wire's (models_list.py in its folder), what the entries of compatible
+servers mean compatible_list.py's. Entry: `Listed`, `fetched`, `entries`, `listed`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def fetched(connection: Connection, path: str, refusals: Refusals) -> object:
-    """A page, as JSON. Raises AgentError: network for what is none, else as the provider refuses."""
+    """A page, as JSON. Raises AgentError: network for what is none, else as the provider refuses."""  # noqa: E501
     async with connection.get(path, {}) as reply:
         if is_refused(reply):
             raise await refused(reply, refusals)
@@ -52,19 +53,35 @@ async def fetched(connection: Connection, path: str, refusals: Refusals) -> obje
 
 
 def entries(page: object, under: str = "data") -> list[Fields]:
-    """Of a page that is a list, or an object that holds one. Raises AgentError(network) where there is none."""
+    """Of a page that is a list, or an object that holds one.
+
+    Raises AgentError(network) where there is none.
+    """
     inside = cast("Fields", page).get(under) if isinstance(page, dict) else page
     if not isinstance(inside, list):
-        raise AgentError("network", "the server answered, but not with a list of models: check base_url", status=200)
-    return [cast("Fields", entry) for entry in cast("list[object]", inside) if isinstance(entry, dict)]
+        raise AgentError(
+            "network",
+            "the server answered, but not with a list of models: check base_url",
+            status=200,
+        )
+    return [
+        cast("Fields", entry) for entry in cast("list[object]", inside) if isinstance(entry, dict)
+    ]
 
 
 def listed(found: Iterable[Fields], read: Callable[[str, Fields], Listed | None]) -> list[Listed]:
-    """What `read` makes of each entry with an id; None: it is no model that can be asked. Each id once."""
+    """What `read` makes of each entry with an id; None: it is no model that can be asked.
+
+    Each id once.
+    """
     models: dict[str, Listed] = {}
     for entry in found:
         model_id = entry.get("id")
-        if not isinstance(model_id, str) or not 0 < len(model_id) <= ID_CHARS_MAX or not model_id.isprintable():
+        if (
+            not isinstance(model_id, str)
+            or not 0 < len(model_id) <= ID_CHARS_MAX
+            or not model_id.isprintable()
+        ):
             continue
         if len(models) < MODELS_MAX and (model := read(model_id, entry)) is not None:
             models.setdefault(model_id, model)
@@ -111,4 +128,8 @@ def number(fields: Fields, name: str) -> float | None:
 
 def words(fields: Fields, name: str) -> frozenset[str] | None:
     value = fields.get(name)
-    return frozenset(word for word in cast("list[object]", value) if isinstance(word, str)) if isinstance(value, list) else None
+    return (
+        frozenset(word for word in cast("list[object]", value) if isinstance(word, str))
+        if isinstance(value, list)
+        else None
+    )

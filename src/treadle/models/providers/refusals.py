@@ -1,8 +1,10 @@
-"""What a server says when it does not answer, in our error family: by status, and by the words in the body, whoever's they are.
+"""What a server says when it does not answer, in our error family: by status, and by the words in
+the body, whoever's they are.
 
-Providers, gateways and local servers mix each other's forms, so one reader takes them all. Broken connections are told by the
-connection, retries are retry.py's. Entry: `Refusals`.
-Source: SPEC B5; the error pages of the providers' documentation, and what vLLM, llama.cpp, Ollama and OpenRouter send (2026-11).
+Providers, gateways and local servers mix each other's forms, so one reader takes them all. Broken
+connections are told by the connection, retries are retry.py's. Entry: `Refusals`. Source: SPEC B5;
+the error pages of the providers' documentation, and what vLLM, llama.cpp, Ollama and OpenRouter
+send (2026-11).
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ QUOTE_MAX = 1000
 """Characters of the provider's own words that go into a message."""
 
 _OVERFLOW = re.compile(
-    r"(?:prompt|input|request) (?:is )?too (?:long|large)|context (?:limit|window|length|size)|context_length_exceeded"
+    r"(?:prompt|input|request) (?:is )?too (?:long|large)|context "
+    r"(?:limit|window|length|size)|context_length_exceeded"
     r"|input token count .{0,40}exceeds|maximum number of tokens allowed|too many (?:input )?tokens"
-    r"|maximum prompt length|model token limit|reduce the length of the (?:messages|prompt|input)|tokens \+ .max_new_tokens. must be",
+    r"|maximum prompt length|model token limit|reduce the length of the "
+    r"(?:messages|prompt|input)|tokens \+ .max_new_tokens. must be",
     re.IGNORECASE,
 )
 _ASKED_TOO_MUCH = (
     re.compile(r"too large: (?P<asked>\d+)\b.{0,60}maximum context length is (?P<most>\d+)"),
-    re.compile(r"maximum context length is (?P<most>\d+)\b.{0,120}\b(?P<asked>\d+) in the completion"),
+    re.compile(
+        r"maximum context length is (?P<most>\d+)\b.{0,120}\b(?P<asked>\d+) in the completion"
+    ),
 )
 """vLLM: no prompt is short enough for what was asked for as output."""
 _OVERLOAD = re.compile(r"overloaded|over capacity", re.IGNORECASE)
@@ -54,7 +60,14 @@ _KINDS = {
         ErrorKind.RATE_LIMIT,
     ),
     **dict.fromkeys(
-        ("authentication_error", "permission_error", "invalid_api_key", "UNAUTHENTICATED", "PERMISSION_DENIED", "API_KEY_INVALID"),
+        (
+            "authentication_error",
+            "permission_error",
+            "invalid_api_key",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+            "API_KEY_INVALID",
+        ),
         ErrorKind.AUTH,
     ),
     **dict.fromkeys(
@@ -67,8 +80,21 @@ _KINDS = {
             "validationException",  # Bedrock
             "invalid_prompt",
             "data_residency_mismatch",
-            *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url", "invalid_base64_image", "unsupported_image_media_type"),
-            *("image_too_large", "image_too_small", "image_file_too_large", "empty_image_file", "image_parse_error"),
+            *(
+                "invalid_image",
+                "invalid_image_format",
+                "invalid_image_mode",
+                "invalid_image_url",
+                "invalid_base64_image",
+                "unsupported_image_media_type",
+            ),
+            *(
+                "image_too_large",
+                "image_too_small",
+                "image_file_too_large",
+                "empty_image_file",
+                "image_parse_error",
+            ),
             *("failed_to_download_image", "image_file_not_found"),
             "invalid_value",
             "FAILED_PRECONDITION",
@@ -77,8 +103,12 @@ _KINDS = {
         ),
         ErrorKind.INVALID,
     ),
-    "tool_use_failed": ErrorKind.NETWORK,  # Groq: the model garbled a call, and another try gives another
-    **dict.fromkeys(("request_too_large", "context_length_exceeded", "exceed_context_size_error"), ErrorKind.CONTEXT_OVERFLOW),
+    # Groq: the model garbled a call, and another try gives another
+    "tool_use_failed": ErrorKind.NETWORK,
+    **dict.fromkeys(
+        ("request_too_large", "context_length_exceeded", "exceed_context_size_error"),
+        ErrorKind.CONTEXT_OVERFLOW,
+    ),
 }
 
 
@@ -98,17 +128,22 @@ class Refusals:
     """For one provider."""
 
     def __init__(self, credential: str, *, request_id: str = "x-request-id") -> None:
-        """`credential` says where the key came from, for the message of an auth error; `request_id` is the header that names an exchange."""
+        """`credential` says where the key came from, for the message of an auth error; `request_id`
+        is the header that names an exchange.
+        """
         self._credential = credential
         self.request_id = request_id
 
-    def of_answer(self, status: int, header: Callable[[str], str | None], body: bytes) -> AgentError:
+    def of_answer(
+        self, status: int, header: Callable[[str], str | None], body: bytes
+    ) -> AgentError:
         """For any status that tells of no answer."""
         request_id = header(self.request_id)
         if 300 <= status < 400:
             target = _printable(header("location") or "nowhere")
             text = (
-                f"the server answered {status} and points to {target!r}; no redirect is followed, since the key would go there too: "
+                f"the server answered {status} and points to {target!r}; no redirect is "
+                "followed, since the key would go there too: "
                 "set base_url to the right place"
             )
             return AgentError("invalid", text, status=status, request_id=request_id)
@@ -116,24 +151,45 @@ class Refusals:
         kind = _kind(status, said)
         words = _printable(said.message) or _page_words(body) or _phrase(status)
         name = _printable(said.words[0]) if said.words else ""
-        text = f"the provider refused the request ({' '.join(filter(None, (str(status), name)))}): {words}{self._next_step(kind, status)}"
+        text = (
+            f"the provider refused the request ({' '.join(filter(None, (str(status), name)))}): "
+            f"{words}{self._next_step(kind, status)}"
+        )
         wait_s = retry_after_s(header)
         wait_s = said.retry_after_s if wait_s is None else wait_s
         again = _YES_OR_NO.get(header("x-should-retry") or "")
-        return AgentError(kind, text, status=status, request_id=request_id or said.request_id, retry_after_s=wait_s, should_retry=again)
+        return AgentError(
+            kind,
+            text,
+            status=status,
+            request_id=request_id or said.request_id,
+            retry_after_s=wait_s,
+            should_retry=again,
+        )
 
     def of_page(self, content_type: str) -> AgentError:
         """For a good status with no answer of an API at all."""
-        return AgentError("invalid", f"the server answered with a page ({content_type!r}) instead of a response: check base_url", status=200)
+        return AgentError(
+            "invalid",
+            (
+                f"the server answered with a page ({content_type!r}) instead of a response: check "
+                "base_url"
+            ),
+            status=200,
+        )
 
     def in_stream(self, event: bytes) -> AgentError:
-        """For an error told inside an answer that had begun well: its words are all there is to go by."""
+        """For an error told inside an answer that had begun well: its words are all there is to go
+        by.
+        """
         said = read_error(event)
         kind = _kind(said.status or 200, said)
         words = _printable(said.message) or "it gave no reason"
         name = _printable(said.words[0]) if said.words else "error"
         text = f"the provider broke its answer off ({name}): {words}{self._next_step(kind, 200)}"
-        return AgentError(kind, text, status=200, request_id=said.request_id, retry_after_s=said.retry_after_s)
+        return AgentError(
+            kind, text, status=200, request_id=said.request_id, retry_after_s=said.retry_after_s
+        )
 
     def _next_step(self, kind: ErrorKind, status: int) -> str:
         if kind is ErrorKind.AUTH:
@@ -146,9 +202,13 @@ class Refusals:
 
 
 _YES_OR_NO = {"true": True, "false": False}
-"""Values of `x-should-retry`, which goes before every other rule: as in the SDKs anthropic 2.12 and openai 3.54."""
+"""Values of `x-should-retry`, which goes before every other rule: as in the SDKs anthropic 2.12 and
+openai 3.54.
+"""
 _PASSING = {408: ErrorKind.TIMEOUT, 409: ErrorKind.NETWORK, 425: ErrorKind.NETWORK}
-"""Statuses below 500 that another attempt may not meet: a request timeout, a lock at the provider, a request too early (the same SDKs; RFC 8470)."""
+"""Statuses below 500 that another attempt may not meet: a request timeout, a lock at the provider,
+a request too early (the same SDKs; RFC 8470).
+"""
 
 
 def _kind(status: int, said: ErrorBody) -> ErrorKind:
@@ -158,7 +218,11 @@ def _kind(status: int, said: ErrorBody) -> ErrorKind:
         return ErrorKind.RATE_LIMIT
     if status in (401, 403) or named is ErrorKind.AUTH:
         return ErrorKind.AUTH
-    if status == 413 or named is ErrorKind.CONTEXT_OVERFLOW or (overflow and status < 500 and (status != 200 or named is ErrorKind.INVALID)):
+    if (
+        status == 413
+        or named is ErrorKind.CONTEXT_OVERFLOW
+        or (overflow and status < 500 and (status != 200 or named is ErrorKind.INVALID))
+    ):
         return ErrorKind.CONTEXT_OVERFLOW
     if status >= 500 or (status == 200 and named in (None, ErrorKind.NETWORK)):
         return ErrorKind.RATE_LIMIT if _OVERLOAD.search(said.message) else ErrorKind.NETWORK
@@ -166,7 +230,11 @@ def _kind(status: int, said: ErrorBody) -> ErrorKind:
 
 
 def _asks_too_much(message: str) -> bool:
-    return any(int(found["asked"]) >= int(found["most"]) for pattern in _ASKED_TOO_MUCH if (found := pattern.search(message)))
+    return any(
+        int(found["asked"]) >= int(found["most"])
+        for pattern in _ASKED_TOO_MUCH
+        if (found := pattern.search(message))
+    )
 
 
 # ---------------------------------------------------------------- bodies
@@ -184,12 +252,27 @@ def read_error(body: bytes) -> ErrorBody:
         return ErrorBody()
     outer = cast("dict[str, Any]", document)
     inner = _error_in(outer)
-    details = [cast("dict[str, Any]", detail) for detail in _list(inner.get("details")) if isinstance(detail, dict)]
-    named = [inner.get("code"), *(detail.get("reason") for detail in details), inner.get("status"), inner.get("type")]
-    codes = [int(code) for code in (inner.get("code"), inner.get("status")) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())]
+    details = [
+        cast("dict[str, Any]", detail)
+        for detail in _list(inner.get("details"))
+        if isinstance(detail, dict)
+    ]
+    named = [
+        inner.get("code"),
+        *(detail.get("reason") for detail in details),
+        inner.get("status"),
+        inner.get("type"),
+    ]
+    codes = [
+        int(code)
+        for code in (inner.get("code"), inner.get("status"))
+        if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())
+    ]
     waits = [_SECONDS.fullmatch(str(detail.get("retryDelay"))) for detail in details]
     return ErrorBody(
-        words=tuple(word for word in named if isinstance(word, str) and word and not word.isdecimal()),
+        words=tuple(
+            word for word in named if isinstance(word, str) and word and not word.isdecimal()
+        ),
         message=_message(inner, outer),
         request_id=next(_texts(outer.get("request_id")), None),
         status=next((code for code in codes if 400 <= code < 600), 0),
@@ -199,23 +282,43 @@ def read_error(body: bytes) -> ErrorBody:
 
 def _message(inner: dict[str, Any], outer: dict[str, Any]) -> str:
     nested: object = inner.get("message")
-    deeper: object = cast("dict[str, Any]", nested).get("detail") if isinstance(nested, dict) else None
+    deeper: object = (
+        cast("dict[str, Any]", nested).get("detail") if isinstance(nested, dict) else None
+    )
     detail: object = inner.get("detail")
-    words = next(_texts(cast("object", nested), detail, outer.get("message"), _wrong_fields(detail), _wrong_fields(deeper)), "")
+    words = next(
+        _texts(
+            cast("object", nested),
+            detail,
+            outer.get("message"),
+            _wrong_fields(detail),
+            _wrong_fields(deeper),
+        ),
+        "",
+    )
     metadata: object = inner.get("metadata")
-    behind: object = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider had said
+    # OpenRouter: what the provider had said
+    behind: object = (
+        cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    )
     return f"{words}: {behind}" if isinstance(behind, str) and behind else words
 
 
 def _wrong_fields(details: object) -> str:
     """What pydantic says of a body, as FastAPI and Mistral hand it on."""
-    wrong = [cast("dict[str, Any]", detail) for detail in _list(details) if isinstance(detail, dict)]
-    return "; ".join(f"{'.'.join(map(str, _list(detail.get('loc'))))}: {detail.get('msg')}" for detail in wrong)
+    wrong = [
+        cast("dict[str, Any]", detail) for detail in _list(details) if isinstance(detail, dict)
+    ]
+    return "; ".join(
+        f"{'.'.join(map(str, _list(detail.get('loc'))))}: {detail.get('msg')}" for detail in wrong
+    )
 
 
 def _error_in(outer: dict[str, Any]) -> dict[str, Any]:
     response = outer.get("response")
-    error = outer.get("error") or (cast("dict[str, Any]", response).get("error") if isinstance(response, dict) else None)
+    error = outer.get("error") or (
+        cast("dict[str, Any]", response).get("error") if isinstance(response, dict) else None
+    )
     if isinstance(error, str):
         return {"message": error}
     if isinstance(error, dict):

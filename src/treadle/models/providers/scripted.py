@@ -1,4 +1,6 @@
-"""A model that says what a script tells it, entry by entry: for tests, demos and work without a key. Entry: `ScriptedModel`."""
+"""A model that says what a script tells it, entry by entry: for tests, demos and work without a
+key. Entry: `ScriptedModel`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import msgspec
 
 from treadle._internal.json_text import met
 from treadle.errors import AgentError
-from treadle.models.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, ToolCallStart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    PartEnd,
+    ReasoningDelta,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
 from treadle.types import StopReason, Usage, new_id
 
 _WORDS_PER_DELTA = 3
@@ -26,7 +38,19 @@ class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Error(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    kind: Literal["agent", "tool", "timeout", "rate_limit", "network", "invalid", "auth", "cancelled", "limit", "context_overflow", "busy"]
+    kind: Literal[
+        "agent",
+        "tool",
+        "timeout",
+        "rate_limit",
+        "network",
+        "invalid",
+        "auth",
+        "cancelled",
+        "limit",
+        "context_overflow",
+        "busy",
+    ]
     status: int | None = None
     retry_after_s: float | None = None
 
@@ -35,7 +59,7 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a misspelt count would leave out in silence is refused, and what would take tokens back."""
+    """What a misspelt count would leave out in silence is refused, and what would take tokens back."""  # noqa: E501
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -47,7 +71,10 @@ class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One answer of the model. Everything is optional; an `error` comes after whatever else the entry says."""
+    """One answer of the model.
+
+    Everything is optional; an `error` comes after whatever else the entry says.
+    """
 
     text: str = ""
     reasoning: str = ""
@@ -60,17 +87,33 @@ class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class ScriptedModel:
-    """Answers with the entries of a script in order, whatever it is asked. Keeps its place: one for each conversation."""
+    """Answers with the entries of a script in order, whatever it is asked.
 
-    def __init__(self, entries: Sequence[ScriptEntry | dict[str, Any]], *, name: str = "script:inline", place: int = 0) -> None:
-        """Raises AgentError(invalid) where an entry is none. `place`: entries that are used up already."""
-        self._entries = tuple(e if isinstance(e, ScriptEntry) else _entry(e, i, name) for i, e in enumerate(entries))
+    Keeps its place: one for each conversation.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[ScriptEntry | dict[str, Any]],
+        *,
+        name: str = "script:inline",
+        place: int = 0,
+    ) -> None:
+        """Raises AgentError(invalid) where an entry is none.
+
+        `place`: entries that are used up already.
+        """
+        self._entries = tuple(
+            e if isinstance(e, ScriptEntry) else _entry(e, i, name) for i, e in enumerate(entries)
+        )
         self._name = name
         self.place = place
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptedModel:
-        """Raises AgentError(invalid) that names the file where it cannot be read, is no JSON, or is no script."""
+        """Raises AgentError(invalid) that names the file where it cannot be read, is no JSON, or is
+        no script.
+        """
         return cls(_read_script(path), name=f"script:{path}")
 
     @property
@@ -91,17 +134,32 @@ class ScriptedModel:
                 yield delta
             whole = True
             if entry.error is not None:
-                text = f"{self._name}: its entry {number} is an error of the kind {entry.error.kind}"
-                raise AgentError(entry.error.kind, text, status=entry.error.status, retry_after_s=entry.error.retry_after_s)
+                text = (
+                    f"{self._name}: its entry {number} is an error of the kind {entry.error.kind}"
+                )
+                raise AgentError(
+                    entry.error.kind,
+                    text,
+                    status=entry.error.status,
+                    retry_after_s=entry.error.retry_after_s,
+                )
             yield _end(entry, request)
         finally:
-            if not whole:  # cut short: it gave neither a response nor an error, and is there for the next one
+            # cut short: it gave neither a response nor an error, and is there for the next one
+            if not whole:
                 self.place -= 1
 
     def _take(self) -> tuple[ScriptEntry, int]:
         if (place := self.place) >= (count := len(self._entries)):
             entries = f"{count} {'entry' if count == 1 else 'entries'}"
-            raise AgentError("agent", f"{self._name} is used up: it has {entries}, and the model was asked once more. Add an entry to it")
+            raise AgentError(
+                "agent",
+                (
+                    f"{self._name} is used up: it has {entries}, and the model was asked once "
+                    "more. "
+                    "Add an entry to it"
+                ),
+            )
         self.place += 1
         return self._entries[place], self.place
 
@@ -110,46 +168,82 @@ def _deltas(entry: ScriptEntry) -> list[Delta]:
     deltas: list[Delta] = [ReasoningDelta(piece) for piece in _pieces(entry.reasoning)]
     deltas += [TextDelta(piece) for piece in _pieces(entry.text)]
     for call in entry.tool_calls:
-        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+        arguments = (
+            call.arguments
+            if isinstance(call.arguments, str)
+            else json.dumps(call.arguments, ensure_ascii=False)
+        )
         half = len(arguments) // 2
-        deltas += [ToolCallStart(call.id or new_id("call"), call.name), ArgumentsDelta(arguments[:half]), ArgumentsDelta(arguments[half:]), PartEnd()]
+        deltas += [
+            ToolCallStart(call.id or new_id("call"), call.name),
+            ArgumentsDelta(arguments[:half]),
+            ArgumentsDelta(arguments[half:]),
+            PartEnd(),
+        ]
     return deltas
 
 
 def _pieces(text: str) -> list[str]:
     """A few words each; joined, they are the text."""
     words = text.split(" ")
-    pieces = [" ".join(words[i : i + _WORDS_PER_DELTA]) for i in range(0, len(words), _WORDS_PER_DELTA)]
+    pieces = [
+        " ".join(words[i : i + _WORDS_PER_DELTA]) for i in range(0, len(words), _WORDS_PER_DELTA)
+    ]
     return [piece + " " * (i < len(pieces) - 1) for i, piece in enumerate(pieces)] if text else []
 
 
 def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
     stop = entry.stop or (StopReason.TOOL_USE if entry.tool_calls else StopReason.COMPLETE)
     usage = Usage() + entry.usage if entry.usage is not None else None
-    if usage is None:  # about four characters a token, so that summaries and limits have something to count
-        said = len(entry.text) + len(entry.reasoning) + sum(len(str(c.arguments)) + 20 for c in entry.tool_calls)
+    # about four characters a token, so that summaries and limits have something to count
+    if usage is None:
+        said = (
+            len(entry.text)
+            + len(entry.reasoning)
+            + sum(len(str(c.arguments)) + 20 for c in entry.tool_calls)
+        )
         heard = sum(len(m.text) + 40 for m in request.messages)
-        usage = Usage(input_tokens=heard // 4, output_tokens=said // 4 + 1, reasoning_tokens=len(entry.reasoning) // 4)
-    return ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="script")
+        usage = Usage(
+            input_tokens=heard // 4,
+            output_tokens=said // 4 + 1,
+            reasoning_tokens=len(entry.reasoning) // 4,
+        )
+    return ResponseEnd(
+        stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="script"
+    )
 
 
 def _entry(value: object, index: int, name: str) -> ScriptEntry:
     try:
         return msgspec.convert(value, met(ScriptEntry))
     except msgspec.ValidationError as e:
-        instead = f', write {{"text": {json.dumps(value, ensure_ascii=False)}}}' if isinstance(value, str) and len(value) < 60 else ""
-        raise AgentError("invalid", f"{name}: entry {index + 1} is no script entry: {e}{instead}") from e
+        instead = (
+            f', write {{"text": {json.dumps(value, ensure_ascii=False)}}}'
+            if isinstance(value, str) and len(value) < 60
+            else ""
+        )
+        raise AgentError(
+            "invalid", f"{name}: entry {index + 1} is no script entry: {e}{instead}"
+        ) from e
 
 
 def _read_script(path: Path) -> list[dict[str, Any]]:
     try:
         document: object = json.loads(path.read_bytes())
     except OSError as e:
-        raise AgentError("invalid", f"the script {str(path)!r} cannot be read: {e.strerror or e}") from e
+        raise AgentError(
+            "invalid", f"the script {str(path)!r} cannot be read: {e.strerror or e}"
+        ) from e
     except (ValueError, RecursionError) as e:
         raise AgentError("invalid", f"the script {str(path)!r} is no JSON: {e}") from e
     if not isinstance(document, list):
-        raise AgentError("invalid", f"the script {str(path)!r} must be a JSON list of entries, not {type(document).__name__}")
+        raise AgentError(
+            "invalid",
+            (
+                f"the script {str(path)!r} must be a JSON list of entries, not "
+                f"{type(document).__name__}"
+            ),
+        )
     return document  # pyright: ignore[reportUnknownVariableType]  each entry is validated by its reader
 
 

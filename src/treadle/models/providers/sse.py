@@ -21,7 +21,9 @@ _BLANK_LINE = b"\r\n\r\n"
 
 
 class EventSplitter:
-    """Feed it bytes as they come; it gives each event once it is whole, as its name (b"" where it has none) and its data."""
+    """Feed it bytes as they come; it gives each event once it is whole, as its name (b"" where it
+    has none) and its data.
+    """
 
     __slots__ = ("_at_start", "_held", "_held_bytes", "_swallow_lf")
 
@@ -33,7 +35,10 @@ class EventSplitter:
         self._swallow_lf = False
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
-        """The events that end in `chunk`, in order. Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX."""
+        """The events that end in `chunk`, in order.
+
+        Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX.
+        """
         blank_line = -1 if self._swallow_lf or b"\r" not in chunk else chunk.rfind(_BLANK_LINE)
         if blank_line >= 0:
             end = blank_line + len(_BLANK_LINE)
@@ -60,7 +65,10 @@ class EventSplitter:
         return _events(whole)
 
     def finish(self) -> list[tuple[bytes, bytes]]:
-        """What an ended stream left without its blank line. The standard drops it; some servers end so, and its reader can tell half from whole."""
+        """What an ended stream left without its blank line.
+
+        The standard drops it; some servers end so, and its reader can tell half from whole.
+        """
         return self.feed(b"\n\n") if self._held else []
 
     def _begin_anew(self) -> None:
@@ -74,7 +82,9 @@ class EventSplitter:
             self._held.append(piece)
             self._held_bytes += len(piece)
         if self._held_bytes > EVENT_BYTES_MAX:
-            raise AgentError("network", f"the stream sent an event of more than {EVENT_BYTES_MAX} bytes")
+            raise AgentError(
+                "network", f"the stream sent an event of more than {EVENT_BYTES_MAX} bytes"
+            )
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
         """Every kind of line end as LF; a CR LF that is cut between two chunks is one."""
@@ -91,19 +101,24 @@ def _events(whole: bytes) -> list[tuple[bytes, bytes]]:
     if (unnamed := _unnamed(whole, b"\n")) is not None:
         return unnamed
     named: list[tuple[bytes, bytes]] = _NAMED_EVENT.findall(whole)
-    # Where all line ends belong to such events, nothing stands between them: they are all there is, and came at a sixth of the cost.
+    # Where all line ends belong to such events, nothing stands between them: they are all there is,
+    # and came at a sixth of the cost.
     if whole.count(b"\n") == _LINE_ENDS_OF_NAMED_EVENT * len(named):
         return named
     return [event for block in whole.split(b"\n\n") if (event := _any_event(block)) is not None]
 
 
 def _unnamed(whole: bytes, line_end: bytes) -> list[tuple[bytes, bytes]] | None:
-    """Of a text that ends with a blank line, and in which each event is one line of data; None where there is anything else."""
+    """Of a text that ends with a blank line, and in which each event is one line of data; None
+    where there is anything else.
+    """
     if not whole.startswith(_DATA):
         return None
     pieces = whole[len(_DATA) : -2 * len(line_end)].split(line_end + line_end + _DATA)
     line_ends = 2 * len(pieces)
-    if whole.count(b"\n") != line_ends or whole.count(b"\r") != (line_ends if line_end == b"\r\n" else 0):
+    if whole.count(b"\n") != line_ends or whole.count(b"\r") != (
+        line_ends if line_end == b"\r\n" else 0
+    ):
         return None
     return [(b"", piece) for piece in pieces]
 

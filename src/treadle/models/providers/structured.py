@@ -1,6 +1,8 @@
-"""An answer that fits a schema, from a model that has no such thing of its own: as the arguments of a call, or because the prompt asks.
+"""An answer that fits a schema, from a model that has no such thing of its own: as the arguments of
+a call, or because the prompt asks.
 
-What a provider does natively is its wire's; whether the answer fits is checked by whoever reads it. Entry: `structured`.
+What a provider does natively is its wire's; whether the answer fits is checked by whoever reads it.
+Entry: `structured`.
 """
 
 from __future__ import annotations
@@ -36,21 +38,34 @@ from treadle.types import Settings, StopReason, SystemBlock
 Stream: TypeAlias = Callable[[ModelRequest], AsyncGenerator[Delta, None]]
 
 ANSWER_TOOL = "final_answer"
-_DESCRIPTION = "Gives your final answer to the user. Call it once, when you are done, with nothing after it."
+_DESCRIPTION = (
+    "Gives your final answer to the user. Call it once, when you are done, with nothing after it."
+)
 _CALL_IT = "Give your final answer by calling the tool {name!r}, and in no other way."
-_WRITE_IT = "Give your final answer as one JSON value that fits this JSON Schema, with no other text around it and no code fence:\n"
+_WRITE_IT = (
+    "Give your final answer as one JSON value that fits this JSON Schema, with no other text "
+    "around it and no code fence:\n"
+)
 _FENCE = "```"
 _FENCE_LINE_CHARS_MAX = 40
 
 
-def structured(stream: Stream, request: ModelRequest, abilities: Abilities) -> AsyncGenerator[Delta, None]:
-    """`stream(request)`, asked in the way that this model can be asked for its schema. The answer is text in each of them: the last text part."""
+def structured(
+    stream: Stream, request: ModelRequest, abilities: Abilities
+) -> AsyncGenerator[Delta, None]:
+    """`stream(request)`, asked in the way that this model can be asked for its schema.
+
+    The answer is text in each of them: the last text part.
+    """
     schema = request.settings.output_schema
     if schema is None or (mode := mode_for(request, abilities)) == "native":
         return stream(request)
     if mode == "tool":
         name = _free_name(request)
-        return _as_text(stream(_with_answer_tool(request, name, schema, forced=_can_force(request, abilities))), name)
+        return _as_text(
+            stream(_with_answer_tool(request, name, schema, forced=_can_force(request, abilities))),
+            name,
+        )
     return _without_fence(stream(_told(request, _WRITE_IT + dumped(schema).decode())))
 
 
@@ -59,16 +74,25 @@ def mode_for(request: ModelRequest, abilities: Abilities) -> StructuredOutput:
     if mode == "native" and request.tools and abilities.structured_with_tools is False:
         mode = "tool"
     schema = request.settings.output_schema or {}
-    callable_with = abilities.tools is not False and (schema.get("type") == "object" or "properties" in schema)
-    # Where no tool may be called any more and none can be forced, a model that is left to choose might call another one.
-    hindered = request.settings.tool_choice == "none" and bool(request.tools) and not _can_force(request, abilities)
+    callable_with = abilities.tools is not False and (
+        schema.get("type") == "object" or "properties" in schema
+    )
+    # Where no tool may be called any more and none can be forced, a model that is left to choose
+    # might call another one.
+    hindered = (
+        request.settings.tool_choice == "none"
+        and bool(request.tools)
+        and not _can_force(request, abilities)
+    )
     return "prompt" if mode == "tool" and (not callable_with or hindered) else mode
 
 
 def _can_force(request: ModelRequest, abilities: Abilities) -> bool:
     """Claude with a budget of tokens for thinking takes no forced call either."""
     thinking, types = request.settings.thinking, abilities.thinking_types
-    has_budget = type(thinking) is int or (thinking in (True, "adaptive") and types is not None and "adaptive" not in types)
+    has_budget = type(thinking) is int or (
+        thinking in (True, "adaptive") and types is not None and "adaptive" not in types
+    )
     return abilities.forced_tools is not False and not has_budget
 
 
@@ -80,10 +104,14 @@ def _free_name(request: ModelRequest) -> str:
 
 def _told(request: ModelRequest, instruction: str) -> ModelRequest:
     settings = msgspec.structs.replace(request.settings, output_schema=None)
-    return msgspec.structs.replace(request, system=(*request.system, SystemBlock(text=instruction)), settings=settings)
+    return msgspec.structs.replace(
+        request, system=(*request.system, SystemBlock(text=instruction)), settings=settings
+    )
 
 
-def _with_answer_tool(request: ModelRequest, name: str, schema: dict[str, object], *, forced: bool) -> ModelRequest:
+def _with_answer_tool(
+    request: ModelRequest, name: str, schema: dict[str, object], *, forced: bool
+) -> ModelRequest:
     tool = ToolDefinition(name=name, description=_DESCRIPTION, parameters=schema)
     with_tool = msgspec.structs.replace(request, tools=(*request.tools, tool))
     if not forced:
@@ -93,7 +121,9 @@ def _with_answer_tool(request: ModelRequest, name: str, schema: dict[str, object
         choice = name
     elif choice in (None, "auto"):
         choice = "any"
-    settings: Settings = msgspec.structs.replace(request.settings, output_schema=None, tool_choice=choice)
+    settings: Settings = msgspec.structs.replace(
+        request.settings, output_schema=None, tool_choice=choice
+    )
     return msgspec.structs.replace(with_tool, settings=settings)
 
 
@@ -101,7 +131,9 @@ def _with_answer_tool(request: ModelRequest, name: str, schema: dict[str, object
 
 
 async def _as_text(deltas: AsyncGenerator[Delta, None], name: str) -> AsyncGenerator[Delta, None]:
-    """The answer's call as the text that it stands for; text after it is left out, since the last text is the answer."""
+    """The answer's call as the text that it stands for; text after it is left out, since the last
+    text is the answer.
+    """
     reader = _AnswerReader(name)
     async with aclosing(deltas) as source:
         async for delta in source:
@@ -146,8 +178,14 @@ class _AnswerReader:
                 yield delta
             case ResponseEnd():
                 yield from self._end_of_answer()
-                only_answered = self._answered and not self._called and delta.stop_reason is StopReason.TOOL_USE
-                yield msgspec.structs.replace(delta, stop_reason=StopReason.COMPLETE) if only_answered else delta
+                only_answered = (
+                    self._answered and not self._called and delta.stop_reason is StopReason.TOOL_USE
+                )
+                yield (
+                    msgspec.structs.replace(delta, stop_reason=StopReason.COMPLETE)
+                    if only_answered
+                    else delta
+                )
             case Restart() | Switch():
                 self._begin()
                 yield delta
@@ -210,10 +248,16 @@ class _Fenced:
     def _opened(self, held: str) -> str:
         begun = held.lstrip()
         line, newline, rest = begun.partition("\n")
-        if not begun or (len(line) <= _FENCE_LINE_CHARS_MAX and not newline and (_FENCE.startswith(begun) or begun.startswith(_FENCE))):
+        if not begun or (
+            len(line) <= _FENCE_LINE_CHARS_MAX
+            and not newline
+            and (_FENCE.startswith(begun) or begun.startswith(_FENCE))
+        ):
             return held
         language = line.removeprefix(_FENCE).strip()
-        self._inside = bool(newline) and line.startswith(_FENCE) and (not language or language.isalnum())
+        self._inside = (
+            bool(newline) and line.startswith(_FENCE) and (not language or language.isalnum())
+        )
         return rest if self._inside else held
 
     def rest(self) -> str:

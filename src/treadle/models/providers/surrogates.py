@@ -1,4 +1,5 @@
-"""Halves of surrogate pairs, for which UTF-8 has no place: paired again where both are there, else U+FFFD.
+"""Halves of surrogate pairs, for which UTF-8 has no place: paired again where both are there, else
+U+FFFD.
 
 A provider refuses a whole history for one of them. Entry: `mended`, `mended_json`.
 """

@@ -1,8 +1,10 @@
-"""Real traffic recorded once and replayed offline: a model that writes a tape, and one that plays it.
+"""Real traffic recorded once and replayed offline: a model that writes a tape, and one that plays
+it.
 
-A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas or the error that came. Of a
-request it holds what is new since the one before, so that a tape grows with the conversation and not with its square. Ids and times
-are not part of what is compared. Entry: `RecordingModel`, `TapeModel`.
+A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas
+or the error that came. Of a request it holds what is new since the one before, so that a tape grows
+with the conversation and not with its square. Ids and times are not part of what is compared.
+Entry: `RecordingModel`, `TapeModel`.
 """
 
 from __future__ import annotations
@@ -53,21 +55,42 @@ class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
 def _news(request: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """What of a request is not in the one before, and how many of its messages are."""
     messages, older = request["messages"], before.get("messages", [])
-    kept = next((i for i, (new, old) in enumerate(zip(messages, older, strict=False)) if new != old), min(len(messages), len(older)))
-    changed = {name: value for name, value in request.items() if name not in before or before[name] != value}
+    kept = next(
+        (i for i, (new, old) in enumerate(zip(messages, older, strict=False)) if new != old),
+        min(len(messages), len(older)),
+    )
+    changed = {
+        name: value
+        for name, value in request.items()
+        if name not in before or before[name] != value
+    }
     return {**changed, "messages": messages[kept:]}, kept
 
 
 def _whole(news: dict[str, Any], kept: int, before: dict[str, Any]) -> dict[str, Any]:
-    return {**before, **news, "messages": [*before.get("messages", [])[:kept], *news.get("messages", [])]}
+    return {
+        **before,
+        **news,
+        "messages": [*before.get("messages", [])[:kept], *news.get("messages", [])],
+    }
 
 
 def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-    """A request without what is new every time (blocks that tell of the day, the ids and times of messages, the ids of calls), and without secrets."""
+    """A request without what is new every time (blocks that tell of the day, the ids and times of
+    messages, the ids of calls), and without secrets.
+    """
     numbers: dict[str, str] = {}
-    messages = [{"role": m.role, "parts": [_numbered(part, numbers) for part in m.parts]} for m in request.messages]
+    messages = [
+        {"role": m.role, "parts": [_numbered(part, numbers) for part in m.parts]}
+        for m in request.messages
+    ]
     system = [block for block in request.system if not block.passing]
-    whole = {"system": system, "tools": request.tools, "settings": request.settings, "messages": messages}
+    whole = {
+        "system": system,
+        "tools": request.tools,
+        "settings": request.settings,
+        "messages": messages,
+    }
     return json.loads(clean(encode_json(whole).decode()))
 
 
@@ -75,24 +98,36 @@ def _numbered(part: Part, numbers: dict[str, str]) -> Part:
     """Calls and their results under numbers in the place of ids."""
     match part:
         case ToolCall():
-            return msgspec.structs.replace(part, id=numbers.setdefault(part.id, f"call {len(numbers) + 1}"))
+            return msgspec.structs.replace(
+                part, id=numbers.setdefault(part.id, f"call {len(numbers) + 1}")
+            )
         case ToolResult():
-            return msgspec.structs.replace(part, call_id=numbers.setdefault(part.call_id, f"call {len(numbers) + 1}"))
+            return msgspec.structs.replace(
+                part, call_id=numbers.setdefault(part.call_id, f"call {len(numbers) + 1}")
+            )
         case _:
             return part
 
 
 class RecordingModel:
-    """Another model, every exchange of which is appended to a tape. `clean` takes secrets out of what is written."""
+    """Another model, every exchange of which is appended to a tape.
 
-    def __init__(self, model: Model, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
+    `clean` takes secrets out of what is written.
+    """
+
+    def __init__(
+        self, model: Model, path: Path, *, clean: Callable[[str], str] = lambda text: text
+    ) -> None:
         """Starts the tape anew. Raises AgentError(invalid) where the file cannot be written."""
         self._model = model
         self._path = Path(os.path.realpath(path))
         self._clean = clean
         self._before: dict[str, Any] = {}
         """The request that is on the tape already."""
-        self._write(_Head(treadle_tape=TAPE_SCHEMA, model=model.name, refuses=tuple(sorted(model.refuses))), "w")
+        self._write(
+            _Head(treadle_tape=TAPE_SCHEMA, model=model.name, refuses=tuple(sorted(model.refuses))),
+            "w",
+        )
 
     @property
     def name(self) -> str:
@@ -110,12 +145,20 @@ class RecordingModel:
                     deltas.append(delta)
                     yield delta
         except AgentError as e:
-            error = _Failure(kind=e.kind, message=e.message, status=e.status, request_id=e.request_id, retry_after_s=e.retry_after_s)
+            error = _Failure(
+                kind=e.kind,
+                message=e.message,
+                status=e.status,
+                request_id=e.request_id,
+                retry_after_s=e.retry_after_s,
+            )
             self._keep(asked, deltas, error)
             raise
         self._keep(asked, deltas)
 
-    def _keep(self, asked: dict[str, Any], deltas: list[Delta], error: _Failure | None = None) -> None:
+    def _keep(
+        self, asked: dict[str, Any], deltas: list[Delta], error: _Failure | None = None
+    ) -> None:
         request, kept = _news(asked, self._before)
         self._write(_Exchange(request=request, deltas=deltas, error=error, kept=kept), "a")
         self._before = asked
@@ -126,14 +169,21 @@ class RecordingModel:
             with open(open_in_place(self._path, flags), how, encoding="utf-8") as tape:
                 tape.write(self._clean(encode_json(line).decode()) + "\n")
         except OSError as e:
-            raise AgentError("invalid", f"the tape {str(self._path)!r} cannot be written: {e.strerror or e}") from e
+            raise AgentError(
+                "invalid", f"the tape {str(self._path)!r} cannot be written: {e.strerror or e}"
+            ) from e
 
 
 class TapeModel:
-    """Plays a tape back in order; a request that differs from the recorded one is an error that shows the difference."""
+    """Plays a tape back in order; a request that differs from the recorded one is an error that
+    shows the difference.
+    """
 
     def __init__(self, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
-        """Raises AgentError(invalid) where the tape cannot be read. `clean` is what the tape was recorded with."""
+        """Raises AgentError(invalid) where the tape cannot be read.
+
+        `clean` is what the tape was recorded with.
+        """
         self._path = path
         self._clean = clean
         self._head, self._exchanges = _read_tape(path)
@@ -151,23 +201,48 @@ class TapeModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         if self.place >= len(self._exchanges):
             exchanges = f"{self.place} exchange{'' if self.place == 1 else 's'}"
-            raise AgentError("agent", f"the tape {str(self._path)!r} is used up after {exchanges}, and the model was asked once more")
+            raise AgentError(
+                "agent",
+                (
+                    f"the tape {str(self._path)!r} is used up after {exchanges}, and the model was "
+                    "asked once more"
+                ),
+            )
         exchange = self._exchanges[self.place]
         self.place += 1
         asked = _comparable(request, self._clean)
         if asked != exchange.request:
             difference = _difference(exchange.request, asked)
-            raise AgentError("agent", f"request {self.place} differs from the tape {str(self._path)!r} (- tape, + now):\n{difference}")
+            raise AgentError(
+                "agent",
+                (
+                    f"request {self.place} differs from the tape {str(self._path)!r} (- tape, + "
+                    f"now):\n{difference}"
+                ),
+            )
         for delta in exchange.deltas:
             yield delta
         if (error := exchange.error) is not None:
-            raise AgentError(error.kind, error.message, status=error.status, request_id=error.request_id, retry_after_s=error.retry_after_s)
+            raise AgentError(
+                error.kind,
+                error.message,
+                status=error.status,
+                request_id=error.request_id,
+                retry_after_s=error.retry_after_s,
+            )
 
 
 def _difference(recorded: object, asked: object) -> str:
-    was, is_ = (json.dumps(side, indent=1, ensure_ascii=False, sort_keys=True).splitlines() for side in (recorded, asked))
+    was, is_ = (
+        json.dumps(side, indent=1, ensure_ascii=False, sort_keys=True).splitlines()
+        for side in (recorded, asked)
+    )
     lines = [line[:200] for line in difflib.unified_diff(was, is_, lineterm="", n=2)][2:]
-    more = f"\n… and {len(lines) - DIFFERENCE_LINES} more lines" if len(lines) > DIFFERENCE_LINES else ""
+    more = (
+        f"\n… and {len(lines) - DIFFERENCE_LINES} more lines"
+        if len(lines) > DIFFERENCE_LINES
+        else ""
+    )
     return "\n".join(lines[:DIFFERENCE_LINES]) + more
 
 
@@ -175,19 +250,26 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
     try:
         head, *lines = path.read_bytes().splitlines() or [b""]
     except OSError as e:
-        raise AgentError("invalid", f"the tape {str(path)!r} cannot be read: {e.strerror or e}") from e
+        raise AgentError(
+            "invalid", f"the tape {str(path)!r} cannot be read: {e.strerror or e}"
+        ) from e
     try:
         parsed = decode_json(head, _Head)
     except ValueError as e:
         raise AgentError("invalid", f"{str(path)!r} is no tape: {e}") from e
     if parsed.treadle_tape > TAPE_SCHEMA:
-        raise AgentError("invalid", f"the tape {str(path)!r} was recorded by a newer Treadle: upgrade, or record it again")
+        raise AgentError(
+            "invalid",
+            f"the tape {str(path)!r} was recorded by a newer Treadle: upgrade, or record it again",
+        )
     exchanges = list[_Exchange]()
     before: dict[str, Any] = {}
     for number, line in enumerate(lines, 2):
         exchange = _read_exchange(path, number, line)
         if parsed.treadle_tape > 1:
-            exchange = msgspec.structs.replace(exchange, request=_whole(exchange.request, exchange.kept, before), kept=0)
+            exchange = msgspec.structs.replace(
+                exchange, request=_whole(exchange.request, exchange.kept, before), kept=0
+            )
         before = exchange.request
         exchanges.append(exchange)
     return parsed, exchanges
@@ -197,7 +279,13 @@ def _read_exchange(path: Path, number: int, line: bytes) -> _Exchange:
     try:
         return decode_json(line, _Exchange)
     except ValueError as e:
-        raise AgentError("invalid", f"the tape {str(path)!r} is broken at line {number}: {e}. Record it again with record:FILE=MODEL") from e
+        raise AgentError(
+            "invalid",
+            (
+                f"the tape {str(path)!r} is broken at line {number}: {e}. Record it again with "
+                "record:FILE=MODEL"
+            ),
+        ) from e
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""What providers told of their models when they were last asked, kept in Treadle's own folder: abilities and a date, no key.
+"""What providers told of their models when they were last asked, kept in Treadle's own folder:
+abilities and a date, no key.
 
 Whoever asks is the command `models`; runs only read. Entry: `told`, `remember`.
 """
@@ -25,7 +26,9 @@ SCHEMA = 1
 class ToldModels(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     address: str
-    """Who was asked, as a hash of its type and its base URL: a URL may hold what is nobody's business."""
+    """Who was asked, as a hash of its type and its base URL: a URL may hold what is nobody's
+    business.
+    """
     models: dict[str, Abilities]
 
 
@@ -33,21 +36,41 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     providers: dict[str, ToldModels] = {}
 
 
-def told(home: str | Path, endpoint: Endpoint, now: datetime | None = None) -> Mapping[str, Abilities]:
-    """By id. Empty where nothing was told, where it is older than 30 days, was told at another address, or cannot be read."""
+def told(
+    home: str | Path, endpoint: Endpoint, now: datetime | None = None
+) -> Mapping[str, Abilities]:
+    """By id.
+
+    Empty where nothing was told, where it is older than 30 days, was told at another address, or
+    cannot be read.
+    """
     found = _read(Path(home) / FILE).get(endpoint.name)
-    if found is None or found.address != _address(endpoint) or not _fresh(found, now or datetime.now(UTC)):
+    if (
+        found is None
+        or found.address != _address(endpoint)
+        or not _fresh(found, now or datetime.now(UTC))
+    ):
         return {}
     return found.models
 
 
-def remember(home: str | Path, endpoint: Endpoint, models: Mapping[str, Abilities], now: datetime | None = None) -> None:
-    """In the place of what this provider told before. Raises AgentError(invalid) where the file cannot be written."""
+def remember(
+    home: str | Path,
+    endpoint: Endpoint,
+    models: Mapping[str, Abilities],
+    now: datetime | None = None,
+) -> None:
+    """In the place of what this provider told before.
+
+    Raises AgentError(invalid) where the file cannot be written.
+    """
     path, now = Path(home) / FILE, now or datetime.now(UTC)
     others = {name: other for name, other in _read(path).items() if _fresh(other, now)}
     this = {endpoint.name: ToldModels(at=now, address=_address(endpoint), models=dict(models))}
     for providers in (others | this, this):
-        text = msgspec.json.format(msgspec.json.encode(_Remembered(providers=providers)), indent=0).decode()
+        text = msgspec.json.format(
+            msgspec.json.encode(_Remembered(providers=providers)), indent=0
+        ).decode()
         if len(text.encode()) <= SIZE_MAX_BYTES:
             write_text(path, text)
             return

@@ -1,6 +1,8 @@
-"""Which wire a provider speaks, by the type that the configuration gives it: each is imported when the first model asks for it.
+"""Which wire a provider speaks, by the type that the configuration gives it: each is imported when
+the first model asks for it.
 
-What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`, `connect_to`, `models_at`.
+What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`,
+`connect_to`, `models_at`.
 """
 
 from __future__ import annotations
@@ -35,23 +37,41 @@ CLOSE_WITHIN_S = 1.0
 class Wire(Protocol):
     """What the package of a wire offers."""
 
-    def connect(self, *, api_key: str | None, auth_token: str | None, base_url: str | None, timeout_s: float, headers: Mapping[str, str]) -> HttpConnection:
-        """Our own connection, which any number of models can share. Opens nothing yet. Raises AgentError: auth, invalid."""
+    def connect(
+        self,
+        *,
+        api_key: str | None,
+        auth_token: str | None,
+        base_url: str | None,
+        timeout_s: float,
+        headers: Mapping[str, str],
+    ) -> HttpConnection:
+        """Our own connection, which any number of models can share. Opens nothing yet.
+
+        Raises AgentError: auth, invalid.
+        """
         ...
 
-    def model_over(self, connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> Model:
+    def model_over(
+        self, connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
+    ) -> Model:
         """The model `model_id` over such a connection; its name is `endpoint.name:model_id`."""
         ...
 
     async def list_models(self, connection: Connection, endpoint: Endpoint) -> list[Listed]:
-        """The models that can be asked at this address, with what the provider tells of them. Raises AgentError."""
+        """The models that can be asked at this address, with what the provider tells of them.
+
+        Raises AgentError.
+        """
         ...
 
 
 def wire_of(endpoint_type: str) -> Wire:
     """Raises AgentError(invalid) for a type that no wire has."""
     if (module := _WIRES.get(endpoint_type)) is None:
-        raise AgentError("invalid", f"no provider is of type {endpoint_type!r}; use one of: {', '.join(_WIRES)}")
+        raise AgentError(
+            "invalid", f"no provider is of type {endpoint_type!r}; use one of: {', '.join(_WIRES)}"
+        )
     return cast("Wire", importlib.import_module(module))
 
 
@@ -64,7 +84,11 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
         timeout_s=endpoint.timeout_s,
         headers={header: value.reveal() for header, value in endpoint.headers.items()},
     )
-    return connection if endpoint.total_timeout_s is None else connection.within(endpoint.total_timeout_s)
+    return (
+        connection
+        if endpoint.total_timeout_s is None
+        else connection.within(endpoint.total_timeout_s)
+    )
 
 
 async def models_at(endpoint: Endpoint) -> list[Listed]:

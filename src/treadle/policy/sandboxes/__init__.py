@@ -1,11 +1,13 @@
 """The ways to confine commands, and which of them this machine has.
 
-bubblewrap on Linux: bubblewrap.py, with what it hides (hidden.py), which files of a workspace it guards (control_files.py, walking.py) and moves
-away afterwards (leftovers.py, replaced.py), what processes share of that (shared_sight.py),
-what git reads (repositories.py, git_contents.py, git_index.py, git_settings.py), where
-the repository of a worktree lies (worktree.py), which system calls it refuses
-(seccomp.py), how much commands may use (limits.py) and which variables they get (surroundings.py). Whether it works is found out by trying: trial.py at
-the start, escapes.py for `treadle doctor --full`. sandbox-exec on macOS: seatbelt.py, unproven. Either is tried in a thread: trial_thread.py.
+bubblewrap on Linux: bubblewrap.py, with what it hides (hidden.py), which files of a workspace it
+guards (control_files.py, walking.py) and moves away afterwards (leftovers.py, replaced.py), what
+processes share of that (shared_sight.py), what git reads (repositories.py, git_contents.py,
+git_index.py, git_settings.py), where the repository of a worktree lies (worktree.py), which system
+calls it refuses (seccomp.py), how much commands may use (limits.py) and which variables they get
+(surroundings.py). Whether it works is found out by trying: trial.py at the start, escapes.py for
+`treadle doctor --full`. sandbox-exec on macOS: seatbelt.py, unproven. Either is tried in a thread:
+trial_thread.py.
 
 Entry: `find_sandbox`.
 """
@@ -21,7 +23,9 @@ from pathlib import Path
 from treadle._internal.environment import path_outside
 from treadle.tools.confinement import Cage, CommandRoom, Sandbox, SandboxStatus
 
-INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
+INSTALL = (
+    "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
+)
 
 
 class NoSandbox:
@@ -38,7 +42,9 @@ class NoSandbox:
     async def standing(self) -> SandboxStatus:
         return self._standing
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> Cage:
+    async def cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> Cage:
         raise AssertionError("nothing works here, as its standing says")
 
     async def aclose(self) -> None:
@@ -50,11 +56,17 @@ def find_sandbox(own: Path | None) -> Sandbox:
     if sys.platform.startswith("linux"):
         from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
-        if (program := shutil.which("bwrap", path=path_outside(os.environ.get("PATH"), Path.cwd()))) is None:
+        if (
+            program := shutil.which("bwrap", path=path_outside(os.environ.get("PATH"), Path.cwd()))
+        ) is None:
             return NoSandbox("bubblewrap is not there: " + INSTALL)
         return Bubblewrap(program, own=own)
     if sys.platform == "darwin":
         from treadle.policy.sandboxes.seatbelt import PROGRAM, Seatbelt  # noqa: PLC0415  only on macOS
 
-        return Seatbelt(own=own) if os.access(PROGRAM, os.X_OK) else NoSandbox(f"{PROGRAM} is not there")
+        return (
+            Seatbelt(own=own)
+            if os.access(PROGRAM, os.X_OK)
+            else NoSandbox(f"{PROGRAM} is not there")
+        )
     return NoSandbox(f"there is none for {sys.platform}")

@@ -1,8 +1,8 @@
-"""Commands confined by bubblewrap on Linux: a file system of their own view, namespaces, no capability, no network.
+"""Commands confined by bubblewrap on Linux: a file system of their own view, namespaces, no
+capability, no network.
 
-What is hidden and guarded is found by hidden.py, workspace_secrets.py and control_files.py, and mounted as mounts.py says; whether it all holds
-here is tried by trial.py.
-Entry: `Bubblewrap`.
+What is hidden and guarded is found by hidden.py, workspace_secrets.py and control_files.py, and
+mounted as mounts.py says; whether it all holds here is tried by trial.py. Entry: `Bubblewrap`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from treadle.policy.sandboxes.egress import isolated, through_gate, with_proxy
 from treadle.policy.sandboxes.hidden import HiddenPlaces
 from treadle.policy.sandboxes.leftovers import shortened
 from treadle.policy.sandboxes.limits import CommandLimits, Group
-from treadle.policy.sandboxes.mounts import EMPTY, MountView, each, guarding, hide_all, hiding, of_worktree
+from treadle.policy.sandboxes.mounts import (
+    EMPTY,
+    MountView,
+    each,
+    guarding,
+    hide_all,
+    hiding,
+    of_worktree,
+)
 from treadle.policy.sandboxes.ruled_writes import ruled_before, taken_away
 from treadle.policy.sandboxes.seccomp import seccomp_filter
 from treadle.policy.sandboxes.surroundings import confined_environment
@@ -38,7 +46,9 @@ PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
 """Programs of NixOS."""
 OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
-"""A caller who is root could write them without any capability, and a written core_pattern runs a program outside."""
+"""A caller who is root could write them without any capability, and a written core_pattern runs a
+program outside.
+"""
 MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
 
 
@@ -46,23 +56,27 @@ _FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
 {bound}echo begun >&{fd}; read -rn 1 -u {word} treadle || exit 1; exec {word}<&-; unset treadle
 trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
 [ $# -le 2 ] || echo left >&{fd}' EXIT
-"""
-"""What the shell does before the command: it sets limits, and will wait a moment for what the command has left running, which ends with it.
+"""  # noqa: E501
+"""What the shell does before the command: it sets limits, and will wait a moment for what the
+command has left running, which ends with it.
 
-It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for that one after the other, and do not look
-whether we are still there. Where we died before, the word never comes, and it ends.
-The first process is bubblewrap's, the second the shell. A command that ends its shell otherwise is not waited for.
+It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for
+that one after the other, and do not look whether we are still there. Where we died before, the word
+never comes, and it ends. The first process is bubblewrap's, the second the shell. A command that
+ends its shell otherwise is not waited for.
 """
 
 _BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
     read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
 done; unset REPLY
 """
-"""Until the first process, which filters its system calls right after it has asked to die with its parent, has done so."""
+"""Until the first process, which filters its system calls right after it has asked to die with its
+parent, has done so.
+"""
 
 
 class Protection(NamedTuple):
-    """Arguments that hold one thing. Each is needed: tests take it away and see something escape."""
+    """Arguments that hold one thing. Each is needed: tests take it away and see something escape."""  # noqa: E501
 
     name: str
     arguments: Sequence[str]
@@ -73,8 +87,18 @@ class Bubblewrap:
 
     name = "bubblewrap"
 
-    def __init__(self, program: str, *, own: Path | None = None, home: Path | None = None, limits: CommandLimits | None = None) -> None:
-        """`own`: Treadle's folder, which is hidden, and where is kept how the trial went. `home`: the user's."""
+    def __init__(
+        self,
+        program: str,
+        *,
+        own: Path | None = None,
+        home: Path | None = None,
+        limits: CommandLimits | None = None,
+    ) -> None:
+        """`own`: Treadle's folder, which is hidden, and where is kept how the trial went.
+
+        `home`: the user's.
+        """
         self.program = program
         self.limits = limits or CommandLimits()
         self._own = own
@@ -93,8 +117,13 @@ class Bubblewrap:
     async def aclose(self) -> None:
         await self._trial.aclose()
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> BubblewrapCage:
-        """Cancellation: nothing is held yet. Raises AgentError(tool) for the root of the file system as a workspace."""
+    async def cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> BubblewrapCage:
+        """Cancellation: nothing is held yet.
+
+        Raises AgentError(tool) for the root of the file system as a workspace.
+        """
         await self.standing()  # from it is known what this bubblewrap understands
         room = await through_gate(room, partial(isolated, self.program))
         if room.ruled is None and self._is_quick(room):
@@ -103,10 +132,19 @@ class Bubblewrap:
             return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
-    def make_cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> BubblewrapCage:
+    def make_cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> BubblewrapCage:
         """The same, blocking for a few milliseconds. A network that is not open yet is none."""
         if room.workspace == Path("/"):
-            raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
+            raise AgentError(
+                "tool",
+                (
+                    "the working directory is '/', which nothing can be kept out of: work in "
+                    "another "
+                    "one"
+                ),
+            )
         view = self._view(room)
         inside = with_proxy(confined_environment(environment, is_open=room.is_open), room)
         if room.is_read_only:
@@ -120,12 +158,21 @@ class Bubblewrap:
             raise
 
     def _is_quick(self, room: CommandRoom) -> bool:
-        known: list[ControlFiles | WorkspaceSecrets | None] = [] if room.is_read_only else [self._watched.get(room.workspace)]
-        known += [] if room.shows_secrets and not room.is_read_only else [self._secrets.get(room.workspace)]
+        known: list[ControlFiles | WorkspaceSecrets | None] = (
+            [] if room.is_read_only else [self._watched.get(room.workspace)]
+        )
+        known += (
+            []
+            if room.shows_secrets and not room.is_read_only
+            else [self._secrets.get(room.workspace)]
+        )
         return all(one is not None and one.is_quick for one in known)
 
     def _view(self, room: CommandRoom) -> MountView:
-        """What is kept from a command in `room`, but for control files. Raises AgentError(tool) where that cannot be told."""
+        """What is kept from a command in `room`, but for control files.
+
+        Raises AgentError(tool) where that cannot be told.
+        """
         ruled = ruled_before(room)
         secrets = Secrets()
         if room.is_read_only or not room.shows_secrets:
@@ -142,16 +189,26 @@ class Bubblewrap:
     # ------------------------------------------------------------ protections
 
     def protections(self, room: CommandRoom, view: MountView) -> list[Protection]:
-        """In the order in which bubblewrap takes them: what is mounted later lies over what was mounted before."""
+        """In the order in which bubblewrap takes them: what is mounted later lies over what was
+        mounted before.
+        """
         root = str(room.workspace)
         return [
             Protection("user namespace", ["--unshare-user"]),
-            *([Protection("no more user namespaces", ["--disable-userns"])] if self._trial.knows_disable_userns else []),
+            *(
+                [Protection("no more user namespaces", ["--disable-userns"])]
+                if self._trial.knows_disable_userns
+                else []
+            ),
             Protection("process namespace", ["--unshare-pid"]),
             Protection("ipc namespace", ["--unshare-ipc"]),
             Protection("host name", ["--unshare-uts"]),
             Protection("control group namespace", ["--unshare-cgroup-try"]),
-            *([] if room.network == "open" or isinstance(room.network, NetworkGate) else [Protection("no network", ["--unshare-net"])]),
+            *(
+                []
+                if room.network == "open" or isinstance(room.network, NetworkGate)
+                else [Protection("no network", ["--unshare-net"])]
+            ),
             Protection("no terminal", ["--new-session"]),
             Protection("ends with us", ["--die-with-parent"]),
             Protection("no capabilities", ["--cap-drop", "ALL"]),
@@ -159,14 +216,40 @@ class Bubblewrap:
             Protection("few devices", ["--dev", "/dev"]),
             Protection("own processes only", ["--proc", "/proc"]),
             Protection("kernel settings", [*each("--ro-bind", _kernel_places())]),
-            *(Protection(f"private {place}", ["--tmpfs", place]) for place in PRIVATE if os.path.isdir(place)),
-            Protection("programs", [*each("--ro-bind", (place for place in SHOWN_OF_RUN if os.path.isdir(place)))]),
-            *([Protection("names of hosts", [*each("--ro-bind", _resolver())])] if room.network == "open" else []),
-            *([Protection("private /tmp", ["--bind", str(room.scratch()), "/tmp"])] if os.path.isdir("/tmp") else []),
-            Protection("shown", [*each("--ro-bind", (str(path) for path in room.shown if path.exists()))]),
-            Protection("read-only workspace", ["--ro-bind", root, root]) if room.is_read_only else Protection("workspace", ["--bind", root, root]),
-            Protection("repository of a worktree", [*of_worktree(room.workspace)] if room.is_open else []),
-            Protection("control files", [] if room.is_read_only else [*guarding(root, view.sight.guarded.values(), view.ruled)]),
+            *(
+                Protection(f"private {place}", ["--tmpfs", place])
+                for place in PRIVATE
+                if os.path.isdir(place)
+            ),
+            Protection(
+                "programs",
+                [*each("--ro-bind", (place for place in SHOWN_OF_RUN if os.path.isdir(place)))],
+            ),
+            *(
+                [Protection("names of hosts", [*each("--ro-bind", _resolver())])]
+                if room.network == "open"
+                else []
+            ),
+            *(
+                [Protection("private /tmp", ["--bind", str(room.scratch()), "/tmp"])]
+                if os.path.isdir("/tmp")
+                else []
+            ),
+            Protection(
+                "shown", [*each("--ro-bind", (str(path) for path in room.shown if path.exists()))]
+            ),
+            Protection("read-only workspace", ["--ro-bind", root, root])
+            if room.is_read_only
+            else Protection("workspace", ["--bind", root, root]),
+            Protection(
+                "repository of a worktree", [*of_worktree(room.workspace)] if room.is_open else []
+            ),
+            Protection(
+                "control files",
+                []
+                if room.is_read_only
+                else [*guarding(root, view.sight.guarded.values(), view.ruled)],
+            ),
             Protection("hidden secrets", [*hiding(room, view)]),
             Protection("files of read rules", [*hide_all(view.ruled.hidden)]),
         ]
@@ -221,21 +304,36 @@ class BubblewrapCage:
             self._status, status = self._pipe()
             filtered = self._seccomp(sandbox, room)
             arguments = [
-                *(argument for protection in sandbox.protections(room, view) for argument in protection.arguments),
+                *(
+                    argument
+                    for protection in sandbox.protections(room, view)
+                    for argument in protection.arguments
+                ),
                 *filtered,
                 *("--chdir", str(cwd)),
                 *([] if self._speaks else ["--info-fd", str(status)]),
             ]
-            arguments = [str(self._memory(b"")) if argument is EMPTY else argument for argument in arguments]
+            arguments = [
+                str(self._memory(b"")) if argument is EMPTY else argument for argument in arguments
+            ]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
-            command = [*(room.network.enter if isinstance(room.network, NetworkGate) else ()), sandbox.program, "--args", str(listed), "--", *argv]
+            command = [
+                *(room.network.enter if isinstance(room.network, NetworkGate) else ()),
+                sandbox.program,
+                "--args",
+                str(listed),
+                "--",
+                *argv,
+            ]
             self.argv = command if self._group is None else self._group.joined(command)
             if self._speaks:
                 word, self._word = os.pipe()
                 self._theirs.append(word)
                 self._ours.append(self._word)
                 ulimits = sandbox.limits.ulimits(grouped=self._group is not None)
-                first = _FIRST.format(fd=status, word=word, ulimits=ulimits, bound=_BOUND if filtered else "")
+                first = _FIRST.format(
+                    fd=status, word=word, ulimits=ulimits, bound=_BOUND if filtered else ""
+                )
                 self.environment["BASH_ENV"] = f"/proc/self/fd/{self._memory(first.encode())}"
         except BaseException:
             self._close([*self._theirs, *self._ours])
@@ -257,7 +355,11 @@ class BubblewrapCage:
         return fd
 
     def _seccomp(self, sandbox: Bubblewrap, room: CommandRoom) -> list[str]:
-        return ["--seccomp", str(self._memory(program))] if (program := sandbox.system_calls(room)) else []
+        return (
+            ["--seccomp", str(self._memory(program))]
+            if (program := sandbox.system_calls(room))
+            else []
+        )
 
     async def entered(self, pid: int) -> int | None:
         self._close(self._theirs)
@@ -284,21 +386,27 @@ class BubblewrapCage:
         return inside
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]:
-        """The whole command, for trials: its exit code and output. Raises subprocess.TimeoutExpired; nothing runs on then."""
+        """The whole command, for trials: its exit code and output.
+
+        Raises subprocess.TimeoutExpired; nothing runs on then.
+        """
         try:
             process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                cwd=self._room.workspace,  # also where bubblewrap is a program that does not go there itself
+                # also where bubblewrap is a program that does not go there itself
+                cwd=self._room.workspace,
                 env=dict(self.environment),
                 pass_fds=self.pass_fds,
             )
             with process:
                 try:
                     self._close(self._theirs)
-                    while not self._is_there() and select.select([self._status], [], [], timeout_s)[0]:
+                    while (
+                        not self._is_there() and select.select([self._status], [], [], timeout_s)[0]
+                    ):
                         pass
                     self._let_begin(process.pid)
                     said, _ = process.communicate(timeout=timeout_s)
@@ -333,7 +441,9 @@ class BubblewrapCage:
             quarantined = await to_thread.run_sync(self._clear, self._files)
         notes += self._view.secrets.notes
         begun = not self._speaks or b"begun" in self._said
-        return CommandNotes(begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes)
+        return CommandNotes(
+            begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes
+        )
 
     def _clear(self, files: ControlFiles) -> list[str]:
         said = files.leave(self._room.quarantine, is_open=self._room.is_open)

@@ -1,6 +1,8 @@
-"""The connections of all proxies of this process: how they are accepted, and how many there may be, so that descriptors are left for everything else.
+"""The connections of all proxies of this process: how they are accepted, and how many there may be,
+so that descriptors are left for everything else.
 
-Each takes two descriptors. Proxies share them fairly: one that has more than its share loses some to one that has less. Entry: `accept`, `Shares`.
+Each takes two descriptors. Proxies share them fairly: one that has more than its share loses some
+to one that has less. Entry: `accept`, `Shares`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ class Shares:
             self._of_all[:] = [each for each in self._of_all if each is not connections]
 
     def is_full(self, own: set[ProxyConnection], most: int) -> bool:
-        """Whether a proxy may have no more. Where it may, and all together have too many, another one loses the one that was idle longest."""
+        """Whether a proxy may have no more.
+
+        Where it may, and all together have too many, another one loses the one that was idle
+        longest.
+        """
         if len(own) >= most:
             return True
         if sum(map(len, self._of_all)) >= connections_max():
@@ -58,7 +64,7 @@ SHARES = Shares()
 
 
 def connections_max() -> int:
-    """Of all proxies together: half of the descriptors that the process may have, at two for each."""
+    """Of all proxies together: half of the descriptors that the process may have, at two for each."""  # noqa: E501
     if sys.platform == "win32":
         return 128
     import resource  # noqa: PLC0415  not on Windows
@@ -68,7 +74,10 @@ def connections_max() -> int:
 
 
 async def accept(listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
-    """Accept one connection after the other, until cancelled. `asyncio.Server` accepts a whole backlog at once, and logs each failure."""
+    """Accept one connection after the other, until cancelled.
+
+    `asyncio.Server` accepts a whole backlog at once, and logs each failure.
+    """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)
     while True:

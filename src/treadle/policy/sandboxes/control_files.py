@@ -1,7 +1,9 @@
-"""What of a workspace a confined command may not write: control files, found before it runs, and looked for again afterwards.
+"""What of a workspace a confined command may not write: control files, found before it runs, and
+looked for again afterwards.
 
-Which names are guarded is decided by guarded_paths.py, what a repository of git holds by repositories.py, and what is moved away afterwards by
-leftovers.py. Not here: how files are made read-only (bubblewrap.py). Entry: `ControlFiles`.
+Which names are guarded is decided by guarded_paths.py, what a repository of git holds by
+repositories.py, and what is moved away afterwards by leftovers.py. Not here: how files are made
+read-only (bubblewrap.py). Entry: `ControlFiles`.
 """
 
 from __future__ import annotations
@@ -24,19 +26,30 @@ from treadle.policy.sandboxes.walking import WalkedFolder, WorkspaceWalk, found_
 from treadle.policy.sandboxes.worktree import repository_of
 
 MAX_GUARDED = 100_000
-"""Folders whose control files are made read-only, those near the top first. What lies deeper is only inspected afterwards."""
+"""Folders whose control files are made read-only, those near the top first.
+
+What lies deeper is only inspected afterwards.
+"""
 MAX_FOLDERS = 100_000
 """Folders that are looked into. Where there are more, that is reported."""
 QUICK_FOLDERS = 200
-DIED = "Treadle ended before it inspected what an earlier command left behind: everything that came up since that command began was inspected now"
-LOST = "Treadle ended before it inspected what an earlier command left behind, and what was there before cannot be read: look at the workspace"
+DIED = (
+    "Treadle ended before it inspected what an earlier command left behind: everything that came "
+    "up since that command began was inspected now"
+)
+LOST = (
+    "Treadle ended before it inspected what an earlier command left behind, and what was there "
+    "before cannot be read: look at the workspace"
+)
 
 
 class ControlFiles:
-    """Of one workspace. What a folder held is remembered until the folder changes, so that looking again costs a stat for each.
+    """Of one workspace. What a folder held is remembered until the folder changes, so that looking
+    again costs a stat for each.
 
-    Safe from many threads, and from many processes with the same folder of their own. The lock guards `_inside`, `_trusted` and `_note`, which
-    belong together, and every look that is compared with them.
+    Safe from many threads, and from many processes with the same folder of their own. The lock
+    guards `_inside`, `_trusted` and `_note`, which belong together, and every look that is compared
+    with them.
     """
 
     def __init__(self, workspace: Path, own: Path | None = None) -> None:
@@ -48,9 +61,13 @@ class ControlFiles:
         self._inside = 0
         """Commands of this process that run in the workspace now, those in the background too."""
         self._trusted: Sequence[Watched] = ()
-        """What there was when the first command of any process began: in the workspace, and in the repository elsewhere that it is a worktree of."""
+        """What there was when the first command of any process began: in the workspace, and in the
+        repository elsewhere that it is a worktree of.
+        """
         self._note = ""
-        """To be told with the next inspection: a process died before it inspected what its command left behind."""
+        """To be told with the next inspection: a process died before it inspected what its command
+        left behind.
+        """
         self._writable: set[str] = set()
         """Folders outside the workspace that commands may write, without links."""
 
@@ -60,9 +77,11 @@ class ControlFiles:
         return 0 < len(self._known) <= QUICK_FOLDERS and self._shared.is_free()
 
     def enter(self, *, is_open: bool, scratch: Path | None = None) -> Sight:
-        """What there is before a command, which may write `scratch` too; the caller calls `leave` after it.
+        """What there is before a command, which may write `scratch` too; the caller calls `leave`
+        after it.
 
-        Blocks while another command is inspected. Raises AgentError(tool) if Treadle's folder cannot be written.
+        Blocks while another command is inspected. Raises AgentError(tool) if Treadle's folder
+        cannot be written.
         """
         with self._lock, self._shared.held():
             self._writable |= set() if scratch is None else {os.path.realpath(scratch)}
@@ -78,7 +97,10 @@ class ControlFiles:
         return sight
 
     def leave(self, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
-        """Moves away what has come up since the first command began that still runs. One sentence for each: what it was and where it is now."""
+        """Moves away what has come up since the first command began that still runs.
+
+        One sentence for each: what it was and where it is now.
+        """
         with self._lock, self._shared.held():
             self._inside -= 1
             said = self._clear(self._trusted, quarantine, is_open=is_open)
@@ -92,14 +114,21 @@ class ControlFiles:
     def _watched(self, sight: Sight, last: Sequence[Watched]) -> list[Watched]:
         known = {watched.root: watched.states for watched in last}
         sights = [(self._root, sight), *self._look_outside()]
-        return [Watched(root, one, states_of(root, kept_as_they_are(one), known.get(root, {}))) for root, one in sights]
+        return [
+            Watched(root, one, states_of(root, kept_as_they_are(one), known.get(root, {})))
+            for root, one in sights
+        ]
 
     def look(self, *, is_open: bool, is_before: bool = False) -> Sight:
-        """`is_open`: what runs elsewhere later, such as the workflows of CI, is not guarded. Blocks; raises nothing.
+        """`is_open`: what runs elsewhere later, such as the workflows of CI, is not guarded.
+        Blocks; raises nothing.
 
-        `is_before`: without the folders of packages, where nothing is made read-only; what is new there is told by its ctime.
+        `is_before`: without the folders of packages, where nothing is made read-only; what is new
+        there is told by its ctime.
         """
-        seen = WorkspaceWalk(self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before)
+        seen = WorkspaceWalk(
+            self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before
+        )
         waiting, looked_into, near = deque([("", False)]), 0, 0
         unread, bare = set[str](), list[tuple[str, bool]]()
         at_ns = time.time_ns()
@@ -116,7 +145,10 @@ class ControlFiles:
                 seen.add(found, is_near=is_near)
             if folder.is_bare:
                 bare.append((path, is_near))
-            inside = ((inner, is_foreign or inner.rpartition("/")[2] in NOT_LOOKED_INTO) for inner in folder.folders)
+            inside = (
+                (inner, is_foreign or inner.rpartition("/")[2] in NOT_LOOKED_INTO)
+                for inner in folder.folders
+            )
             waiting += (pair for pair in inside if not (is_before and pair[1]))
             led_to = [seen.add_link(link, is_foreign=is_foreign) for link in folder.links]
             waiting += ((inner, False) for inner in led_to if inner is not None)
@@ -145,9 +177,14 @@ class ControlFiles:
         there: dict[str, FoundPath] = {}
         for path in named:
             real = os.path.relpath(os.path.realpath(os.path.join(self._root, path)), self._root)
-            if not real.startswith("../") and (found := found_at(os.path.join(self._root, real), real)) is not None:
+            if (
+                not real.startswith("../")
+                and (found := found_at(os.path.join(self._root, real), real)) is not None
+            ):
                 there[real] = found._replace(kind="file" if found.kind == "file" else "folder")
-        return sight._replace(guarded={**sight.guarded, **there}, seen={**sight.seen, **there}, named=named)
+        return sight._replace(
+            guarded={**sight.guarded, **there}, seen={**sight.seen, **there}, named=named
+        )
 
     def _look_outside(self) -> list[tuple[str, Sight]]:
         found = repository_of(Path(self._root))
@@ -163,29 +200,41 @@ class ControlFiles:
 
     # ------------------------------------------------------------ afterwards
 
-    def _clear(self, trusted: Sequence[Watched], quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
+    def _clear(
+        self, trusted: Sequence[Watched], quarantine: Callable[[], Path], *, is_open: bool
+    ) -> list[str]:
         before = trusted[0].sight
         after = self._opened(before, self.look(is_open=is_open), is_open=is_open)
-        after = self._with_named(after, before.named | named_places(self._root, staying(self._root, before, after)))
+        after = self._with_named(
+            after, before.named | named_places(self._root, staying(self._root, before, after))
+        )
         afterwards = dict([(self._root, after), *self._look_outside()])
         said: list[str] = []
         for root, sight, states in trusted:
             if root in afterwards:
-                said += clear(root, sight, afterwards[root], quarantine, since_ns=before.at_ns - CLOCK_STEP_NS)
+                said += clear(
+                    root, sight, afterwards[root], quarantine, since_ns=before.at_ns - CLOCK_STEP_NS
+                )
             said += replaced(root, kept_as_they_are(sight), states, quarantine)
         if before.is_whole and not after.is_whole:
             said.append(
-                f"the workspace now has more than {MAX_FOLDERS:,} folders: those furthest down were not inspected for files that run later. Look at them"
+                f"the workspace now has more than {MAX_FOLDERS:,} folders: those furthest down "
+                "were not inspected for files that run later. Look at them"
             )
         return said
 
     def _opened(self, before: Sight, after: Sight, *, is_open: bool) -> Sight:
-        """A command may have taken our right to list a folder, and git needs none to find what is in it."""
+        """A command may have taken our right to list a folder, and git needs none to find what is
+        in it.
+        """
         while new := after.unread - before.unread:
             opened = [_is_opened(os.path.join(self._root, path)) for path in new]
             if not any(opened):
                 break
-            before = before._replace(unread=before.unread | {path for path, is_open in zip(new, opened, strict=True) if not is_open})
+            before = before._replace(
+                unread=before.unread
+                | {path for path, is_open in zip(new, opened, strict=True) if not is_open}
+            )
             after = self.look(is_open=is_open)
         return after
 

@@ -1,7 +1,9 @@
-"""A network namespace that confined commands share, and the proxy on its loopback through which they reach listed hosts.
+"""A network namespace that confined commands share, and the proxy on its loopback through which
+they reach listed hosts.
 
-The namespace is made once, by a process that hands over its descriptors and ends; it lasts for as long as these are open. The proxy runs
-in this process, in a thread with an event loop of its own, so that nothing that blocks elsewhere keeps it waiting. Entry: `Egress`.
+The namespace is made once, by a process that hands over its descriptors and ends; it lasts for as
+long as these are open. The proxy runs in this process, in a thread with an event loop of its own,
+so that nothing that blocks elsewhere keeps it waiting. Entry: `Egress`.
 """
 
 from __future__ import annotations
@@ -51,8 +53,18 @@ _portals = BlockingPortalProvider()
 class Egress:
     """A `Network`. Whoever makes it closes it, once nothing runs in it any more."""
 
-    def __init__(self, hosts: HostList, environment: Mapping[str, str], *, resolve: Resolve = resolve, route: Route = straight) -> None:
-        """`environment`: where the proxies of the user stand. `resolve` and `route`: as for `Proxy`."""
+    def __init__(
+        self,
+        hosts: HostList,
+        environment: Mapping[str, str],
+        *,
+        resolve: Resolve = resolve,
+        route: Route = straight,
+    ) -> None:
+        """`environment`: where the proxies of the user stand.
+
+        `resolve` and `route`: as for `Proxy`.
+        """
         self._hosts, self._environment = hosts, environment
         self._resolve, self._route = resolve, route
         self._serving: tuple[Opening, Proxy, BlockingPortal, Future[None]] | None = None
@@ -66,7 +78,10 @@ class Egress:
         """Only one task at a time opens or closes it, so that there is one namespace."""
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
-        """Cancellation takes effect once it is open. A failure is kept for a while: what fails is not tried again for every command."""
+        """Cancellation takes effect once it is open.
+
+        A failure is kept for a while: what fails is not tried again for every command.
+        """
         gate: NetworkGate | None = None
         with anyio.CancelScope(shield=True):
             async with self._lock:
@@ -111,13 +126,28 @@ class Egress:
             parents = ParentProxies(self._environment)
             opening = listen()
         except (OSError, ValueError, subprocess.SubprocessError) as e:
-            self._refused[""] = f"commands have no network: the one of their own could not be made: {e}"
+            self._refused[""] = (
+                f"commands have no network: the one of their own could not be made: {e}"
+            )
             self._failure = OSError(str(e))
-            self._again_at = 0.0 if getattr(e, "errno", None) in _PASSING else time.monotonic() + AGAIN_S
+            self._again_at = (
+                0.0 if getattr(e, "errno", None) in _PASSING else time.monotonic() + AGAIN_S
+            )
             return None
-        proxy = Proxy(self._hosts.allows, self._note_refused, parents=parents, resolve=self._resolve, route=self._route)
+        proxy = Proxy(
+            self._hosts.allows,
+            self._note_refused,
+            parents=parents,
+            resolve=self._resolve,
+            route=self._route,
+        )
         portal = _portals.__enter__()
-        self._serving = opening, proxy, portal, portal.start_task_soon(proxy.serve, opening.listening)
+        self._serving = (
+            opening,
+            proxy,
+            portal,
+            portal.start_task_soon(proxy.serve, opening.listening),
+        )
         return NetworkGate(port=opening.listening.getsockname()[1], enter=opening.enter)
 
     def _close(self) -> None:
@@ -138,28 +168,61 @@ class Egress:
 
 
 def isolated(bwrap: str) -> Opening:
-    """Make a user and a network namespace, and listen on the loopback of the latter. Blocks for about 20 ms. Raises OSError.
+    """Make a user and a network namespace, and listen on the loopback of the latter. Blocks for
+    about 20 ms. Raises OSError.
 
     The descriptors are named by this process: inherited ones would stay open in the command.
     """
     program = shutil.which("nsenter", path=path_outside(os.environ.get("PATH"), Path.cwd()))
     if program is None or not sys.executable:
-        raise OSError("nsenter is missing: install util-linux" if program is None else "the Python interpreter is not known")
+        raise OSError(
+            "nsenter is missing: install util-linux"
+            if program is None
+            else "the Python interpreter is not known"
+        )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(WITHIN_S)
         helper = [sys.executable, "-I", "-S", "-c", _HELPER, str(theirs.fileno())]
-        command = [bwrap, "--unshare-user", "--unshare-net", "--die-with-parent", "--dev-bind", "/", "/", "--", *helper]
-        made = subprocess.run(command, pass_fds=[theirs.fileno()], capture_output=True, text=True, timeout=WITHIN_S, check=False, stdin=subprocess.DEVNULL)
+        command = [
+            bwrap,
+            "--unshare-user",
+            "--unshare-net",
+            "--die-with-parent",
+            "--dev-bind",
+            "/",
+            "/",
+            "--",
+            *helper,
+        ]
+        made = subprocess.run(
+            command,
+            pass_fds=[theirs.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         theirs.close()
         _, descriptors, _, _ = socket.recv_fds(ours, 1, 3, socket.MSG_CMSG_CLOEXEC)
         if len(descriptors) != 3:
             for descriptor in descriptors:
                 os.close(descriptor)
-            raise OSError(made.stderr.strip()[-300:] or f"the process that makes it ended with {made.returncode}")
+            raise OSError(
+                made.stderr.strip()[-300:]
+                or f"the process that makes it ended with {made.returncode}"
+            )
     listening, user, net = descriptors
-    named = (f"--{kind}=/proc/{os.getpid()}/fd/{descriptor}" for kind, descriptor in (("user", user), ("net", net)))
-    opening = Opening(listening=socket.socket(fileno=listening), enter=[program, *named, "--preserve-credentials", "--"], descriptors=(user, net))
+    named = (
+        f"--{kind}=/proc/{os.getpid()}/fd/{descriptor}"
+        for kind, descriptor in (("user", user), ("net", net))
+    )
+    opening = Opening(
+        listening=socket.socket(fileno=listening),
+        enter=[program, *named, "--preserve-credentials", "--"],
+        descriptors=(user, net),
+    )
     try:
         _check(opening, bwrap)
     except BaseException:
@@ -171,9 +234,29 @@ def isolated(bwrap: str) -> Opening:
 
 
 def _check(opening: Opening, bwrap: str) -> None:
-    """Raises OSError where bubblewrap does not work in the namespaces: every command would fail, instead of having no network."""
-    command = [*opening.enter, bwrap, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/sh", "-c", ":"]
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False, stdin=subprocess.DEVNULL)
+    """Raises OSError where bubblewrap does not work in the namespaces: every command would fail,
+    instead of having no network.
+    """
+    command = [
+        *opening.enter,
+        bwrap,
+        "--unshare-user",
+        "--ro-bind",
+        "/",
+        "/",
+        "--",
+        "/bin/sh",
+        "-c",
+        ":",
+    ]
+    tried = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     if tried.returncode:
         raise OSError(tried.stderr.strip()[-300:] or f"entering it ended with {tried.returncode}")
 
@@ -184,12 +267,24 @@ def on_loopback() -> Opening:
 
 
 _OTHER_PROXIES = frozenset(
-    ("pip_proxy", "npm_config_proxy", "npm_config_http_proxy", "npm_config_https_proxy", "yarn_http_proxy", "yarn_https_proxy", "cargo_http_proxy", "ftp_proxy")
+    (
+        "pip_proxy",
+        "npm_config_proxy",
+        "npm_config_http_proxy",
+        "npm_config_https_proxy",
+        "yarn_http_proxy",
+        "yarn_https_proxy",
+        "cargo_http_proxy",
+        "ftp_proxy",
+    )
 )
 
 
 async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> CommandRoom:
-    """A room with its network open. Where that fails, it has none, and the network keeps the reason among what was refused."""
+    """A room with its network open.
+
+    Where that fails, it has none, and the network keeps the reason among what was refused.
+    """
     if isinstance(room.network, str | NetworkGate):
         return room
     try:
@@ -199,10 +294,19 @@ async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> Comm
 
 
 def with_proxy(environment: Mapping[str, str], room: CommandRoom) -> Mapping[str, str]:
-    """An environment in which programs find the proxy, in both spellings, and no other one: those of the user are out of reach."""
+    """An environment in which programs find the proxy, in both spellings, and no other one: those
+    of the user are out of reach.
+    """
     if not isinstance(room.network, NetworkGate):
         return environment
     url, direct = f"http://127.0.0.1:{room.network.port}", "localhost,127.0.0.1,::1"
     ours = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": direct}
-    kept = {name: value for name, value in environment.items() if name.lower() not in _OTHER_PROXIES}
-    return {**kept, **ours, **{name.lower(): value for name, value in ours.items()}, "NODE_USE_ENV_PROXY": "1"}
+    kept = {
+        name: value for name, value in environment.items() if name.lower() not in _OTHER_PROXIES
+    }
+    return {
+        **kept,
+        **ours,
+        **{name.lower(): value for name, value in ours.items()},
+        "NODE_USE_ENV_PROXY": "1",
+    }

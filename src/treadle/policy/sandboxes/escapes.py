@@ -1,6 +1,8 @@
-"""Every way out of the sandbox that we know, really tried: what `treadle doctor --full` does, and the tests of each protection.
+"""Every way out of the sandbox that we know, really tried: what `treadle doctor --full` does, and
+the tests of each protection.
 
-An attempt says ESCAPED where it got through, or leaves a trace outside. Entry: `ATTEMPTS`, `try_escape`.
+An attempt says ESCAPED where it got through, or leaves a trace outside. Entry: `ATTEMPTS`,
+`try_escape`.
 """
 
 from __future__ import annotations
@@ -117,11 +119,13 @@ if name == "udp":
         try: udp.sendto(b"x", ("127.0.0.1", int(sys.argv[2])))
         except OSError: pass
 if name == "interfaces" and set(n for _, n in socket.if_nameindex()) - {"lo"}: got("interfaces of the host are there")
-"""
+"""  # noqa: E501
 
 
 class EscapeGround(NamedTuple):
-    """What an attempt is made on: a workspace with control files, a home with secrets, and what lies outside."""
+    """What an attempt is made on: a workspace with control files, a home with secrets, and what
+    lies outside.
+    """
 
     place: Path
     tcp: socket.socket
@@ -134,8 +138,19 @@ class EscapeGround(NamedTuple):
 
     @property
     def settings(self) -> dict[str, object]:
-        paths = {"OUT": self.place / "out", "HOME_": self.place / "home", "OWN": self.place / "own", "PUBLIC": self.public, "ROOM": self.place}
-        return {**paths, "TCP": self.tcp.getsockname()[1], "UDP": self.udp.getsockname()[1], "NEIGHBOUR": self.neighbour.pid}
+        paths = {
+            "OUT": self.place / "out",
+            "HOME_": self.place / "home",
+            "OWN": self.place / "own",
+            "PUBLIC": self.public,
+            "ROOM": self.place,
+        }
+        return {
+            **paths,
+            "TCP": self.tcp.getsockname()[1],
+            "UDP": self.udp.getsockname()[1],
+            "NEIGHBOUR": self.neighbour.pid,
+        }
 
     def is_as_it_was(self, path: str) -> bool:
         with suppress(OSError):
@@ -146,9 +161,16 @@ class EscapeGround(NamedTuple):
 class EscapeAttempt(NamedTuple):
     name: str
     script: str
-    """For bash, in the workspace. The variables are those of `EscapeGround.settings`; `$PY` runs the part of the program of that name."""
+    """For bash, in the workspace.
+
+    The variables are those of `EscapeGround.settings`; `$PY` runs the part of the program of that
+    name.
+    """
     traces: Callable[[EscapeGround], bool] = lambda ground: False
-    """Whether something outside shows that it got through. Looked at when everything inside is dead."""
+    """Whether something outside shows that it got through.
+
+    Looked at when everything inside is dead.
+    """
     times_out: bool = False
     as_root: bool = False
     """Only a caller who is root could get through."""
@@ -192,7 +214,10 @@ def _is_no_link(ground: EscapeGround) -> bool:
 
 def _planted(*paths: str) -> Callable[[EscapeGround], bool]:
     """Whether one of them is there, or was not moved away."""
-    return lambda ground: any(os.path.lexists(ground.place / "work" / path) for path in paths) or len(ground.quarantined) < len(paths)
+    return lambda ground: (
+        any(os.path.lexists(ground.place / "work" / path) for path in paths)
+        or len(ground.quarantined) < len(paths)
+    )
 
 
 def _left_in_etc(_: EscapeGround) -> bool:
@@ -217,69 +242,162 @@ ATTEMPTS = (
     EscapeAttempt("write a file outside the workspace", "echo x > $OUT/file", _changed("out/file")),
     EscapeAttempt("make a file in the home", "echo x > $HOME_/made", _there("home/made")),
     EscapeAttempt("write through a link that leads out", "echo x > link", _changed("out/file")),
-    EscapeAttempt("write through a hard link of its own", "ln $OUT/file hard && echo x > hard", _changed("out/file")),
-    EscapeAttempt("delete a file outside", "rm -f $OUT/file", _changed("out/file")),
-    EscapeAttempt("move a folder outside", "mv $OUT $OUT-moved", _changed("out/file")),
-    EscapeAttempt("write in /etc", "(: > /etc/treadle-escape) 2>/dev/null && echo ESCAPED", _left_in_etc, as_root=True),
     EscapeAttempt(
-        "make the disk writable again",
-        "mount -o remount,rw / && echo ESCAPED; mount -o remount,rw,bind / / && echo ESCAPED; echo x > $OUT/file",
+        "write through a hard link of its own",
+        "ln $OUT/file hard && echo x > hard",
         _changed("out/file"),
     ),
-    EscapeAttempt("mount something", "mount -t tmpfs none $OUT && echo ESCAPED; mount --bind . $OUT && echo ESCAPED"),
-    EscapeAttempt("make a device", "mknod disk b 254 0 && echo ESCAPED; for d in /dev/*; do [ -b $d ] && echo ESCAPED: $d; done"),
+    EscapeAttempt("delete a file outside", "rm -f $OUT/file", _changed("out/file")),
+    EscapeAttempt("move a folder outside", "mv $OUT $OUT-moved", _changed("out/file")),
+    EscapeAttempt(
+        "write in /etc",
+        "(: > /etc/treadle-escape) 2>/dev/null && echo ESCAPED",
+        _left_in_etc,
+        as_root=True,
+    ),
+    EscapeAttempt(
+        "make the disk writable again",
+        (
+            "mount -o remount,rw / && echo ESCAPED; mount -o remount,rw,bind / / && echo ESCAPED; "
+            "echo x > $OUT/file"
+        ),
+        _changed("out/file"),
+    ),
+    EscapeAttempt(
+        "mount something",
+        "mount -t tmpfs none $OUT && echo ESCAPED; mount --bind . $OUT && echo ESCAPED",
+    ),
+    EscapeAttempt(
+        "make a device",
+        (
+            "mknod disk b 254 0 && echo ESCAPED; for d in /dev/*; do [ -b $d ] && echo ESCAPED: "
+            "$d; "
+            "done"
+        ),
+    ),
     EscapeAttempt("leave the root by chroot", "chroot / true && echo ESCAPED"),
     # ---- what is private
     EscapeAttempt("see the temporary files of others", "[ -e $PUBLIC ] && echo ESCAPED"),
     EscapeAttempt("leave something among the temporary files", "echo x > $PUBLIC", _public_changed),
     EscapeAttempt(
         "see sockets and files of running services",
-        "for f in /run/*; do case $f in '/run/*' | /run/systemd | /run/current-system) ;; *) echo ESCAPED: $f ;; esac; done",
+        (
+            "for f in /run/*; do case $f in '/run/*' | /run/systemd | /run/current-system) ;; *) "
+            "echo ESCAPED: $f ;; esac; done"
+        ),
     ),
-    EscapeAttempt("see the lasting temporary files of others", "for f in /var/tmp/.[!.]* /var/tmp/*; do [ -e $f ] && echo ESCAPED: $f; done"),
+    EscapeAttempt(
+        "see the lasting temporary files of others",
+        "for f in /var/tmp/.[!.]* /var/tmp/*; do [ -e $f ] && echo ESCAPED: $f; done",
+    ),
     # ---- secrets
-    EscapeAttempt("read a key of ssh", "cat $HOME_/.ssh/id_rsa | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read credentials of a cloud", "cat $HOME_/.aws/credentials | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read a password of the network", "cat $HOME_/.netrc | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read Treadle's own files", "cat $OWN/config.yaml | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read the environment file of the workspace", "cat .env | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read the passwords of the system", "[ -s /etc/shadow ] && cat /etc/shadow > /dev/null && echo ESCAPED", as_root=True),
+    EscapeAttempt(
+        "read a key of ssh", "cat $HOME_/.ssh/id_rsa | grep -q 'as it was' && echo ESCAPED"
+    ),
+    EscapeAttempt(
+        "read credentials of a cloud",
+        "cat $HOME_/.aws/credentials | grep -q 'as it was' && echo ESCAPED",
+    ),
+    EscapeAttempt(
+        "read a password of the network", "cat $HOME_/.netrc | grep -q 'as it was' && echo ESCAPED"
+    ),
+    EscapeAttempt(
+        "read Treadle's own files", "cat $OWN/config.yaml | grep -q 'as it was' && echo ESCAPED"
+    ),
+    EscapeAttempt(
+        "read the environment file of the workspace",
+        "cat .env | grep -q 'as it was' && echo ESCAPED",
+    ),
+    EscapeAttempt(
+        "read the passwords of the system",
+        "[ -s /etc/shadow ] && cat /etc/shadow > /dev/null && echo ESCAPED",
+        as_root=True,
+    ),
     EscapeAttempt("read a variable of ours", '[ "$TREADLE_TRIAL" ] && echo ESCAPED'),
-    EscapeAttempt("read a token of a package index", "cat $HOME_/.config/pypoetry/auth.toml | grep -q 'as it was' && echo ESCAPED"),
-    EscapeAttempt("read a secret deep in the workspace", "cat sub/deep/server.key sub/secrets/any | grep -q 'as it was' && echo ESCAPED"),
+    EscapeAttempt(
+        "read a token of a package index",
+        "cat $HOME_/.config/pypoetry/auth.toml | grep -q 'as it was' && echo ESCAPED",
+    ),
+    EscapeAttempt(
+        "read a secret deep in the workspace",
+        "cat sub/deep/server.key sub/secrets/any | grep -q 'as it was' && echo ESCAPED",
+    ),
     EscapeAttempt(
         "read what a rule denies",
-        "grep -rq 'as it was' private && echo ESCAPED; cat private/file | grep -q . && echo ESCAPED; mv private other; cat other/file && echo ESCAPED",
+        (
+            "grep -rq 'as it was' private && echo ESCAPED; cat private/file | grep -q . && echo "
+            "ESCAPED; mv private other; cat other/file && echo ESCAPED"
+        ),
         _there("work/other"),
     ),
     # ---- rules about writing, and rooms that are read-only
-    EscapeAttempt("write what a rule denies", "echo x > prod/file; rm -rf prod; mv prod other; : > prod/new", _changed("work/prod/file")),
-    EscapeAttempt("make a file that a rule denies", "mkdir -p later && echo x > later/file", _there("work/later")),
+    EscapeAttempt(
+        "write what a rule denies",
+        "echo x > prod/file; rm -rf prod; mv prod other; : > prod/new",
+        _changed("work/prod/file"),
+    ),
+    EscapeAttempt(
+        "make a file that a rule denies",
+        "mkdir -p later && echo x > later/file",
+        _there("work/later"),
+    ),
     EscapeAttempt(
         "write in the workspace while only looking",
-        "echo x > own.txt; rm -f own.txt; mv own.txt o; echo x > made; mkdir dir; touch own.txt; chmod 777 own.txt && echo ESCAPED",
+        (
+            "echo x > own.txt; rm -f own.txt; mv own.txt o; echo x > made; mkdir dir; touch "
+            "own.txt; "
+            "chmod 777 own.txt && echo ESCAPED"
+        ),
         _changed("work/own.txt"),
         only_looks=True,
     ),
     EscapeAttempt(
-        "make a file in the workspace while only looking", "echo x > made; ln -s own.txt made; mkdir made; mkfifo made", _there("work/made"), only_looks=True
-    ),
-    EscapeAttempt(
-        "make the workspace writable again",
-        "mount -o remount,rw,bind . && echo ESCAPED; mount -o remount,rw . && echo ESCAPED; mount --bind /tmp . && echo ESCAPED; echo x > made",
+        "make a file in the workspace while only looking",
+        "echo x > made; ln -s own.txt made; mkdir made; mkfifo made",
         _there("work/made"),
         only_looks=True,
     ),
-    EscapeAttempt("reach a server while only looking", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED", only_looks=True),
+    EscapeAttempt(
+        "make the workspace writable again",
+        (
+            "mount -o remount,rw,bind . && echo ESCAPED; mount -o remount,rw . && echo ESCAPED; "
+            "mount --bind /tmp . && echo ESCAPED; echo x > made"
+        ),
+        _there("work/made"),
+        only_looks=True,
+    ),
+    EscapeAttempt(
+        "reach a server while only looking",
+        "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED",
+        only_looks=True,
+    ),
     # ---- processes
-    EscapeAttempt("see other processes", "[ -e /proc/$NEIGHBOUR ] && grep -qz '^sleep' /proc/$NEIGHBOUR/cmdline && echo ESCAPED"),
-    EscapeAttempt("read the environment of another process", "grep -qsz 'NEIGHBOURS_SECRET' /proc/*/environ && echo ESCAPED"),
+    EscapeAttempt(
+        "see other processes",
+        "[ -e /proc/$NEIGHBOUR ] && grep -qz '^sleep' /proc/$NEIGHBOUR/cmdline && echo ESCAPED",
+    ),
+    EscapeAttempt(
+        "read the environment of another process",
+        "grep -qsz 'NEIGHBOURS_SECRET' /proc/*/environ && echo ESCAPED",
+    ),
     EscapeAttempt("kill another process", "kill -9 $NEIGHBOUR", _neighbour_died),
-    EscapeAttempt("outlive the end in a session of its own", f'setsid bash -c "{_BEAT}" >/dev/null 2>&1 & sleep 0.1', _goes_on),
-    EscapeAttempt("outlive a timeout as an orphan", f'(setsid nohup bash -c "{_BEAT}" >/dev/null 2>&1 &) ; {_BEAT}', _goes_on, times_out=True),
+    EscapeAttempt(
+        "outlive the end in a session of its own",
+        f'setsid bash -c "{_BEAT}" >/dev/null 2>&1 & sleep 0.1',
+        _goes_on,
+    ),
+    EscapeAttempt(
+        "outlive a timeout as an orphan",
+        f'(setsid nohup bash -c "{_BEAT}" >/dev/null 2>&1 &) ; {_BEAT}',
+        _goes_on,
+        times_out=True,
+    ),
     EscapeAttempt("trace a process", "$PY ptrace"),
     # ---- the network
-    EscapeAttempt("reach a server of this machine", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED"),
+    EscapeAttempt(
+        "reach a server of this machine",
+        "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED",
+    ),
     EscapeAttempt("send a datagram", "$PY udp $UDP", _received),
     EscapeAttempt("see interfaces", "$PY interfaces"),
     EscapeAttempt("open a Unix socket", "$PY unix"),
@@ -287,7 +405,10 @@ ATTEMPTS = (
     EscapeAttempt("open a packet socket", "$PY packet"),
     EscapeAttempt("open a vsock", "$PY vsock"),
     # ---- the kernel
-    EscapeAttempt("make a user namespace", "$PY userns; unshare -U true && echo ESCAPED; unshare -Ur true && echo ESCAPED"),
+    EscapeAttempt(
+        "make a user namespace",
+        "$PY userns; unshare -U true && echo ESCAPED; unshare -Ur true && echo ESCAPED",
+    ),
     EscapeAttempt("make a user namespace by clone", "$PY clone"),
     EscapeAttempt("hide flags in clone3", "$PY clone3"),
     EscapeAttempt("make system calls under other numbers", "$PY x32"),
@@ -296,57 +417,110 @@ ATTEMPTS = (
     EscapeAttempt("load a program into the kernel", "$PY bpf"),
     EscapeAttempt("count events of the processor", "$PY perf"),
     EscapeAttempt("type into a terminal", "$PY terminal"),
-    EscapeAttempt("stay in our session", "read -r line < /proc/self/stat; set -- ${line##*) }; [ $4 = 0 ] && echo ESCAPED"),
+    EscapeAttempt(
+        "stay in our session",
+        "read -r line < /proc/self/stat; set -- ${line##*) }; [ $4 = 0 ] && echo ESCAPED",
+    ),
     EscapeAttempt("have a terminal", "(: < /dev/tty) 2>/dev/null && echo ESCAPED"),
-    EscapeAttempt("keep a capability", "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv '0000000000000000$' && echo ESCAPED"),
-    EscapeAttempt("gain privileges", "grep -q '^NoNewPrivs:.*1$' /proc/self/status || echo ESCAPED"),
+    EscapeAttempt(
+        "keep a capability",
+        (
+            "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv "
+            "'0000000000000000$' && "
+            "echo ESCAPED"
+        ),
+    ),
+    EscapeAttempt(
+        "gain privileges", "grep -q '^NoNewPrivs:.*1$' /proc/self/status || echo ESCAPED"
+    ),
     EscapeAttempt(
         "write settings of the kernel",
-        "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/overcommit_memory; do (exec 3>>$f) 2>/dev/null && echo ESCAPED: $f; done",
+        (
+            "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/overcommit_memory; do (exec "
+            "3>>$f) "
+            "2>/dev/null && echo ESCAPED: $f; done"
+        ),
         as_root=True,
     ),
     EscapeAttempt(
         "write to the kernel's other files",
-        "for f in /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/mtrr; do (exec 3>>$f) 2>/dev/null && echo ESCAPED: $f; done",
+        (
+            "for f in /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/mtrr; do (exec "
+            "3>>$f) "
+            "2>/dev/null && echo ESCAPED: $f; done"
+        ),
         as_root=True,
     ),
-    EscapeAttempt("rename the machine", "hostname escaped 2>/dev/null && echo ESCAPED", as_root=True),
+    EscapeAttempt(
+        "rename the machine", "hostname escaped 2>/dev/null && echo ESCAPED", as_root=True
+    ),
     *(
         EscapeAttempt(
-            f"share the {name} namespace of this machine", f"[ $(readlink /proc/self/ns/{name}) = '{os.readlink(f'/proc/self/ns/{name}')}' ] && echo ESCAPED"
+            f"share the {name} namespace of this machine",
+            (
+                f"[ $(readlink /proc/self/ns/{name}) = '{os.readlink(f'/proc/self/ns/{name}')}' "
+                "] && "
+                "echo ESCAPED"
+            ),
         )
         for name in ("user", "pid", "ipc", "uts", "cgroup", "net", "mnt")
         if os.path.exists(f"/proc/self/ns/{name}")
     ),
     # ---- control files
-    EscapeAttempt("change the configuration of git", "echo x > .git/config; mv .git/config .git/c", _changed("work/.git/config")),
+    EscapeAttempt(
+        "change the configuration of git",
+        "echo x > .git/config; mv .git/config .git/c",
+        _changed("work/.git/config"),
+    ),
     EscapeAttempt(
         "plant a hook of git",
-        "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks && ln -s /bin/true .git/hooks/post-checkout",
+        (
+            "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks && ln -s /bin/true "
+            ".git/hooks/post-checkout"
+        ),
         _there("work/.git/hooks/pre-commit"),
     ),
     EscapeAttempt(
-        "move .git away and make another", "mv .git g; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit; rm -rf .git", _changed("work/.git/config")
+        "move .git away and make another",
+        "mv .git g; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit; rm -rf .git",
+        _changed("work/.git/config"),
     ),
-    EscapeAttempt("change our own configuration", "echo x > .treadle/config.yaml; rm -rf .treadle", _changed("work/.treadle/config.yaml")),
-    EscapeAttempt("change the words to agents", "echo x > AGENTS.md; mv AGENTS.md b; rm -f AGENTS.md", _changed("work/AGENTS.md")),
+    EscapeAttempt(
+        "change our own configuration",
+        "echo x > .treadle/config.yaml; rm -rf .treadle",
+        _changed("work/.treadle/config.yaml"),
+    ),
+    EscapeAttempt(
+        "change the words to agents",
+        "echo x > AGENTS.md; mv AGENTS.md b; rm -f AGENTS.md",
+        _changed("work/AGENTS.md"),
+    ),
     EscapeAttempt(
         "change a control file deep inside",
         "echo x > sub/deep/.envrc; mv sub moved; mkdir -p sub/deep; echo x > sub/deep/.envrc",
         _changed("work/sub/deep/.envrc"),
     ),
     EscapeAttempt(
-        "plant a control file", "echo '{}' > .mcp.json; mkdir -p new/.vscode && echo x > new/.vscode/settings.json", _planted(".mcp.json", "new/.vscode")
+        "plant a control file",
+        "echo '{}' > .mcp.json; mkdir -p new/.vscode && echo x > new/.vscode/settings.json",
+        _planted(".mcp.json", "new/.vscode"),
     ),
     EscapeAttempt(
-        "plant a repository with a program in it", "mkdir -p r/.git/hooks && printf '[core]\\n\\tfsmonitor = ./evil\\n' > r/.git/config", _planted("r/.git")
+        "plant a repository with a program in it",
+        "mkdir -p r/.git/hooks && printf '[core]\\n\\tfsmonitor = ./evil\\n' > r/.git/config",
+        _planted("r/.git"),
     ),
     EscapeAttempt(
         "plant a repository without a name",
-        "mkdir -p b/objects b/refs && echo x > b/HEAD && printf '[core]\\n\\tfsmonitor = ./evil\\n' > b/config",
+        (
+            "mkdir -p b/objects b/refs && echo x > b/HEAD && printf '[core]\\n\\tfsmonitor = "
+            "./evil\\n' > b/config"
+        ),
         _planted("b/HEAD"),
     ),
-    EscapeAttempt("lead a linked control file elsewhere", "rm -f CLAUDE.md; echo x > CLAUDE.md", _is_no_link),
+    EscapeAttempt(
+        "lead a linked control file elsewhere", "rm -f CLAUDE.md; echo x > CLAUDE.md", _is_no_link
+    ),
     # ---- how much
     EscapeAttempt("use much memory", "$PY memory; true"),
     EscapeAttempt(
@@ -365,7 +539,8 @@ ATTEMPTS = (
 
 
 def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
-    """What got through; nothing where it was held. `base`: an existing folder that can be written, best not among the temporary ones.
+    """What got through; nothing where it was held. `base`: an existing folder that can be written,
+    best not among the temporary ones.
 
     Blocks, as a rule for a tenth of a second. Raises RuntimeError where it could not be tried.
     """
@@ -373,10 +548,20 @@ def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
         tried = sandbox.twin(home=ground.place / "home", own=ground.place / "own", limits=SMALL)
         room = _room(ground.place, is_read_only=attempt.only_looks)
         settings = "".join(f"{name}='{value}'\n" for name, value in ground.settings.items())
-        python = next((p for p in ("/usr/bin/python3", os.path.realpath(sys.executable)) if os.access(p, os.X_OK)), "")
+        python = next(
+            (
+                p
+                for p in ("/usr/bin/python3", os.path.realpath(sys.executable))
+                if os.access(p, os.X_OK)
+            ),
+            "",
+        )
         (ground.place / "work/attempt.py").write_text(_PYTHON)
         names = f"{settings}PY='{python} -I -S attempt.py'; PY_='{python} -I -S'"
-        script = f"exec 2>/dev/null; cd '{room.workspace}' || exit 1\n{names}\n{attempt.script}\necho to the end"
+        script = (
+            f"exec 2>/dev/null; cd '{room.workspace}' || exit 1\n{names}\n{attempt.script}\necho "
+            "to the end"
+        )
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TREADLE_TRIAL": "1"}
         cage = tried.make_cage(["/bin/bash", "-c", script], room.workspace, environment, room)
         said = ""
@@ -421,17 +606,43 @@ def _ground(base: Path) -> Generator[EscapeGround]:
     lasting = Path(f"/var/tmp/{place.name}")
     with suppress(OSError):
         lasting.touch()
-    neighbour = subprocess.Popen(["sleep", "60"], env={"NEIGHBOURS_SECRET": "x", "PATH": os.environ.get("PATH", "")})
+    neighbour = subprocess.Popen(
+        ["sleep", "60"], env={"NEIGHBOURS_SECRET": "x", "PATH": os.environ.get("PATH", "")}
+    )
     try:
-        files = ("home/.ssh/id_rsa", "home/.aws/credentials", "home/.netrc", "own/config.yaml", "out/file", "work/.env", "work/.git/config")
-        more = ("work/.git/HEAD", "work/.git/hooks/a.sample", "work/.treadle/config.yaml", "work/AGENTS.md", "work/sub/deep/.envrc", "work/own.txt")
-        more += ("home/.config/pypoetry/auth.toml", "work/sub/deep/server.key", "work/sub/secrets/any", "work/private/file", "work/prod/file")
+        files = (
+            "home/.ssh/id_rsa",
+            "home/.aws/credentials",
+            "home/.netrc",
+            "own/config.yaml",
+            "out/file",
+            "work/.env",
+            "work/.git/config",
+        )
+        more = (
+            "work/.git/HEAD",
+            "work/.git/hooks/a.sample",
+            "work/.treadle/config.yaml",
+            "work/AGENTS.md",
+            "work/sub/deep/.envrc",
+            "work/own.txt",
+        )
+        more += (
+            "home/.config/pypoetry/auth.toml",
+            "work/sub/deep/server.key",
+            "work/sub/secrets/any",
+            "work/private/file",
+            "work/prod/file",
+        )
         for file in (*files, *more, "scratch/x"):
             (place / file).parent.mkdir(parents=True, exist_ok=True)
             (place / file).write_text(AS_IT_WAS)
         (place / "work/link").symlink_to("../out/file")
         (place / "work/CLAUDE.md").symlink_to("AGENTS.md")
-        with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as tcp,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        ):
             udp.bind(("127.0.0.1", 0))
             yield EscapeGround(place, tcp, udp, public, neighbour, [])
     finally:

@@ -1,6 +1,8 @@
-"""What may lie in a repository beside its control entries: what git's own commands leave there, and nothing that leads git out of the workspace.
+"""What may lie in a repository beside its control entries: what git's own commands leave there, and
+nothing that leads git out of the workspace.
 
-Source: gitrepository-layout(5), and git 2.39 path.c, rerere.c, sequencer.c and builtin/am.c, 2026-11-22. Entry: `contents`, `veiled`.
+Source: gitrepository-layout(5), and git 2.39 path.c, rerere.c, sequencer.c and builtin/am.c,
+2026-11-22. Entry: `contents`, `veiled`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from treadle._internal.stamps import Stamp, stamp_of
 from treadle.policy.sandboxes.git_index import index_at, is_astray
 
 MAX_FOLDERS = 20_000
-"""Folders of one repository that are looked into for links, but for those of objects, which are not looked into."""
+"""Folders of one repository that are looked into for links, but for those of objects, which are not
+looked into.
+"""
 _ORDINARY = re.compile(
     r"""(?:[A-Z]+_)*HEAD(?:S|\.lock)? | MERGE_(?:MSG|MODE|RR|AUTOSTASH) | SQUASH_MSG | AUTO_MERGE | (?:COMMIT|TAG|NOTES|MERGE|ADD|BRANCH)_?EDIT(?:MSG|\.patch)
     | EDIT_DESCRIPTION | NOTES_MERGE_(?:PARTIAL|REF|WORKTREE) | BISECT_[A-Z_]+ | FETCH_HEAD | description | refs | logs | objects | branches | remotes
@@ -23,14 +27,16 @@ _ORDINARY = re.compile(
     | rebase-merge | rebase-apply | sequencer | gc\.(?:log|pid) | FSCK
     | lost-found | lfs | annex | svn | reftable | locked | git-daemon-export-ok | (?:COMMIT_EDITMSG|MERGE_MSG)[~.\w-]*
     | config | config\.worktree | hooks | info | commondir | gitdir | modules | worktrees | fsmonitor--daemon(?:\.ipc)? 
-    | [\w.-]+\.lock | (?:incoming|tmp_objdir)-[\w-]+""",
+    | [\w.-]+\.lock | (?:incoming|tmp_objdir)-[\w-]+""",  # noqa: E501
     re.VERBOSE,
 )
-_CONTROL = frozenset({"config", "config.worktree", "hooks", "info", "commondir", "gitdir", "modules", "worktrees"})
+_CONTROL = frozenset(
+    {"config", "config.worktree", "hooks", "info", "commondir", "gitdir", "modules", "worktrees"}
+)
 _NOT_ORDINARY = frozenset({b"is not what git leaves in a repository"})
 _RESOLUTION = re.compile(rb"[0-9a-f]{40,64}(?:\.\d+)?\t([^\0]+)")
 _QUOTED_OPTION = r"""[ ]?'?(?:{0})'?"""
-_OF_APPLY = r"-C\d+|-p\d+|--(?:whitespace=[a-z-]+|ignore-whitespace|ignore-space-change|reject|recount|inaccurate-eof)"
+_OF_APPLY = r"-C\d+|-p\d+|--(?:whitespace=[a-z-]+|ignore-whitespace|ignore-space-change|reject|recount|inaccurate-eof)"  # noqa: E501
 _OF_STRATEGY = (
     r"--(?:ours|theirs|patience|histogram|minimal|(?:no-)?renormalize|no-renames|(?:find-renames|rename-threshold)(?:=\d+%?)?"
     r"|ignore-[a-z-]+|diff-algorithm=[a-z]+)"
@@ -43,10 +49,13 @@ _REWRITTEN = rb"(?:" + _OID + rb"(?: " + _OID + rb")?\n)*"
 _FLAGS = """
 interactive quiet verbose signoff sign drop_redundant_commits keep_redundant_commits cdate_is_adate ignore_date reschedule-failed-exec
 no-reschedule-failed-exec threeway utf8 keep messageid scissors rebasing applying dirtyindex no-verify keepcr committer-date-is-author-date ignore-date
-"""
+"""  # noqa: E501
 _TEXTS: Mapping[str, bytes] = {
     **dict.fromkeys(_FLAGS.split(), _FLAG),
-    **dict.fromkeys(("autostash", "onto", "orig-head", "amend", "stopped-sha", "squash-onto", "head"), _OID + rb"\n?"),
+    **dict.fromkeys(
+        ("autostash", "onto", "orig-head", "amend", "stopped-sha", "squash-onto", "head"),
+        _OID + rb"\n?",
+    ),
     **dict.fromkeys(("abort-safety", "original-commit"), rb"(?:" + _OID + rb")?\n?"),
     **dict.fromkeys(("msgnum", "end", "next", "last"), _NUMBER),
     **dict.fromkeys(("rewritten-list", "rewritten-pending", "rewritten", "dropped"), _REWRITTEN),
@@ -60,18 +69,25 @@ _TEXTS: Mapping[str, bytes] = {
     "update-refs": rb"(?:(?:" + _REF + rb"|" + _OID + rb")\n?)*",
     "refs-to-delete": rb"(?:refs/rewritten/(?![^\n]*\.\.)[^\s\0]+\n?)*",
 }
-PLAIN_OPTIONS: Mapping[str, re.Pattern[bytes]] = {name: re.compile(text) for name, text in _TEXTS.items()}
+PLAIN_OPTIONS: Mapping[str, re.Pattern[bytes]] = {
+    name: re.compile(text) for name, text in _TEXTS.items()
+}
 """Files of an operation that has not ended, each with what git itself writes into it."""
 FREE_TEXT = re.compile(
-    r"\d{4,} | message(?:-fixup|-squash)? | patch | info | msg | msg-clean | final-commit | onto_name | patch-merge-index | done | git-rebase-todo\.backup"
+    r"\d{4,} | message(?:-fixup|-squash)? | patch | info | msg | msg-clean | final-commit | "
+    r"onto_name | patch-merge-index | done | git-rebase-todo\.backup"
     r"| [\w.-]+ (?: ~ | \.sw[a-p] | \.lock )",
     re.VERBOSE,
 )
-"""Others of them, in which nothing leads anywhere: messages, patches, what has been done, and what editors leave."""
+"""Others of them, in which nothing leads anywhere: messages, patches, what has been done, and what
+editors leave.
+"""
 
 
 def contents(folder: str, kind: str) -> dict[str, frozenset[bytes]]:
-    """Return what of a repository is not as git leaves it, by its path below `folder`, each with what tells it from another such thing."""
+    """Return what of a repository is not as git leaves it, by its path below `folder`, each with
+    what tells it from another such thing.
+    """
     found: dict[str, frozenset[bytes]] = {}
     found.update(_links(folder))
     for entry in _entries(folder):
@@ -89,22 +105,29 @@ def contents(folder: str, kind: str) -> dict[str, frozenset[bytes]]:
 
 
 def veiled(folder: str) -> frozenset[bytes]:
-    """Return what makes git show a repository otherwise than it is: paths of its index without changes, and objects that others stand for."""
+    """Return what makes git show a repository otherwise than it is: paths of its index without
+    changes, and objects that others stand for.
+    """
     replaced = {os.fsencode(entry.name) for entry in _entries(os.path.join(folder, "refs/replace"))}
     with suppress(OSError):
         place = os.path.join(folder, "packed-refs")
         replaced |= _replaced(place, stamp_of(os.lstat(place)))
-    return index_at(os.path.join(folder, "index"), _hash_size(folder)).veiled | {b"refs/replace/" + name for name in replaced}
+    return index_at(os.path.join(folder, "index"), _hash_size(folder)).veiled | {
+        b"refs/replace/" + name for name in replaced
+    }
 
 
 @lru_cache(maxsize=1_024)
 def _replaced(place: str, _stamp: Stamp) -> frozenset[bytes]:
-    with open(os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+    with open(
+        os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)),
+        "rb",
+    ) as file:
         return frozenset(re.findall(rb"refs/replace/([0-9a-f]{40,64})", file.read(1 << 28)))
 
 
 def _links(folder: str) -> Iterator[tuple[str, frozenset[bytes]]]:
-    """Every symbolic link but for control entries, which are judged by themselves. Git makes none."""
+    """Every symbolic link but for control entries, which are judged by themselves. Git makes none."""  # noqa: E501
     waiting, left = [""], MAX_FOLDERS
     while waiting:
         inner = waiting.pop()
@@ -119,7 +142,9 @@ def _links(folder: str) -> Iterator[tuple[str, frozenset[bytes]]]:
             if entry.is_symlink():
                 with suppress(OSError):
                     yield path, frozenset({os.fsencode(os.readlink(entry.path))})
-            elif entry.is_dir(follow_symlinks=False) and not (inner.casefold() == "objects" and len(entry.name) == len("xx")):
+            elif entry.is_dir(follow_symlinks=False) and not (
+                inner.casefold() == "objects" and len(entry.name) == len("xx")
+            ):
                 waiting.append(path)
 
 
@@ -137,9 +162,16 @@ def _hash_size(folder: str) -> int:
 
 
 def _leads_inside(folder: str, kind: str, place: str) -> bool:
-    """Whether the conflicts that git records with the next commit are of files in the work tree: it writes these files, through links too."""
+    """Whether the conflicts that git records with the next commit are of files in the work tree: it
+    writes these files, through links too.
+    """
     try:
-        with open(os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open(
+            os.open(
+                place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            ),
+            "rb",
+        ) as file:
             records = file.read(1 << 20).removesuffix(b"\0").split(b"\0")
     except OSError:
         return False
@@ -149,4 +181,8 @@ def _leads_inside(folder: str, kind: str, place: str) -> bool:
     paths = [match[1] for match in matches if match is not None and not is_astray(match[1])]
     tree = os.path.realpath(os.path.dirname(folder))
     reals = [os.path.join(tree, os.fsdecode(path)) for path in paths]
-    return kind == "git" and len(paths) == len(records) and all(os.path.realpath(real) == real for real in reals)
+    return (
+        kind == "git"
+        and len(paths) == len(records)
+        and all(os.path.realpath(real) == real for real in reals)
+    )

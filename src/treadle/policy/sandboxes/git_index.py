@@ -1,4 +1,5 @@
-"""Paths in an index of git that lead where no checkout may write, and those whose changes no status shows.
+"""Paths in an index of git that lead where no checkout may write, and those whose changes no status
+shows.
 
 Git verifies paths when it adds them, but not when it reads an index.
 Source: gitformat-index(5) and git 2.39 read-cache.c, 2026-11-22. Entry: `index_at`, `is_astray`.
@@ -30,7 +31,9 @@ MAX_VEILED = 2_000
 
 class Index(NamedTuple):
     astray: frozenset[bytes]
-    """Paths that are absolute or have a component such as `..` or `.git`; `UNREADABLE` where the file is not plain."""
+    """Paths that are absolute or have a component such as `..` or `.git`; `UNREADABLE` where the
+    file is not plain.
+    """
     veiled: frozenset[bytes] = frozenset()
     """Paths that are marked as unchanged or as not checked out, whatever is in the file."""
 
@@ -45,7 +48,12 @@ def index_at(place: str, hash_size: int) -> Index:
         if (known := _known.get(stamp)) is not None:
             return known
         is_settled = stamp.is_settled()
-        with open(os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open(
+            os.open(
+                place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            ),
+            "rb",
+        ) as file:
             data = file.read(MAX_BYTES)
         found = _read(data, hash_size) if data else Index(frozenset())
     except (OSError, ValueError, struct.error, IndexError):
@@ -70,7 +78,14 @@ def _read(data: bytes, hash_size: int) -> Index:
     sign, version, count = struct.unpack_from(">4sII", data)
     if sign != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index")
-    at, name, starts, astray, veiled, empty = 12, b"", dict[int, tuple[int, bool]](), list[bytes](), list[bytes](), 0
+    at, name, starts, astray, veiled, empty = (
+        12,
+        b"",
+        dict[int, tuple[int, bool]](),
+        list[bytes](),
+        list[bytes](),
+        0,
+    )
     for number in range(count):
         begin, before = at, name
         (mode,) = struct.unpack_from(">I", data, at + 24)
@@ -97,7 +112,8 @@ def _read(data: bytes, hash_size: int) -> Index:
         if name and is_astray(path):
             astray.append(name)
     names = _checked_extensions(data, at, len(data) - hash_size, hash_size, starts, count)
-    if empty and b"link" not in names:  # an entry that takes the place of one in the shared index has no name
+    # an entry that takes the place of one in the shared index has no name
+    if empty and b"link" not in names:
         astray.append(b"")
     return Index(frozenset(astray), frozenset(veiled if len(veiled) <= MAX_VEILED else ()))
 
@@ -111,8 +127,12 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _checked_extensions(data: bytes, at: int, end: int, hash_size: int, starts: dict[int, tuple[int, bool]], count: int) -> set[bytes]:
-    """Git reads entries from where two extensions say that they begin and end; these must say what the entries do. Raises ValueError."""
+def _checked_extensions(
+    data: bytes, at: int, end: int, hash_size: int, starts: dict[int, tuple[int, bool]], count: int
+) -> set[bytes]:
+    """Git reads entries from where two extensions say that they begin and end; these must say what
+    the entries do. Raises ValueError.
+    """
     names, begin, is_told = set[bytes](), at, False
     while at < end:
         name, size = struct.unpack_from(">4sI", data, at)

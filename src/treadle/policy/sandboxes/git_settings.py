@@ -1,4 +1,5 @@
-"""Places of a workspace that a repository's settings name: folders of hooks, and files of settings that it includes.
+"""Places of a workspace that a repository's settings name: folders of hooks, and files of settings
+that it includes.
 
 Asks `git config`, which reads settings and runs nothing that they name. Entry: `named_places`.
 """
@@ -19,12 +20,17 @@ from treadle.policy.sandboxes.sight import Sight
 
 WITHIN_S = 5.0
 _KEYS = r"^(core\.(hookspath|worktree)|init\.templatedir|include\.path|includeif\..*\.path)$"
-_OF_THE_USER = ("~/.gitconfig", "${XDG_CONFIG_HOME}/git/config", "~/.config/git/config", "/etc/gitconfig")
+_OF_THE_USER = (
+    "~/.gitconfig",
+    "${XDG_CONFIG_HOME}/git/config",
+    "~/.config/git/config",
+    "/etc/gitconfig",
+)
 _HOOKS = """
 applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit pre-rebase post-checkout post-merge
 pre-push pre-receive update proc-receive post-receive post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
 fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
-"""
+"""  # noqa: E501
 """Names of hooks. Source: githooks(5), 2026-11-22."""
 
 
@@ -36,34 +42,51 @@ class _Tree(NamedTuple):
 
 
 def named_places(root: str, sight: Sight) -> frozenset[str]:
-    """Return the places below the workspace that settings of its repositories name, whether they exist or not. Blocks for milliseconds at first.
+    """Return the places below the workspace that settings of its repositories name, whether they
+    exist or not. Blocks for milliseconds at first.
 
-    A relative folder of hooks is one in each worktree. A folder of hooks that contains the worktree stands for the names of hooks in it. Every
-    condition of an `includeIf` counts as met.
+    A relative folder of hooks is one in each worktree. A folder of hooks that contains the worktree
+    stands for the names of hooks in it. Every condition of an `includeIf` counts as met.
     """
     trees = {*_trees(root, sight)}
     if not trees:
         return frozenset()
     of_user = tuple(_stamp(os.path.expanduser(os.path.expandvars(file))) for file in _OF_THE_USER)
-    return frozenset[str]().union(*(_named_places(root, tree, of_user, _stamps_of(tree.gitdir)) for tree in trees))
+    return frozenset[str]().union(
+        *(_named_places(root, tree, of_user, _stamps_of(tree.gitdir)) for tree in trees)
+    )
 
 
 def _trees(root: str, sight: Sight) -> Iterator[_Tree]:
     for path, repository in sight.repositories.items():
         gitdir = os.path.join(root, path)
-        link = _told(f"{gitdir}/gitdir", "") if repository.kind == "worktree" else gitdir if repository.kind == "git" else ""
+        link = (
+            _told(f"{gitdir}/gitdir", "")
+            if repository.kind == "worktree"
+            else gitdir
+            if repository.kind == "git"
+            else ""
+        )
         yield _Tree(gitdir, os.path.dirname(link) or gitdir)
     for path, found in sight.seen.items():
         if found.kind in ("file", "link") and path.rpartition("/")[2].casefold() == ".git":
             place = os.path.join(root, path)
-            if gitdir := os.path.realpath(place) if found.kind == "link" else _told(place, "gitdir: "):
+            if (
+                gitdir := os.path.realpath(place)
+                if found.kind == "link"
+                else _told(place, "gitdir: ")
+            ):
                 yield _Tree(gitdir, os.path.dirname(place))
 
 
 def _told(place: str, before: str) -> str:
     """The path that a small file of git holds, made absolute; empty where there is none."""
     text = os.fsdecode(read(place) or b"").rstrip("\n")
-    return os.path.realpath(os.path.join(os.path.dirname(place), text.removeprefix(before))) if text.startswith(before) and text else ""
+    return (
+        os.path.realpath(os.path.join(os.path.dirname(place), text.removeprefix(before)))
+        if text.startswith(before) and text
+        else ""
+    )
 
 
 def _files_of(gitdir: str) -> tuple[str, ...]:
@@ -83,26 +106,49 @@ def _stamp(file: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _named_places(root: str, tree: _Tree, of_user: tuple[int, ...], _stamps: tuple[int, ...]) -> frozenset[str]:
+def _named_places(
+    root: str, tree: _Tree, of_user: tuple[int, ...], _stamps: tuple[int, ...]
+) -> frozenset[str]:
     found = _settings_of(root, tree.gitdir, of_user)
-    folders = [os.path.join(tree.gitdir, value) for _, key, value in found if key == "core.worktree"]
+    folders = [
+        os.path.join(tree.gitdir, value) for _, key, value in found if key == "core.worktree"
+    ]
     trees = [*map(os.path.normpath, folders), tree.folder]
     places: set[str] = set()
     for origin, key, value in found:
         if key != "core.worktree":
             above = [os.path.dirname(os.path.join(root, origin))] if "include" in key else trees
             within = trees if key == "core.hookspath" else []
-            places.update(*(_below(root, os.path.join(folder, os.path.expanduser(value)), within) for folder in above))
+            places.update(
+                *(
+                    _below(root, os.path.join(folder, os.path.expanduser(value)), within)
+                    for folder in above
+                )
+            )
     return frozenset(places)
 
 
-def _settings_of(root: str, gitdir: str, of_user: tuple[int, ...]) -> Sequence[tuple[str, str, str]]:
-    """Git is not asked about each of many plain repositories: those name no more than the user's own settings do."""
+def _settings_of(
+    root: str, gitdir: str, of_user: tuple[int, ...]
+) -> Sequence[tuple[str, str, str]]:
+    """Git is not asked about each of many plain repositories: those name no more than the user's
+    own settings do.
+    """
     users = _of_user(root, of_user)
-    plain = [plain_settings(file) for file in dict.fromkeys(_files_of(gitdir)) if os.path.lexists(file)]
-    if any(settings is None for settings in plain) or any(key.startswith("includeif.") for _, key, _ in users):
+    plain = [
+        plain_settings(file) for file in dict.fromkeys(_files_of(gitdir)) if os.path.lexists(file)
+    ]
+    if any(settings is None for settings in plain) or any(
+        key.startswith("includeif.") for _, key, _ in users
+    ):
         return tuple(_asked(root, f"--git-dir={gitdir}", cwd=root))
-    trees = [value for settings in plain if settings is not None for key, value in settings if key == "core.worktree"]
+    trees = [
+        value
+        for settings in plain
+        if settings is not None
+        for key, value in settings
+        if key == "core.worktree"
+    ]
     return (*users, *((gitdir, "core.worktree", os.fsdecode(value)) for value in trees))
 
 
@@ -112,14 +158,29 @@ def _of_user(root: str, _stamps: tuple[int, ...]) -> tuple[tuple[str, str, str],
 
 
 def _asked(root: str, *options: str, cwd: str) -> Iterator[tuple[str, str, str]]:
-    """Origin, key and value of each setting. None where git is missing or refuses: then it runs no hook either."""
+    """Origin, key and value of each setting.
+
+    None where git is missing or refuses: then it runs no hook either.
+    """
     program = shutil.which("git", path=path_outside(os.environ.get("PATH"), Path(root)))
     if program is None:
         return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
+    }
     command = [program, *options, "config", "--null", "--show-origin", "--get-regexp", _KEYS]
     try:
-        done = subprocess.run(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S, check=False)
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return
     fields = os.fsdecode(done.stdout).split("\0")
@@ -133,5 +194,8 @@ def _below(root: str, place: str, trees: Sequence[str]) -> Iterator[str]:
     real = os.path.normpath(place)
     if real == root or real.startswith(f"{root}/"):
         holds_a_tree = any(f"{tree}/".startswith(f"{real}/") for tree in trees)
-        inside = (os.path.relpath(os.path.join(real, name), root) for name in (_HOOKS.split() if holds_a_tree else [""]))
+        inside = (
+            os.path.relpath(os.path.join(real, name), root)
+            for name in (_HOOKS.split() if holds_a_tree else [""])
+        )
         yield from (path for path in inside if path != ".")

@@ -1,7 +1,9 @@
-"""The files outside the workspace that a confined command does not see: keys, passwords, private data, and Treadle's own folder.
+"""The files outside the workspace that a confined command does not see: keys, passwords, private
+data, and Treadle's own folder.
 
-Home folders are searched at known places (secret_places.py), and by name at their top and in `.config`, not as a whole: the rest of the
-disk can be read. Secrets of the workspace are found by workspace_secrets.py. Entry: `HiddenPlaces`.
+Home folders are searched at known places (secret_places.py), and by name at their top and in
+`.config`, not as a whole: the rest of the disk can be read. Secrets of the workspace are found by
+workspace_secrets.py. Entry: `HiddenPlaces`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from treadle._internal.wildcards import wildcards
 from treadle.policy.guarded_paths import SECRET, is_secret, may_be_secret_name
 from treadle.policy.secret_places import ONLY_IN_HOME, PLACES
 
-OF_THE_SYSTEM = ("/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/ssl/private", "/etc/ssh/ssh_host_*_key", "/etc/wireguard", "/etc/ipsec.secrets")
+OF_THE_SYSTEM = (
+    "/etc/shadow*",
+    "/etc/gshadow*",
+    "/etc/sudoers*",
+    "/etc/ssl/private",
+    "/etc/ssh/ssh_host_*_key",
+    "/etc/wireguard",
+    "/etc/ipsec.secrets",
+)
 """Only a caller who is root could read them, and keeps that right without any capability."""
 MOVED = {
     "XDG_CONFIG_HOME": ".config",
@@ -37,8 +47,8 @@ MOVED = {
 }
 """Variables that put a folder of the home elsewhere."""
 NAMED = (
-    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC", "PGPASSFILE",
-    "PGSERVICEFILE", "NPM_CONFIG_USERCONFIG", "REGISTRY_AUTH_FILE", "HISTFILE", "PYTHON_HISTORY", "XAUTHORITY", "BOTO_CONFIG", "DATABRICKS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC", "PGPASSFILE",  # noqa: E501
+    "PGSERVICEFILE", "NPM_CONFIG_USERCONFIG", "REGISTRY_AUTH_FILE", "HISTFILE", "PYTHON_HISTORY", "XAUTHORITY", "BOTO_CONFIG", "DATABRICKS_CONFIG_FILE",  # noqa: E501
     "SOPS_AGE_KEY_FILE", "RCLONE_CONFIG",
 )  # fmt: skip
 """Variables that name a file with credentials, or several with a colon between them."""
@@ -61,19 +71,32 @@ class Hidden(NamedTuple):
 class HiddenPlaces:
     """The places of one home folder. Remembers the names in each folder until its ctime changes."""
 
-    def __init__(self, home: Path, own: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """`own`: Treadle's folder. `environment`: the variables of the user, this process's if not given."""
+    def __init__(
+        self, home: Path, own: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`own`: Treadle's folder.
+
+        `environment`: the variables of the user, this process's if not given.
+        """
         self._home, self._own = str(home), own
         self._environment = os.environ if environment is None else environment
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._of_the_system: list[str] | None = None
         self._found: list[Hidden] | None = None
         self._seen: dict[str, int] = {}
-        """The folders that `_found` follows from, with their ctimes. A place can only come up in one of them."""
+        """The folders that `_found` follows from, with their ctimes.
+
+        A place can only come up in one of them.
+        """
 
     def look(self) -> Sequence[Hidden]:
-        """The places that exist now and can be read, in sorted order, none below another. Blocks for a fraction of a millisecond."""
-        if self._found is None or any(_changed(folder) != changed for folder, changed in self._seen.items()):
+        """The places that exist now and can be read, in sorted order, none below another.
+
+        Blocks for a fraction of a millisecond.
+        """
+        if self._found is None or any(
+            _changed(folder) != changed for folder, changed in self._seen.items()
+        ):
             self._seen = {}
             self._found = self._look()
         return self._found
@@ -87,27 +110,51 @@ class HiddenPlaces:
         for name, folder in MOVED.items():
             if moved := self._environment.get(name):
                 candidates.update(self._in_places(moved, _below(folder)))
-        for path in (path for name in NAMED for path in self._environment.get(name, "").split(os.pathsep)):
-            if os.path.basename(path) in self._names(os.path.dirname(path)) and os.path.isfile(path):
+        for path in (
+            path for name in NAMED for path in self._environment.get(name, "").split(os.pathsep)
+        ):
+            if os.path.basename(path) in self._names(os.path.dirname(path)) and os.path.isfile(
+                path
+            ):
                 candidates.add(path)
-        real = {os.path.realpath(path) for path in candidates} - {"/", os.path.realpath(self._home), "/dev/null"}
-        return [Hidden(Path(path), os.path.isdir(path)) for path in topmost(real) if os.access(path, os.R_OK)]
+        real = {os.path.realpath(path) for path in candidates} - {
+            "/",
+            os.path.realpath(self._home),
+            "/dev/null",
+        }
+        return [
+            Hidden(Path(path), os.path.isdir(path))
+            for path in topmost(real)
+            if os.access(path, os.R_OK)
+        ]
 
     def _of_home(self) -> Iterator[str]:
-        """By place, and by name at the top, in `.config` and its folders, and beside places whose names hold a pattern."""
+        """By place, and by name at the top, in `.config` and its folders, and beside places whose
+        names hold a pattern.
+        """
         yield from self._in_places(self._home, _below(""))
         config = [f".config/{name}" for name in self._names(f"{self._home}/.config")[:_ALSO_LISTED]]
         for folder in ("", ".config", *config, *_folders_of_secrets()):
             above = os.path.join(self._home, folder) if folder else self._home
             for name in self._names(above):
-                if may_be_secret_name(name) and is_secret(f"/{folder}/{name}" if folder else f"/{name}"):
+                if may_be_secret_name(name) and is_secret(
+                    f"/{folder}/{name}" if folder else f"/{name}"
+                ):
                     yield f"{above}/{name}"
 
     def _in_places(self, base: str, places: Mapping[str, list[tuple[str, ...]]]) -> Iterator[str]:
         if "" in places and os.path.lexists(base):
             yield base
         for name in self._names(base):
-            for rest in (*places.get(name, ()), *(rest for pattern, found in places.items() if "*" in pattern and _fits(pattern, name) for rest in found)):
+            for rest in (
+                *places.get(name, ()),
+                *(
+                    rest
+                    for pattern, found in places.items()
+                    if "*" in pattern and _fits(pattern, name)
+                    for rest in found
+                ),
+            ):
                 yield from self._at(f"{base}/{name}", rest)
 
     def _at(self, path: str, rest: tuple[str, ...]) -> Iterator[str]:
@@ -145,7 +192,9 @@ def _fits(pattern: str, name: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _below(folder: str) -> dict[str, list[tuple[str, ...]]]:
-    """The places in one folder of a home, by their first name in it; `""` stands for the folder itself."""
+    """The places in one folder of a home, by their first name in it; `""` stands for the folder
+    itself.
+    """
     found: dict[str, list[tuple[str, ...]]] = {}
     for place in (*PLACES, *ONLY_IN_HOME):
         if place == folder:
@@ -159,7 +208,11 @@ def _below(folder: str) -> dict[str, list[tuple[str, ...]]]:
 @lru_cache(maxsize=1)
 def _folders_of_secrets() -> set[str]:
     """The folders in which guarded_paths.py names a secret."""
-    return {line.rpartition("/")[0] for line in SECRET.split() if "/" in line and line.startswith(".") and "*" not in line.rpartition("/")[0]}
+    return {
+        line.rpartition("/")[0]
+        for line in SECRET.split()
+        if "/" in line and line.startswith(".") and "*" not in line.rpartition("/")[0]
+    }
 
 
 def topmost(paths: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""What a command left behind that runs later: found by comparing a workspace before and after, and moved to quarantine.
+"""What a command left behind that runs later: found by comparing a workspace before and after, and
+moved to quarantine.
 
 Entry: `clear`, `put_away`.
 """
@@ -13,7 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.policy.sandboxes.repositories import RepositoryFolder, flaws, gitfile_target, is_plain_part, last_changed
+from treadle.policy.sandboxes.repositories import (
+    RepositoryFolder,
+    flaws,
+    gitfile_target,
+    is_plain_part,
+    last_changed,
+)
 from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 MAX_NAME = 60
@@ -27,7 +34,11 @@ MAX_PATH = 3_500
 
 def shortened(said: list[str]) -> list[str]:
     """Return the first sentences, and one for the rest."""
-    return said if len(said) <= MAX_SAID else [*said[:MAX_SAID], f"and {len(said) - MAX_SAID} more like these"]
+    return (
+        said
+        if len(said) <= MAX_SAID
+        else [*said[:MAX_SAID], f"and {len(said) - MAX_SAID} more like these"]
+    )
 
 
 class _Leftover(NamedTuple):
@@ -43,15 +54,24 @@ _DEEP = "lies too deep to be inspected for files that run later"
 _RUNS = "leads git to a program or out of the workspace"
 
 
-def clear(root: str, before: Sight, after: Sight, quarantine: Callable[[], Path], *, since_ns: int) -> list[str]:
-    """Move away what is new and not plain. Return one sentence for each: what it was and where it is now."""
+def clear(
+    root: str, before: Sight, after: Sight, quarantine: Callable[[], Path], *, since_ns: int
+) -> list[str]:
+    """Move away what is new and not plain.
+
+    Return one sentence for each: what it was and where it is now.
+    """
     compared = _Compared(root, before, after, since_ns)
     said: list[str] = []
     moved: list[str] = []
     place: Path | None = None
-    for leftovers in (compared.leftovers, lambda: compared.gitfiles(moved)):  # files `.git` last: where they lead may have been moved
+    # files `.git` last: where they lead may have been moved
+    for leftovers in (compared.leftovers, lambda: compared.gitfiles(moved)):
         for leftover in sorted(leftovers(), key=lambda leftover: leftover.path):
-            if not leftover.path.startswith(tuple(f"{gone}/" for gone in moved)) and leftover.path not in moved:
+            if (
+                not leftover.path.startswith(tuple(f"{gone}/" for gone in moved))
+                and leftover.path not in moved
+            ):
                 place = place or quarantine()
                 said.append(_moved(root, leftover, place))
                 moved.append(leftover.path)
@@ -60,14 +80,27 @@ def clear(root: str, before: Sight, after: Sight, quarantine: Callable[[], Path]
         if len(os.fsencode(f"{root}/{path}")) > MAX_PATH:
             said.append(_moved(root, _Leftover(path, _DEEP), quarantine()))
         else:
-            said.append(f"{path!r} cannot be listed, so it was not inspected for files that run later. Look at it")
+            said.append(
+                f"{path!r} cannot be listed, so it was not inspected for files that run later. "
+                "Look at it"
+            )
     return said
 
 
 def staying(root: str, before: Sight, after: Sight) -> Sight:
-    """Return `after` without new repositories that will be moved away, and files `.git` that lead there: they name whatever a command likes."""
-    kept = {path: one for path, one in after.repositories.items() if path in before.repositories or not flaws(root, one)}
-    seen = {path: one for path, one in after.seen.items() if not _is_gitfile(one) or path in before.seen or gitfile_target(root, path) in kept}
+    """Return `after` without new repositories that will be moved away, and files `.git` that lead
+    there: they name whatever a command likes.
+    """
+    kept = {
+        path: one
+        for path, one in after.repositories.items()
+        if path in before.repositories or not flaws(root, one)
+    }
+    seen = {
+        path: one
+        for path, one in after.seen.items()
+        if not _is_gitfile(one) or path in before.seen or gitfile_target(root, path) in kept
+    }
     return after._replace(repositories=kept, seen=seen)
 
 
@@ -86,7 +119,11 @@ class _Compared(NamedTuple):
                 if found.leads and (self._is_new(found, old) or _leads_elsewhere(found, old)):
                     yield _Leftover(found.path, _INTO, _link(old))
             elif self._is_new(found, old):
-                if not any(found.path.startswith(f"{folder}/") for folder in self.after.opened - self.before.opened):  # the link goes
+                # the link goes
+                if not any(
+                    found.path.startswith(f"{folder}/")
+                    for folder in self.after.opened - self.before.opened
+                ):
                     yield _Leftover(found.path, _NEW, _link(old))
             elif _leads_elsewhere(found, old):
                 yield _Leftover(self._led_to(found), _NEW)
@@ -98,17 +135,28 @@ class _Compared(NamedTuple):
                 yield from self._of_known(repository, known)
 
     def veiled(self) -> Iterator[str]:
-        """Say what git does not show. It stays: sparse checkouts mark files too, but leave none there."""
+        """Say what git does not show.
+
+        It stays: sparse checkouts mark files too, but leave none there.
+        """
         for path, repository in self.after.repositories.items():
             known = self.before.repositories.get(path)
             new = repository.veiled - known.veiled if known is not None else frozenset[bytes]()
             tree = os.fsencode(os.path.join(self.root, os.path.dirname(path)))
-            names = sorted(name for name in new if repository.kind != "git" or name.startswith(b"refs/replace/") or os.path.lexists(os.path.join(tree, name)))
+            names = sorted(
+                name
+                for name in new
+                if repository.kind != "git"
+                or name.startswith(b"refs/replace/")
+                or os.path.lexists(os.path.join(tree, name))
+            )
             if names:
                 listed = ", ".join(repr(os.fsdecode(name)) for name in names[:3])
                 yield (
-                    f"{path!r} now hides changes from git status and git diff ({len(names)} in all): {listed}. "
-                    "`git ls-files -v` marks such files with h or S, `git replace -l` lists such objects"
+                    f"{path!r} now hides changes from git status and git diff ({len(names)} in "
+                    f"all): {listed}. "
+                    "`git ls-files -v` marks such files with h or S, `git replace -l` lists such "
+                    "objects"
                 )
 
     def gitfiles(self, moved: list[str]) -> Iterator[_Leftover]:
@@ -116,7 +164,10 @@ class _Compared(NamedTuple):
             if not _is_gitfile(found) or not self._is_new(found, self.before.seen.get(found.path)):
                 continue
             target = gitfile_target(self.root, found.path)
-            if target not in self.after.repositories or any(f"{target}/".startswith(f"{gone}/") or gone.startswith(f"{target}/") for gone in moved):
+            if target not in self.after.repositories or any(
+                f"{target}/".startswith(f"{gone}/") or gone.startswith(f"{target}/")
+                for gone in moved
+            ):
                 yield _Leftover(found.path, _NEW)
 
     def _of_new(self, repository: RepositoryFolder) -> Iterator[_Leftover]:
@@ -132,7 +183,9 @@ class _Compared(NamedTuple):
             if name in self._heads(repository) or path not in self.before.seen:
                 yield _Leftover(path, _NEW)
 
-    def _of_known(self, repository: RepositoryFolder, known: RepositoryFolder) -> Iterator[_Leftover]:
+    def _of_known(
+        self, repository: RepositoryFolder, known: RepositoryFolder
+    ) -> Iterator[_Leftover]:
         inside = f"{repository.path}/" if repository.path else ""
         for name in repository.parts:
             found, old = self.after.seen.get(inside + name), self.before.seen.get(inside + name)
@@ -146,7 +199,10 @@ class _Compared(NamedTuple):
         for name, lines in repository.pending.items():
             if not lines <= known.pending.get(name, frozenset()):
                 yield _Leftover(inside + name, _RUNS)
-        now, then = self.after.changed.get(repository.path), self.before.changed.get(repository.path)
+        now, then = (
+            self.after.changed.get(repository.path),
+            self.before.changed.get(repository.path),
+        )
         if now is not None and then is not None and now > then:
             for name in flaws(self.root, repository):
                 if name in repository.parts:
@@ -154,8 +210,16 @@ class _Compared(NamedTuple):
 
     def _was_looked_at(self, path: str) -> bool:
         """Whether what is not known from before must be new."""
-        opened = max((folder for folder in self.before.opened if path.startswith(f"{folder}/")), key=len, default="")
-        return self.before.is_whole and self.after.is_whole and NOT_LOOKED_INTO.isdisjoint(path[len(opened) :].split("/"))
+        opened = max(
+            (folder for folder in self.before.opened if path.startswith(f"{folder}/")),
+            key=len,
+            default="",
+        )
+        return (
+            self.before.is_whole
+            and self.after.is_whole
+            and NOT_LOOKED_INTO.isdisjoint(path[len(opened) :].split("/"))
+        )
 
     def _heads(self, repository: RepositoryFolder) -> list[str]:
         folder = os.path.join(self.root, repository.path)
@@ -165,21 +229,31 @@ class _Compared(NamedTuple):
 
     def _led_to(self, found: FoundPath) -> str:
         """What is new behind a link that is not; the link itself, where that lies elsewhere."""
-        return os.path.relpath(found.leads, self.root) if found.leads.startswith(f"{self.root}/") else found.path
+        return (
+            os.path.relpath(found.leads, self.root)
+            if found.leads.startswith(f"{self.root}/")
+            else found.path
+        )
 
     def _is_new(self, found: FoundPath, old: FoundPath | None) -> bool:
         if old is not None:
-            return found.kind != old.kind or (found.kind in ("link", "into") and found.identity != old.identity)
+            return found.kind != old.kind or (
+                found.kind in ("link", "into") and found.identity != old.identity
+            )
         return self._was_looked_at(found.path) or self._changed_at(found.path) >= self.since_ns
 
     def _is_recent(self, repository: RepositoryFolder) -> bool:
         names = [*repository.pending, *self._heads(repository), ""]
         if last_changed(os.path.join(self.root, repository.path)) >= self.since_ns:
             return True
-        return any(self._changed_at(os.path.join(repository.path, name)) >= self.since_ns for name in names)
+        return any(
+            self._changed_at(os.path.join(repository.path, name)) >= self.since_ns for name in names
+        )
 
     def _changed_at(self, path: str) -> int:
-        """Its ctime, which no program can set: tells what came up from what merely had not been looked at."""
+        """Its ctime, which no program can set: tells what came up from what merely had not been
+        looked at.
+        """
         try:
             return os.lstat(os.path.join(self.root, path)).st_ctime_ns
         except OSError:
@@ -206,15 +280,19 @@ def _moved(root: str, leftover: _Leftover, place: Path) -> str:
     try:
         where = put_away(root, leftover.path, place, leftover.old)
     except OSError as e:
-        return f"{leftover.path!r} {leftover.why}, and could not be moved away: {e.strerror or e}. Look at it"
+        return (
+            f"{leftover.path!r} {leftover.why}, and could not be moved away: {e.strerror or e}. "
+            "Look at it"
+        )
     return f"{leftover.path!r} {leftover.why}: it was moved to {where!r}"
 
 
 def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) -> str:
-    """Move what lies at `path` below `root` to quarantine and return where it is now. Raises OSError.
+    """Move what lies at `path` below `root` to quarantine and return where it is now. Raises
+    OSError.
 
-    Where it cannot leave its folder, it stays there under a name that no program reads. It is never copied: it may be endless, or hold what is no file.
-    `old`: a link to put back.
+    Where it cannot leave its folder, it stays there under a name that no program reads. It is never
+    copied: it may be endless, or hold what is no file. `old`: a link to put back.
     """
     target = _free(place, path)
     with _opened_above(root, path) as (above, name):
@@ -236,7 +314,11 @@ def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) ->
 def _free(place: Path, path: str) -> Path:
     """A short name that says what it was, and that neither a file system nor git takes amiss."""
     name = "moved-" + re.sub(r"[^A-Za-z0-9._-]", "-", path)[-MAX_NAME:]
-    return next(target for number in range(MAX_ALIKE) if not os.path.lexists(target := place / (f"{name}~{number}" if number else name)))
+    return next(
+        target
+        for number in range(MAX_ALIKE)
+        if not os.path.lexists(target := place / (f"{name}~{number}" if number else name))
+    )
 
 
 def _is_there(name: str, above: int) -> bool:
@@ -259,7 +341,10 @@ def _close(name: str, above: int) -> None:
 
 @contextmanager
 def _opened_above(root: str, path: str) -> Generator[tuple[int, str]]:
-    """The folder that `path` lies in, open, and its name there. No link is followed: a command that still runs may have put one in the way."""
+    """The folder that `path` lies in, open, and its name there.
+
+    No link is followed: a command that still runs may have put one in the way.
+    """
     *folders, name = path.split("/")
     above = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,4 +1,5 @@
-"""How much a confined command may use: a control group of its own where one can be made, and limits of each process besides.
+"""How much a confined command may use: a control group of its own where one can be made, and limits
+of each process besides.
 
 Time and output are bounded by whoever runs the command. Entry: `CommandLimits`, `Group`.
 """
@@ -38,7 +39,11 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 8 << 30
 
     def ulimits(self, *, grouped: bool) -> str:
-        """Commands of a shell. Without a group the processes are counted where the kernel counts them for each user namespace."""
+        """Commands of a shell.
+
+        Without a group the processes are counted where the kernel counts them for each user
+        namespace.
+        """
         limits = [f"ulimit -c 0 -f {self.file_bytes // 1024}"]
         if not grouped:
             limits.append(f"ulimit -d {self.memory_bytes // 1024}")
@@ -59,7 +64,10 @@ class _Controller(NamedTuple):
     """File -> the name of a limit."""
 
 
-_JOIN = 'count=$1; shift; while [ $count -gt 0 ]; do echo 0 > "$1" || exit 1; shift; count=$((count - 1)); done; exec "$@"'
+_JOIN = (
+    'count=$1; shift; while [ $count -gt 0 ]; do echo 0 > "$1" || exit 1; shift; count=$((count '
+    '- 1)); done; exec "$@"'
+)
 
 
 class Group:
@@ -73,7 +81,11 @@ class Group:
         """None where this process may make none. Blocks for less than a millisecond."""
         made: list[Path] = []
         name = new_id(_NAME)
-        values = {"memory": str(limits.memory_bytes), "processes": str(limits.processes), "nothing": "0"}
+        values = {
+            "memory": str(limits.memory_bytes),
+            "processes": str(limits.processes),
+            "nothing": "0",
+        }
         try:
             for folder, settings in _controllers():
                 _sweep(folder)
@@ -90,15 +102,25 @@ class Group:
         return cls(made, limits) if made else None
 
     def joined(self, argv: Sequence[str]) -> list[str]:
-        """The command that joins the group and becomes `argv`: a thread that moves itself need not wait until the kernel has looked at all others."""
-        files = [str(folder / ("tasks" if (folder / "tasks").exists() else "cgroup.procs")) for folder in self._folders]
+        """The command that joins the group and becomes `argv`: a thread that moves itself need not
+        wait until the kernel has looked at all others.
+        """
+        files = [
+            str(folder / ("tasks" if (folder / "tasks").exists() else "cgroup.procs"))
+            for folder in self._folders
+        ]
         return ["/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *argv]
 
     def exceeded(self) -> str | None:
         """Which limit was reached, in words."""
         for folder in self._folders:
-            if _count(folder / "memory.events", "oom_kill ") or _count(folder / "memory.oom_control", "oom_kill "):
-                return f"it used more than {self._limits.memory_bytes // MIB:,} MiB of memory, and was killed for it"
+            if _count(folder / "memory.events", "oom_kill ") or _count(
+                folder / "memory.oom_control", "oom_kill "
+            ):
+                return (
+                    f"it used more than {self._limits.memory_bytes // MIB:,} MiB of memory, and "
+                    "was killed for it"
+                )
             if _count(folder / "pids.events", "max "):
                 return f"it had {self._limits.processes:,} processes, and could start no more"
         return None
@@ -121,7 +143,10 @@ _swept: set[Path] = set()
 
 
 def _sweep(folder: Path) -> None:
-    """Once in a process: groups whose makers were killed, and that are empty. Not the young ones, which may be about to be joined."""
+    """Once in a process: groups whose makers were killed, and that are empty.
+
+    Not the young ones, which may be about to be joined.
+    """
     if folder in _swept:
         return
     _swept.add(folder)
@@ -133,14 +158,22 @@ def _sweep(folder: Path) -> None:
 
 def _controllers() -> Iterator[_Controller]:
     """Raises OSError where there are none."""
-    ours = [line.strip().split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
+    ours = [
+        line.strip().split(":", 2)
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    ]
     mounts = _mounts()
     v1 = {name: path for _, names, path in ours for name in names.split(",")}
     if {"memory", "pids"} <= v1.keys() & mounts.keys():
-        yield _Controller(_below(mounts["memory"], v1["memory"]), {"memory.limit_in_bytes": "memory"})
+        yield _Controller(
+            _below(mounts["memory"], v1["memory"]), {"memory.limit_in_bytes": "memory"}
+        )
         yield _Controller(_below(mounts["pids"], v1["pids"]), {"pids.max": "processes"})
         return
-    yield _Controller(_delegated(Path(mounts["unified"]), v1.get("", "/")), {"memory.max": "memory", "memory.swap.max": "nothing", "pids.max": "processes"})
+    yield _Controller(
+        _delegated(Path(mounts["unified"]), v1.get("", "/")),
+        {"memory.max": "memory", "memory.swap.max": "nothing", "pids.max": "processes"},
+    )
 
 
 def _mounts() -> dict[str, str]:
@@ -162,7 +195,8 @@ def _below(mount: str, path: str) -> Path:
 
 
 def _delegated(mount: Path, path: str) -> Path:
-    """The nearest group above ours in which one with limits may be made: ours holds processes, and so may hold no groups that are limited.
+    """The nearest group above ours in which one with limits may be made: ours holds processes, and
+    so may hold no groups that are limited.
 
     Raises OSError.
     """
@@ -170,7 +204,9 @@ def _delegated(mount: Path, path: str) -> Path:
     for folder in ours.parents if ours != mount else (mount,):
         if not folder.is_relative_to(mount):
             break
-        if {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split()) and os.access(folder, os.W_OK):
+        if {"memory", "pids"} <= set(
+            (folder / "cgroup.subtree_control").read_text().split()
+        ) and os.access(folder, os.W_OK):
             return folder
     raise PermissionError(f"no control group above {path} may be divided")
 
@@ -182,5 +218,12 @@ def _write(file: Path, value: str) -> None:
 
 def _count(file: Path, key: str) -> int:
     with suppress(OSError, ValueError):
-        return next((int(line.removeprefix(key)) for line in file.read_text(encoding="ascii").splitlines() if line.startswith(key)), 0)
+        return next(
+            (
+                int(line.removeprefix(key))
+                for line in file.read_text(encoding="ascii").splitlines()
+                if line.startswith(key)
+            ),
+            0,
+        )
     return 0

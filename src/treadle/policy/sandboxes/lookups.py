@@ -1,6 +1,8 @@
-"""Names that a proxy resolves: few at a time, each once however many ask, and a failure is kept for a moment. Entry: `Lookups`, `resolve`.
+"""Names that a proxy resolves: few at a time, each once however many ask, and a failure is kept for
+a moment. Entry: `Lookups`, `resolve`.
 
-A resolver may take half a minute for a name that its owner answers slowly. So each proxy waits for its own names only, and starves no other.
+A resolver may take half a minute for a name that its owner answers slowly. So each proxy waits for
+its own names only, and starves no other.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import anyio
 from anyio import to_thread
 
 AT_ONCE = 4
-"""Lookups of one proxy. Each occupies a thread until the resolver answers, also after all who asked have left."""
+"""Lookups of one proxy.
+
+Each occupies a thread until the resolver answers, also after all who asked have left.
+"""
 FAILED_S = 5.0
 FAILED_MAX = 256
 
@@ -49,7 +54,10 @@ class Lookups:
         self._failed: dict[str, tuple[float, Exception]] = {}
 
     async def of(self, host: str, port: int) -> list[str]:
-        """The addresses of a name. Raises OSError and UnicodeError. Cancellation: the lookup goes on for others who ask."""
+        """The addresses of a name. Raises OSError and UnicodeError.
+
+        Cancellation: the lookup goes on for others who ask.
+        """
         now = asyncio.get_running_loop().time()
         failed = self._failed.get(host)
         if failed is not None and now - failed[0] < FAILED_S:

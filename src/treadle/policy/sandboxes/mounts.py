@@ -1,4 +1,6 @@
-"""Mounts that hide files of a workspace, or keep them from being written, as arguments of bubblewrap. Entry: `hiding`, `guarding`, `of_worktree`."""
+"""Mounts that hide files of a workspace, or keep them from being written, as arguments of
+bubblewrap. Entry: `hiding`, `guarding`, `of_worktree`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from treadle.policy.sandboxes.worktree import repository_of, worktree_binds
 from treadle.tools.confinement import CommandRoom, Ruled
 
 MAX_BINDS = 256
-"""Mounts for control files, each of which makes the start a little slower. Beyond these, whole folders at the top are read-only."""
+"""Mounts for control files, each of which makes the start a little slower.
+
+Beyond these, whole folders at the top are read-only.
+"""
 
 EMPTY = "empty"
 """Stands in arguments for a descriptor of an empty file."""
@@ -35,11 +40,19 @@ def hiding(room: CommandRoom, view: MountView) -> Iterator[str]:
     root = str(room.workspace)
     for place in view.hidden:
         if not room.workspace.is_relative_to(place.path):
-            yield from ("--ro-bind-data", EMPTY, str(place.path)) if place.is_emptied else _hide(str(place.path), is_folder=place.is_folder)
+            yield from (
+                ("--ro-bind-data", EMPTY, str(place.path))
+                if place.is_emptied
+                else _hide(str(place.path), is_folder=place.is_folder)
+            )
     above = tuple(f"{path}/" for path in view.ruled.hidden)
     pipes = view.secrets.pipes if room.is_read_only else ()
     real = {os.path.realpath(path) for path in (*view.secrets.paths, *pipes)}
-    yield from hide_all(path for path in real if not path.startswith(above) and not f"{root}/".startswith(f"{path}/"))
+    yield from hide_all(
+        path
+        for path in real
+        if not path.startswith(above) and not f"{root}/".startswith(f"{path}/")
+    )
 
 
 def hide_all(paths: Iterable[str]) -> Iterator[str]:
@@ -61,38 +74,55 @@ def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
 def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[str]:
     """Read-only: control files, and files of rules; every folder above them is bound on itself.
 
-    A mount point cannot be renamed away, nor can what it lies in. What a rule hides is pinned too: a folder above it that is renamed takes it out
-    of its rule. All of them are one list, because a later mount covers earlier ones below it. Whoever fills a workspace with control files gains
+    A mount point cannot be renamed away, nor can what it lies in. What a rule hides is pinned too:
+    a folder above it that is renamed takes it out of its rule. All of them are one list, because a
+    later mount covers earlier ones below it. Whoever fills a workspace with control files gains
     nothing: what cannot be mounted one by one is closed with the folder at the top.
     """
     if any(f"{root}/".startswith(f"{path.rstrip('/')}/") for path in ruled.fixed):
         yield from ("--ro-bind", root, root)
         return
-    inside = [FoundPath(path[len(root) + 1 :], "file", (0, 0, "")) for path in (*ruled.fixed, *ruled.hidden) if path.startswith(f"{root}/")]
+    inside = [
+        FoundPath(path[len(root) + 1 :], "file", (0, 0, ""))
+        for path in (*ruled.fixed, *ruled.hidden)
+        if path.startswith(f"{root}/")
+    ]
     kinds: dict[str, str] = {}
     for found in sorted((*guarded, *inside), key=lambda found: (found.path.count("/"), found.path)):
         path = _real(root, found)
         if path is None:
             continue
-        new = dict.fromkeys(_above(path), "--bind") | {path: "--bind" if found.kind == "git" else "--ro-bind"}
+        new = dict.fromkeys(_above(path), "--bind") | {
+            path: "--bind" if found.kind == "git" else "--ro-bind"
+        }
         if len(kinds.keys() | new.keys()) > MAX_BINDS:
             new = {_closed(path): "--ro-bind"}
         for name, option in new.items():
             kinds[name] = "--ro-bind" if "--ro-bind" in (option, kinds.get(name)) else option
     for path in sorted(kinds, key=lambda path: (path.count("/"), path)):
-        if not any(kinds.get(above) == "--ro-bind" for above in _above(path)):  # a mount of its own could be written again
+        # a mount of its own could be written again
+        if not any(kinds.get(above) == "--ro-bind" for above in _above(path)):
             yield from (kinds[path], f"{root}/{path}", f"{root}/{path}")
 
 
 def of_worktree(workspace: Path) -> Iterator[str]:
-    """The repository of a workspace that is a worktree: writable for commits, with its control entries and those of its submodules read-only."""
+    """The repository of a workspace that is a worktree: writable for commits, with its control
+    entries and those of its submodules read-only.
+    """
     yield from worktree_binds(workspace)
     if (found := repository_of(workspace)) is not None:
         own = found[1]
         seen = WorkspaceWalk(str(own.parent), is_open=True)
         seen.add_repository(own.name, "worktree", is_near=True)
-        inside = ((inner.path.partition("/")[2], inner) for inner in seen.sight(0, set(), is_whole=True).guarded.values())
-        yield from guarding(str(own), (inner._replace(path=path) for path, inner in inside if path.startswith("modules/")), Ruled())
+        inside = (
+            (inner.path.partition("/")[2], inner)
+            for inner in seen.sight(0, set(), is_whole=True).guarded.values()
+        )
+        yield from guarding(
+            str(own),
+            (inner._replace(path=path) for path, inner in inside if path.startswith("modules/")),
+            Ruled(),
+        )
 
 
 def _above(path: str) -> list[str]:
@@ -101,7 +131,9 @@ def _above(path: str) -> list[str]:
 
 
 def _closed(path: str) -> str:
-    """The folder that is made read-only in place of one thing in it: all submodules or worktrees of a repository, or a folder at the top."""
+    """The folder that is made read-only in place of one thing in it: all submodules or worktrees of
+    a repository, or a folder at the top.
+    """
     names = path.split("/")
     for depth, name in enumerate(names):
         if name.casefold() in GROWS and ".git" in (above.casefold() for above in names[:depth]):
@@ -110,8 +142,14 @@ def _closed(path: str) -> str:
 
 
 def _real(root: str, found: FoundPath) -> str | None:
-    """The path below the workspace that is mounted over; of a link its target, where that lies in the workspace."""
+    """The path below the workspace that is mounted over; of a link its target, where that lies in
+    the workspace.
+    """
     if found.kind != "link":
         return found.path
     real = os.path.realpath(os.path.join(root, found.path))
-    return os.path.relpath(real, root) if real.startswith(f"{root}/") and os.path.exists(real) else None
+    return (
+        os.path.relpath(real, root)
+        if real.startswith(f"{root}/") and os.path.exists(real)
+        else None
+    )

@@ -1,6 +1,8 @@
-"""Proxies of the user's own environment, through which ours reaches the internet where they are set.
+"""Proxies of the user's own environment, through which ours reaches the internet where they are
+set.
 
-Such a proxy resolves names itself, so their addresses cannot be checked here. Entry: `ParentProxies`, `connect_through`.
+Such a proxy resolves names itself, so their addresses cannot be checked here. Entry:
+`ParentProxies`, `connect_through`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing_extensions import override
 from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, RequestHead
 
 _VARIABLES = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
-"""HTTP_PROXY in capitals is left out, as curl does: in a CGI program it is a header of the request."""
+"""HTTP_PROXY in capitals is left out, as curl does: in a CGI program it is a header of the request.
+"""
 
 
 class ParentProxy(NamedTuple):
@@ -36,20 +39,28 @@ class ParentProxies:
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Raises ValueError for a proxy that is not reached by HTTP."""
         every = _first(environment, ("all_proxy", "ALL_PROXY"))
-        self._by_scheme = {scheme: _parent(_first(environment, names) or every) for scheme, names in _VARIABLES.items()}
+        self._by_scheme = {
+            scheme: _parent(_first(environment, names) or every)
+            for scheme, names in _VARIABLES.items()
+        }
         self._direct = _first(environment, ("no_proxy", "NO_PROXY"))
 
     def of(self, head: RequestHead) -> ParentProxy | None:
         """None where the host is reached directly."""
         parent = self._by_scheme["https" if head.is_tunnel else "http"]
-        if parent is None or (self._direct and _is_bypassed(f"{head.host}:{head.port}", self._direct)):
+        if parent is None or (
+            self._direct and _is_bypassed(f"{head.host}:{head.port}", self._direct)
+        ):
             return None
         return parent
 
 
 def _is_bypassed(place: str, direct: str) -> bool:
-    """As the standard library reads NO_PROXY: names with what lies below them, with or without a port."""
-    bypass: Callable[[str, Mapping[str, str]], bool] = getattr(urllib.request, "proxy_bypass_environment")  # noqa: B009  typeshed leaves it out
+    """As the standard library reads NO_PROXY: names with what lies below them, with or without a
+    port.
+    """
+    name = "proxy_bypass_environment"  # typeshed leaves it out
+    bypass: Callable[[str, Mapping[str, str]], bool] = getattr(urllib.request, name)
     return bypass(place, {"no": direct})
 
 
@@ -63,7 +74,12 @@ def _parent(text: str) -> ParentProxy | None:
     url = urlsplit(text if "://" in text else f"http://{text}")
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(f"a proxy of the scheme {url.scheme!r} is not supported")
-    return ParentProxy(url.hostname, url.port or (443 if url.scheme == "https" else 80), url.scheme == "https", _authorization(url))
+    return ParentProxy(
+        url.hostname,
+        url.port or (443 if url.scheme == "https" else 80),
+        url.scheme == "https",
+        _authorization(url),
+    )
 
 
 def _authorization(url: SplitResult) -> bytes:
@@ -73,15 +89,24 @@ def _authorization(url: SplitResult) -> bytes:
     return b"Proxy-Authorization: Basic " + base64.b64encode(words) + b"\r\n"
 
 
-async def connect_through(parent: ParentProxy, head: RequestHead, server: Callable[[bytes], asyncio.Protocol]) -> None:
-    """Connect to the host of a request through a proxy. `server` makes the protocol, given what it writes first. Raises OSError."""
+async def connect_through(
+    parent: ParentProxy, head: RequestHead, server: Callable[[bytes], asyncio.Protocol]
+) -> None:
+    """Connect to the host of a request through a proxy.
+
+    `server` makes the protocol, given what it writes first. Raises OSError.
+    """
     loop = asyncio.get_running_loop()
     tls = True if parent.is_tls else None
     if not head.is_tunnel:
-        await loop.create_connection(lambda: server(_in_absolute_form(parent, head)), parent.host, parent.port, ssl=tls)
+        await loop.create_connection(
+            lambda: server(_in_absolute_form(parent, head)), parent.host, parent.port, ssl=tls
+        )
         return
     answered: asyncio.Future[bytes] = loop.create_future()
-    transport, _ = await loop.create_connection(lambda: _Asking(parent, head, answered), parent.host, parent.port, ssl=tls)
+    transport, _ = await loop.create_connection(
+        lambda: _Asking(parent, head, answered), parent.host, parent.port, ssl=tls
+    )
     try:
         rest = await answered
     except BaseException:
@@ -96,20 +121,35 @@ async def connect_through(parent: ParentProxy, head: RequestHead, server: Callab
 
 
 def _place(head: RequestHead) -> bytes:
-    return (f"[{head.host}]:{head.port}" if ":" in head.host else f"{head.host}:{head.port}").encode("ascii")
+    return (
+        f"[{head.host}]:{head.port}" if ":" in head.host else f"{head.host}:{head.port}"
+    ).encode("ascii")
 
 
 def _in_absolute_form(parent: ParentProxy, head: RequestHead) -> bytes:
     method, path, rest = head.data.split(b" ", 2)
     version, _, fields = rest.partition(b"\r\n")
-    return b"%b http://%b%b %b\r\n%b%b" % (method, _place(head), path, version, parent.authorization, fields)
+    return b"%b http://%b%b %b\r\n%b%b" % (
+        method,
+        _place(head),
+        path,
+        version,
+        parent.authorization,
+        fields,
+    )
 
 
 class _Asking(asyncio.Protocol):
     """Asks a proxy for a tunnel, and gives what came after its answer."""
 
-    def __init__(self, parent: ParentProxy, head: RequestHead, answered: asyncio.Future[bytes]) -> None:
-        self._request = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (_place(head), _place(head), parent.authorization)
+    def __init__(
+        self, parent: ParentProxy, head: RequestHead, answered: asyncio.Future[bytes]
+    ) -> None:
+        self._request = b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (
+            _place(head),
+            _place(head),
+            parent.authorization,
+        )
         self._answered = answered
         self._received = b""
 
@@ -129,7 +169,9 @@ class _Asking(asyncio.Protocol):
             self._transport.pause_reading()
             self._answered.set_result(self._received[end + 4 :])
         else:
-            self._answered.set_exception(OSError(f"the proxy in front of it answered with status {status.decode('latin-1')}"))
+            self._answered.set_exception(
+                OSError(f"the proxy in front of it answered with status {status.decode('latin-1')}")
+            )
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,9 +1,11 @@
-"""The proxy through which confined commands reach listed hosts: CONNECT and plain HTTP, names checked first and addresses after them.
+"""The proxy through which confined commands reach listed hosts: CONNECT and plain HTTP, names
+checked first and addresses after them.
 
-A name is resolved once; each of its addresses must be public, and exactly these are connected to. TLS is never opened, so the proxy knows
-the host of a tunnel and not what it carries. A plain request has a connection of its own. Not here: reading requests (request_head.py),
-asking for names (lookups.py), how many connections there may be (connections.py), which hosts are listed (config/hosts.py), the namespace
-(egress.py). Entry: `Proxy`.
+A name is resolved once; each of its addresses must be public, and exactly these are connected to.
+TLS is never opened, so the proxy knows the host of a tunnel and not what it carries. A plain
+request has a connection of its own. Not here: reading requests (request_head.py), asking for names
+(lookups.py), how many connections there may be (connections.py), which hosts are listed
+(config/hosts.py), the namespace (egress.py). Entry: `Proxy`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from treadle.config.hosts import is_literal
 from treadle.policy.sandboxes.connections import SHARES, ProxyConnection, accept
 from treadle.policy.sandboxes.lookups import Lookups, Resolve, resolve
 from treadle.policy.sandboxes.parent_proxy import ParentProxies, connect_through
-from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, BadRequest, RequestBody, RequestHead, read_head
+from treadle.policy.sandboxes.request_head import (
+    HEAD_BYTES_MAX,
+    BadRequest,
+    RequestBody,
+    RequestHead,
+    read_head,
+)
 
 CONNECTIONS_MAX = 128
 """Of one proxy; those of all share a limit (connections.py)."""
@@ -75,9 +83,11 @@ class Proxy:
         resolve: Resolve = resolve,
         route: Route = straight,
     ) -> None:
-        """`allows`: by plain name and port. `refused` is called with each refused host and the reason. `resolve` and `route` differ in tests only.
+        """`allows`: by plain name and port. `refused` is called with each refused host and the
+        reason. `resolve` and `route` differ in tests only.
 
-        `parents`: proxies of the user's own environment. Names that go through one are resolved there, so their addresses are not checked.
+        `parents`: proxies of the user's own environment. Names that go through one are resolved
+        there, so their addresses are not checked.
         """
         self._allows, self._refused = allows, refused
         self._parents = parents or ParentProxies({})
@@ -125,7 +135,10 @@ class Proxy:
                 client.abort()
 
     async def _open(self, client: _Client, head: RequestHead) -> None:
-        """Connect a client, or answer it with the reason. Cancellation leaves no connection: `serve` aborts those that stand."""
+        """Connect a client, or answer it with the reason. Cancellation leaves no connection:
+
+        `serve` aborts those that stand.
+        """
         try:
             with anyio.fail_after(CONNECT_S):
                 await self._connect(client, head)
@@ -135,13 +148,22 @@ class Proxy:
         except TimeoutError:
             client.answer(504, f"{head.host} did not answer within {CONNECT_S:.0f} s")
         except (OSError, UnicodeError) as e:
-            client.answer(502, f"{head.host} could not be reached: {getattr(e, 'strerror', None) or e or type(e).__name__}")
+            client.answer(
+                502,
+                (
+                    f"{head.host} could not be reached: "
+                    f"{getattr(e, 'strerror', None) or e or type(e).__name__}"
+                ),
+            )
 
     async def _connect(self, client: _Client, head: RequestHead) -> None:
         """Raises Refused, OSError and TimeoutError."""
         host, port = head.host, head.port
         if not self._allows(host, port):
-            raise RefusedHost(f"commands cannot reach {host}:{port}: the setting permissions.network does not list it. The user can add it there")
+            raise RefusedHost(
+                f"commands cannot reach {host}:{port}: the setting permissions.network does not "
+                "list it. The user can add it there"
+            )
         if (parent := self._parents.of(head)) is not None:
             if is_literal(host) and (why := why_private(host)) is not None:
                 raise RefusedHost(_private(host, host, why))
@@ -155,16 +177,22 @@ class Proxy:
         await self._attempt(last, head, client)
 
     async def _attempt(self, address: str, head: RequestHead, client: _Client) -> None:
-        await asyncio.get_running_loop().create_connection(partial(_Server, client, head.data), *self._route(address, head.port))
+        await asyncio.get_running_loop().create_connection(
+            partial(_Server, client, head.data), *self._route(address, head.port)
+        )
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Resolved once and checked: a name with one private address is refused, because it is a way around this check."""
+        """Resolved once and checked: a name with one private address is refused, because it is a
+        way around this check.
+        """
         now = asyncio.get_running_loop().time()
         known = self._checked.get((host, port))
         if known is not None and now - known[0] < _ADDRESSES_S:
             return known[1]
         assert self._lookups is not None, "it serves"
-        found = [host] if is_literal(host) else list(dict.fromkeys(await self._lookups.of(host, port)))
+        found = (
+            [host] if is_literal(host) else list(dict.fromkeys(await self._lookups.of(host, port)))
+        )
         for address in found:
             if (why := why_private(address)) is not None:
                 raise RefusedHost(_private(host, address, why))
@@ -178,7 +206,10 @@ class Proxy:
 
 def _private(host: str, address: str, why: str) -> str:
     where = "" if address == host else f"{address}, "
-    return f"commands cannot reach {host}: it is {where}{why}, and the hosts of permissions.network are public ones. The user can set it to open"
+    return (
+        f"commands cannot reach {host}: it is {where}{why}, and the hosts of permissions.network "
+        "are public ones. The user can set it to open"
+    )
 
 
 # ---------------------------------------------------------------- the two ends of a connection
@@ -195,7 +226,9 @@ class _End(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if hasattr(transport, "max_size"):  # 256 KiB, which the allocator would map and unmap for each piece: a fifth of the processor time
+        # 256 KiB, which the allocator would map and unmap for each piece: a fifth of the processor
+        # time
+        if hasattr(transport, "max_size"):
             setattr(transport, "max_size", _PIECE)  # noqa: B010  asyncio's own, which its interface leaves out
 
     @override
@@ -229,8 +262,13 @@ class _End(asyncio.Protocol):
 class _Client(_End):
     """The command's side. Reads one request, has it connected, and then relays."""
 
-    def __init__(self, connections: set[_Client], open_for: Callable[[_Client, RequestHead], object]) -> None:
-        """`connections`: to which it belongs while it lasts. `open_for` has a request connected, or answered."""
+    def __init__(
+        self, connections: set[_Client], open_for: Callable[[_Client, RequestHead], object]
+    ) -> None:
+        """`connections`: to which it belongs while it lasts.
+
+        `open_for` has a request connected, or answered.
+        """
         self._connections, self._open_for = connections, open_for
         self._received = b""
         """Until it is connected."""
@@ -250,7 +288,9 @@ class _Client(_End):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if SHARES.is_full(cast("set[ProxyConnection]", self._connections), CONNECTIONS_MAX):
-            self.answer(503, f"{len(self._connections)} connections are open, and there can be no more")
+            self.answer(
+                503, f"{len(self._connections)} connections are open, and there can be no more"
+            )
             self.transport.close()
         else:
             self._connections.add(self)
@@ -266,7 +306,7 @@ class _Client(_End):
                 self._begin()
 
     def _begin(self) -> None:
-        """Once the head is complete: it is connected in a task, and nothing more is read meanwhile."""
+        """Once the head is complete: it is connected in a task, and nothing more is read meanwhile."""  # noqa: E501
         end = self._received.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
         if end < 4:
             if len(self._received) >= HEAD_BYTES_MAX:
@@ -308,7 +348,8 @@ class _Client(_End):
         except BadRequest:
             self.abort()
             return
-        if size:  # what comes after the body would be another request, which was not checked: it goes nowhere
+        # what comes after the body would be another request, which was not checked: it goes nowhere
+        if size:
             self.other.transport.write(data[:size])
 
     @override
@@ -325,12 +366,18 @@ class _Client(_End):
         super().connection_lost(exc)
 
     def answer(self, status: int, text: str) -> None:
-        """Answer ourselves. What the client still sends is dropped, so that it can read the answer before it closes."""
+        """Answer ourselves.
+
+        What the client still sends is dropped, so that it can read the answer before it closes.
+        """
         if self._answered or self.other is not None or self.transport.is_closing():
             return
         self._answered = True
         body = f"treadle: {text}.\n".encode()
-        head = f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
         self.transport.write(head.encode("ascii") + body)
         self.transport.write_eof()
         self.transport.resume_reading()

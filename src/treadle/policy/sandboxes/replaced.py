@@ -1,7 +1,9 @@
-"""Guarded files and folders that changed while a command ran: a rename outside the sandbox takes the mount off, and the command could write there.
+"""Guarded files and folders that changed while a command ran: a rename outside the sandbox takes
+the mount off, and the command could write there.
 
-A file that is another one than before (by its inode) and has other content is moved to quarantine and the old content put back, but for plain settings of
-git. The same file with new content was written from outside, unless it was moved away and back. Entry: `states_of`, `replaced`.
+A file that is another one than before (by its inode) and has other content is moved to quarantine
+and the old content put back, but for plain settings of git. The same file with new content was
+written from outside, unless it was moved away and back. Entry: `states_of`, `replaced`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from treadle.policy.sandboxes.walking import GROWS
 MAX_STATES = 2_000
 """Entries of guarded folders that are remembered, over all of them."""
 MAX_TEXT = MAX_BYTES
-"""Bytes of guarded files that are remembered. What is larger is moved away all the same, and nothing is put back."""
+"""Bytes of guarded files that are remembered.
+
+What is larger is moved away all the same, and nothing is put back.
+"""
 
 
 class State(NamedTuple):
@@ -37,11 +42,20 @@ class State(NamedTuple):
 
 def kept_as_they_are(sight: Sight) -> list[FoundPath]:
     """Return what no command of any kind may write. The workflows of CI are written by some."""
-    return [found for found in sight.guarded.values() if guard_of(f"/w/{found.path}") is not PathGuard.REVIEWED]
+    return [
+        found
+        for found in sight.guarded.values()
+        if guard_of(f"/w/{found.path}") is not PathGuard.REVIEWED
+    ]
 
 
-def states_of(root: str, guarded: Iterable[FoundPath], known: Mapping[str, State]) -> dict[str, State]:
-    """Read what stands at guarded places, by path. `known`: an earlier result, from which unchanged files are taken."""
+def states_of(
+    root: str, guarded: Iterable[FoundPath], known: Mapping[str, State]
+) -> dict[str, State]:
+    """Read what stands at guarded places, by path.
+
+    `known`: an earlier result, from which unchanged files are taken.
+    """
     found: dict[str, State] = {}
     left = MAX_TEXT
     for path in _places(root, guarded, most=MAX_STATES):
@@ -52,13 +66,19 @@ def states_of(root: str, guarded: Iterable[FoundPath], known: Mapping[str, State
             if old is not None and old.stamp == stamp and stamp.is_settled():
                 found[path] = old
             else:
-                found[path] = State(stamp, status.st_mode, _content(place, status) if status.st_size <= left else None)
+                found[path] = State(
+                    stamp,
+                    status.st_mode,
+                    _content(place, status) if status.st_size <= left else None,
+                )
             left -= len(found[path].text or b"")
     return found
 
 
 def _places(root: str, guarded: Iterable[FoundPath], *, most: int) -> Iterator[str]:
-    """Each guarded file and folder, and all that is in the folders but for those that hold too many."""
+    """Each guarded file and folder, and all that is in the folders but for those that hold too
+    many.
+    """
     for found in guarded:
         path = _real(root, found)
         if found.kind == "git" or path.rpartition("/")[2].casefold() in GROWS:
@@ -81,14 +101,21 @@ def _below(root: str, path: str) -> Iterator[str]:
 
 
 def _real(root: str, found: FoundPath) -> str:
-    return found.leads.removeprefix(f"{root}/") if found.leads.startswith(f"{root}/") else found.path
+    return (
+        found.leads.removeprefix(f"{root}/") if found.leads.startswith(f"{root}/") else found.path
+    )
 
 
 def _content(place: str, status: os.stat_result) -> bytes | None:
     return os.fsencode(os.readlink(place)) if stat.S_ISLNK(status.st_mode) else read(place)
 
 
-def replaced(root: str, guarded: Iterable[FoundPath], before: Mapping[str, State], quarantine: Callable[[], Path]) -> list[str]:
+def replaced(
+    root: str,
+    guarded: Iterable[FoundPath],
+    before: Mapping[str, State],
+    quarantine: Callable[[], Path],
+) -> list[str]:
     """Undo what changed at guarded places, or came up there. One sentence for each."""
     said: list[str] = []
     gone: list[str] = []
@@ -112,7 +139,9 @@ def _is_as_before(root: str, path: str, old: State | None) -> bool:
     stamp = stamp_of(status)
     if stamp == old.stamp or (stat.S_ISDIR(status.st_mode) and stat.S_ISDIR(old.mode)):
         return True
-    if (stamp.device, stamp.inode) == (old.stamp.device, old.stamp.inode) and stat.S_ISREG(status.st_mode):
+    if (stamp.device, stamp.inode) == (old.stamp.device, old.stamp.inode) and stat.S_ISREG(
+        status.st_mode
+    ):
         return True  # its mount was never off, so somebody outside has written it
     text = _content(place, status)
     if text is None or old.text is None or stat.S_IFMT(status.st_mode) != stat.S_IFMT(old.mode):
@@ -126,17 +155,26 @@ def _put_back(root: str, path: str, old: State | None, place: Path) -> str:
     try:
         where = put_away(root, path, place)
         if old is None or old.text is None:
-            return f"{path!r} came up or changed while a command ran, which may have written it: it was moved to {where!r}"
+            return (
+                f"{path!r} came up or changed while a command ran, which may have written it: it "
+                f"was moved to {where!r}"
+            )
         if stat.S_ISLNK(old.mode):
             os.symlink(os.fsdecode(old.text), os.path.join(root, path))
         else:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-            with open(os.open(os.path.join(root, path), flags, stat.S_IMODE(old.mode) & 0o777), "wb") as file:
+            with open(
+                os.open(os.path.join(root, path), flags, stat.S_IMODE(old.mode) & 0o777), "wb"
+            ) as file:
                 file.write(old.text)
     except OSError as e:
-        return f"{path!r} changed while a command ran, which may have written it, and could not be put back: {e.strerror or e}. Look at it"
+        return (
+            f"{path!r} changed while a command ran, which may have written it, and could not be "
+            f"put back: {e.strerror or e}. Look at it"
+        )
     return (
-        f"{path!r} changed while a command ran, which may have written it: it was moved to {where!r}, and the old one put back. "
+        f"{path!r} changed while a command ran, which may have written it: it was moved to "
+        f"{where!r}, and the old one put back. "
         "If you changed it yourself, do so again once no command runs"
     )
 

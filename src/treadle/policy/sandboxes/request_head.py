@@ -1,4 +1,5 @@
-"""The head of a request to the proxy, read strictly: what two programs could read differently is refused.
+"""The head of a request to the proxy, read strictly: what two programs could read differently is
+refused.
 
 Source: RFC 9112 and RFC 9110, section 7.6.1 (hop-by-hop fields). Entry: `read_head`, `RequestBody`.
 """
@@ -19,18 +20,35 @@ _TINY_MAX = 1_000
 """Chunks below so many bytes, in one body: they keep the whole process busy."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
-_HEAD = re.compile(rb"(%b{1,32}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n((?:%b++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n" % (_TOKEN, _TOKEN))
+_HEAD = re.compile(
+    rb"(%b{1,32}+) ([\x21-\x7e]++) HTTP/1\.([01])\r\n((?:%b++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n"
+    % (_TOKEN, _TOKEN)
+)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::([0-9]{1,5}))?")
 _ABSOLUTE = re.compile(r"http://([^/?#@\\]+)([/?][^#\\]*)?", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,16}")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})\r\n")
 
 _METHODS = frozenset(
-    b"CONNECT GET HEAD POST PUT PATCH DELETE OPTIONS QUERY PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH ACL MKCALENDAR"
-    b" REPORT CHECKIN CHECKOUT UNCHECKOUT MERGE LABEL UPDATE VERSION-CONTROL BASELINE-CONTROL MKACTIVITY MKWORKSPACE".split()
+    b"CONNECT GET HEAD POST PUT PATCH DELETE OPTIONS QUERY PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH ACL MKCALENDAR"  # noqa: E501
+    b" REPORT CHECKIN CHECKOUT UNCHECKOUT MERGE LABEL UPDATE VERSION-CONTROL BASELINE-CONTROL MKACTIVITY MKWORKSPACE".split()  # noqa: E501
 )
-"""Those of HTTP, WebDAV and Subversion. Not TRACE and its kin, with which a proxy on the way tells what it was sent: the user's password for it."""
-_HOP_BY_HOP = frozenset((b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"http2-settings", b"max-forwards"))
+"""Those of HTTP, WebDAV and Subversion.
+
+Not TRACE and its kin, with which a proxy on the way tells what it was sent: the user's password for
+it.
+"""
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"http2-settings",
+        b"max-forwards",
+    )
+)
 """With every field that begins with `Proxy-`."""
 _END_TO_END = frozenset((b"host", b"content-length", b"transfer-encoding"))
 """Fields that decide where a request goes and where it ends: `Connection` cannot take them out."""
@@ -45,7 +63,10 @@ class RequestHead(NamedTuple):
     """In its plain spelling."""
     port: int
     data: bytes = b""
-    """For the server: the request line in origin form and the end-to-end fields. Empty for a tunnel."""
+    """For the server: the request line in origin form and the end-to-end fields.
+
+    Empty for a tunnel.
+    """
     length: int | None = 0
     """Bytes of the body; None: it is chunked."""
 
@@ -66,7 +87,10 @@ def read_head(data: bytes) -> RequestHead:
         return _tunnel(target, fields)
     url = _ABSOLUTE.fullmatch(target)
     if url is None:
-        raise BadRequest("This is a proxy: it takes CONNECT HOST:PORT and absolute http:// URLs without a user name")
+        raise BadRequest(
+            "This is a proxy: it takes CONNECT HOST:PORT and absolute http:// URLs without a "
+            "user name"
+        )
     host, port = _authority(url[1], 80)
     path = url[2] or "/"
     _check_host(fields, host, port, 80, needed=form[3] == b"1")
@@ -106,11 +130,20 @@ def _authority(text: str, default_port: int | None) -> tuple[str, int]:
     try:
         return plain_host(form[1].strip("[]")), port
     except ValueError:
-        raise BadRequest(f"{form[1][:80]!r} is not the name of a host, nor an address in its usual spelling") from None
+        raise BadRequest(
+            f"{form[1][:80]!r} is not the name of a host, nor an address in its usual spelling"
+        ) from None
 
 
-def _check_host(fields: list[tuple[bytes, bytes, bytes]], host: str, port: int, default_port: int, *, needed: bool) -> None:
-    """Raises BadRequest unless `Host` names the same place as the target: servers look at either."""
+def _check_host(
+    fields: list[tuple[bytes, bytes, bytes]],
+    host: str,
+    port: int,
+    default_port: int,
+    *,
+    needed: bool,
+) -> None:
+    """Raises BadRequest unless `Host` names the same place as the target: servers look at either."""  # noqa: E501
     named = [value for name, value, _ in fields if name == b"host"]
     if len(named) > 1 or (needed and not named):
         raise BadRequest("A request has exactly one Host field")
@@ -125,7 +158,11 @@ def _length(fields: list[tuple[bytes, bytes, bytes]], *, is_old: bool) -> int | 
         if codings != [b"chunked"] or lengths or is_old:
             raise BadRequest("The end of the request's body is ambiguous")
         return None
-    if len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])) or (lengths and int(lengths[0]) > _BODY_BYTES_MAX):
+    if (
+        len(lengths) > 1
+        or (lengths and not _LENGTH.fullmatch(lengths[0]))
+        or (lengths and int(lengths[0]) > _BODY_BYTES_MAX)
+    ):
         raise BadRequest("The length of the request's body is ambiguous")
     return int(lengths[0]) if lengths else 0
 
@@ -138,7 +175,11 @@ def _kept(fields: list[tuple[bytes, bytes, bytes]]) -> list[bytes]:
         if more & _END_TO_END:
             raise BadRequest("The Connection field names a field that no proxy may drop")
         dropped |= more
-    return [line for name, _, line in fields if name != b"host" and name not in dropped and not name.startswith(b"proxy-")]
+    return [
+        line
+        for name, _, line in fields
+        if name != b"host" and name not in dropped and not name.startswith(b"proxy-")
+    ]
 
 
 class RequestBody:
@@ -148,7 +189,9 @@ class RequestBody:
         """`length`: None for a chunked one."""
         self._left = length or 0
         self._line: bytes | None = b"" if length is None else None
-        """The part of a framing line that has come; None inside data, and where there is no framing."""
+        """The part of a framing line that has come; None inside data, and where there is no
+        framing.
+        """
         self._awaits = "size"
         self._tiny = 0
         self._chunked = length is None
@@ -176,7 +219,9 @@ class RequestBody:
         return at
 
     def _framed(self, line: bytes) -> None:
-        """After a size, its data; after these a blank line; after the size 0 and a blank line, nothing: trailers are refused."""
+        """After a size, its data; after these a blank line; after the size 0 and a blank line,
+        nothing: trailers are refused.
+        """
         size = _CHUNK.fullmatch(line)
         if self._awaits == "size" and size is not None:
             self._left = int(size[1], 16)

@@ -1,6 +1,8 @@
-"""New files that a `deny` rule for writing is about: moved away after the command that made them. Entry: `ruled_before`, `taken_away`.
+"""New files that a `deny` rule for writing is about: moved away after the command that made them.
+Entry: `ruled_before`, `taken_away`.
 
-Files that exist are mounted read-only while a command runs; one that does not exist yet cannot be mounted over.
+Files that exist are mounted read-only while a command runs; one that does not exist yet cannot be
+mounted over.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from treadle.tools.confinement import CommandRoom, Ruled
 
 
 def ruled_before(room: CommandRoom) -> Ruled:
-    """Look up the files that rules keep from a command. Raises AgentError(tool) if there are too many to keep it from all of them."""
+    """Look up the files that rules keep from a command.
+
+    Raises AgentError(tool) if there are too many to keep it from all of them.
+    """
     ruled = Ruled() if room.ruled is None else room.ruled()
     if ruled.too_many:
         raise AgentError("tool", ruled.too_many)
@@ -19,12 +24,19 @@ def ruled_before(room: CommandRoom) -> Ruled:
 
 
 def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
-    """One sentence for each file or folder that was moved to a new quarantine: what it was and where it is now. Blocks."""
+    """One sentence for each file or folder that was moved to a new quarantine: what it was and
+    where it is now. Blocks.
+    """
     assert room.ruled is not None, "a room without rules has no such files"
     try:
         after = room.ruled().denied
     except AgentError as e:
-        return [f"It is not known whether files came up that a rule denies writing: {e.message}. Look at the workspace"]
+        return [
+            (
+                f"It is not known whether files came up that a rule denies writing: {e.message}. "
+                "Look at the workspace"
+            )
+        ]
     kept = tuple(f"{path}/" for path in before.fixed)
     root = f"{room.workspace}/"
     said: list[str] = []
@@ -35,7 +47,12 @@ def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
         try:
             where = put_away(str(room.workspace), inside, room.quarantine())
         except OSError as e:
-            said.append(f"{inside!r} came up, which a rule denies writing, and could not be moved away: {e.strerror or e}. Look at it")
+            said.append(
+                f"{inside!r} came up, which a rule denies writing, and could not be moved away: "
+                f"{e.strerror or e}. Look at it"
+            )
         else:
-            said.append(f"{inside!r} came up, which a rule denies writing: it was moved to {where!r}")
+            said.append(
+                f"{inside!r} came up, which a rule denies writing: it was moved to {where!r}"
+            )
     return said

@@ -1,6 +1,8 @@
-"""Commands confined by macOS's sandbox-exec, under a profile that is written for each: unproven, because nobody has tried to get out of it.
+"""Commands confined by macOS's sandbox-exec, under a profile that is written for each: unproven,
+because nobody has tried to get out of it.
 
-It has no namespaces: processes are seen, /tmp is everybody's, and nothing ends what leaves its group. Entry: `Seatbelt`, `profile_of`.
+It has no namespaces: processes are seen, /tmp is everybody's, and nothing ends what leaves its
+group. Entry: `Seatbelt`, `profile_of`.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ _ALWAYS = """(version 1)
 (allow ipc-posix-sem ipc-posix-shm)
 (allow file-read* file-test-existence)
 (allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))
-(allow file-ioctl (literal "/dev/null") (literal "/dev/tty"))"""
+(allow file-ioctl (literal "/dev/null") (literal "/dev/tty"))"""  # noqa: E501
 _NETWORK = """(allow network*)
 (allow system-socket)
-(allow mach-lookup (global-name "com.apple.dnssd.service") (global-name "com.apple.trustd.agent") (global-name "com.apple.networkd"))"""
+(allow mach-lookup (global-name "com.apple.dnssd.service") (global-name "com.apple.trustd.agent") (global-name "com.apple.networkd"))"""  # noqa: E501
 _LOOPBACK = """(allow network* (local ip "localhost:*") (remote ip "localhost:*"))
 (deny network-outbound (remote unix-socket))"""
 
@@ -59,19 +61,34 @@ class HiddenPaths(NamedTuple):
 
 
 def profile_of(room: CommandRoom, kept: HiddenPaths, scratch: Path) -> str:
-    """What sandbox-exec reads. The last rule that fits counts, so what is refused stands after what is allowed."""
+    """What sandbox-exec reads.
+
+    The last rule that fits counts, so what is refused stands after what is allowed.
+    """
     root, sight = str(room.workspace), kept.sight
-    guarded = [f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"]
-    pinned = {parent for path in sight.guarded for parent in _parents(path)} | {path for path, found in sight.guarded.items() if found.kind == "git"}
+    guarded = [
+        f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"
+    ]
+    pinned = {parent for path in sight.guarded for parent in _parents(path)} | {
+        path for path, found in sight.guarded.items() if found.kind == "git"
+    }
     above = [f"{root}/{path}" for path in sorted(pinned)]
-    hidden = [str(place.path) for place in kept.hidden if not room.workspace.is_relative_to(place.path)]
+    hidden = [
+        str(place.path) for place in kept.hidden if not room.workspace.is_relative_to(place.path)
+    ]
     rules = [
         _ALWAYS,
         _NETWORK if room.network == "open" else _LOOPBACK,
-        _rule("allow file-write*", "subpath", [str(scratch)] if room.is_read_only else [root, str(scratch)]),
+        _rule(
+            "allow file-write*",
+            "subpath",
+            [str(scratch)] if room.is_read_only else [root, str(scratch)],
+        ),
         _rule("deny file-write*", "subpath", [*guarded, *kept.ruled.fixed]),
         _rule("deny file-write-unlink", "literal", above),
-        _rule("deny file-read* file-write*", "subpath", [*hidden, *kept.secrets, *kept.ruled.hidden]),
+        _rule(
+            "deny file-read* file-write*", "subpath", [*hidden, *kept.secrets, *kept.ruled.hidden]
+        ),
     ]
     return "\n".join(rule for rule in rules if rule) + "\n"
 
@@ -117,40 +134,82 @@ class Seatbelt:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder).resolve()
             (place / "work").mkdir()
-            room = CommandRoom(workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place)
+            room = CommandRoom(
+                workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place
+            )
             profile = profile_of(room, HiddenPaths(), place / "work")
             script = f"echo x > '{place}/work/in'; echo x > '{place}/out'; exit 0"
-            subprocess.run([PROGRAM, "-p", profile, "/bin/bash", "-c", script], capture_output=True, timeout=WITHIN_S, check=True)
+            subprocess.run(
+                [PROGRAM, "-p", profile, "/bin/bash", "-c", script],
+                capture_output=True,
+                timeout=WITHIN_S,
+                check=True,
+            )
             if not (place / "work/in").exists():
-                return SandboxStatus(works=False, text="sandbox-exec lets nothing be written in the workspace")
+                return SandboxStatus(
+                    works=False, text="sandbox-exec lets nothing be written in the workspace"
+                )
             if (place / "out").exists():
-                return SandboxStatus(works=False, text="sandbox-exec does not confine commands here")
-        return SandboxStatus(works=True, text="sandbox-exec confines commands; what it holds is unproven")
+                return SandboxStatus(
+                    works=False, text="sandbox-exec does not confine commands here"
+                )
+        return SandboxStatus(
+            works=True, text="sandbox-exec confines commands; what it holds is unproven"
+        )
 
-    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom) -> SeatbeltCage:
+    async def cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> SeatbeltCage:
         """Raises AgentError(tool) for the root of the file system as a workspace."""
         if room.workspace == Path("/"):
-            raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
+            raise AgentError(
+                "tool",
+                (
+                    "the working directory is '/', which nothing can be kept out of: work in "
+                    "another "
+                    "one"
+                ),
+            )
         room = await through_gate(room, on_loopback)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self._caged, argv, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
-    def _caged(self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom) -> SeatbeltCage:
+    def _caged(
+        self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom
+    ) -> SeatbeltCage:
         ruled = ruled_before(room)
-        secrets = Secrets() if room.shows_secrets else self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace)).look(room.is_granted)
-        files = None if room.is_read_only else self._watched.setdefault(room.workspace, ControlFiles(room.workspace, self._own))
+        secrets = (
+            Secrets()
+            if room.shows_secrets
+            else self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace)).look(
+                room.is_granted
+            )
+        )
+        files = (
+            None
+            if room.is_read_only
+            else self._watched.setdefault(room.workspace, ControlFiles(room.workspace, self._own))
+        )
         scratch = room.scratch().resolve()
         sight = Sight({}) if files is None else files.enter(is_open=room.is_open, scratch=scratch)
-        profile = profile_of(room, HiddenPaths(sight, self._hidden.look(), secrets.paths, ruled), scratch)
+        profile = profile_of(
+            room, HiddenPaths(sight, self._hidden.look(), secrets.paths, ruled), scratch
+        )
         environment = with_proxy(surrounded(environment, scratch, is_open=room.is_open), room)
-        return SeatbeltCage([PROGRAM, "-p", profile, *argv], environment, room, files, ruled, secrets.notes)
+        return SeatbeltCage(
+            [PROGRAM, "-p", profile, *argv], environment, room, files, ruled, secrets.notes
+        )
 
 
 def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) -> dict[str, str]:
     """Its temporary files lie where it may write; there is no other view of /tmp."""
     inside = confined_environment(environment, is_open=is_open)
-    return inside | {"TMPDIR": str(scratch), "XDG_CACHE_HOME": f"{scratch}/.cache", "npm_config_cache": f"{scratch}/.cache/npm"}
+    return inside | {
+        "TMPDIR": str(scratch),
+        "XDG_CACHE_HOME": f"{scratch}/.cache",
+        "npm_config_cache": f"{scratch}/.cache/npm",
+    }
 
 
 class SeatbeltCage:
@@ -159,7 +218,13 @@ class SeatbeltCage:
     pass_fds: Sequence[int] = ()
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom, files: ControlFiles | None, ruled: Ruled, notes: Sequence[str]
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        room: CommandRoom,
+        files: ControlFiles | None,
+        ruled: Ruled,
+        notes: Sequence[str],
     ) -> None:
         self.argv, self.environment = argv, environment
         self._room, self._files, self._ruled, self._notes = room, files, ruled, notes
@@ -172,11 +237,15 @@ class SeatbeltCage:
         if self._left is None:
             self._left = CommandNotes()
             with anyio.CancelScope(shield=True):
-                self._left = CommandNotes(quarantined=await to_thread.run_sync(self._clear), notes=self._notes)
+                self._left = CommandNotes(
+                    quarantined=await to_thread.run_sync(self._clear), notes=self._notes
+                )
         return self._left
 
     def _clear(self) -> list[str]:
         if self._files is None:
             return []
         said = self._files.leave(self._room.quarantine, is_open=self._room.is_open)
-        return shortened(said if self._room.ruled is None else said + taken_away(self._room, self._ruled))
+        return shortened(
+            said if self._room.ruled is None else said + taken_away(self._room, self._ruled)
+        )

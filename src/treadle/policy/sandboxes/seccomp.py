@@ -1,9 +1,11 @@
-"""Which system calls a confined command cannot make, as a program of classic BPF that bubblewrap hands to the kernel.
+"""Which system calls a confined command cannot make, as a program of classic BPF that bubblewrap
+hands to the kernel.
 
-Everything else is allowed: it is one wall behind others. Not here: the namespaces (bubblewrap.py). Entry: `seccomp_filter`.
+Everything else is allowed: it is one wall behind others. Not here: the namespaces (bubblewrap.py).
+Entry: `seccomp_filter`.
 
-Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.18; a test compares them with the
-headers of the machine.
+Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.18;
+a test compares them with the headers of the machine.
 """
 
 from __future__ import annotations
@@ -123,10 +125,15 @@ class Machine(NamedTuple):
 
 
 MACHINES = {
-    "x86_64": Machine(X86_64, _ON_X86_64 | _COMMON, {"ioctl": 16, "socket": 41, "clone": 56, "clone3": 435}),
-    "aarch64": Machine(AARCH64, _ON_AARCH64 | _COMMON, {"ioctl": 29, "socket": 198, "clone": 220, "clone3": 435}),
+    "x86_64": Machine(
+        X86_64, _ON_X86_64 | _COMMON, {"ioctl": 16, "socket": 41, "clone": 56, "clone3": 435}
+    ),
+    "aarch64": Machine(
+        AARCH64, _ON_AARCH64 | _COMMON, {"ioctl": 29, "socket": 198, "clone": 220, "clone3": 435}
+    ),
 }
-"""By `platform.machine()`. On any other the sandbox does not work: half a wall is not called one."""
+"""By `platform.machine()`. On any other the sandbox does not work: half a wall is not called one.
+"""
 
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -141,25 +148,55 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
-    """The program, for the kernel of a `machine` in MACHINES. `network`: also what asks the kernel for addresses and routes.
+    """The program, for the kernel of a `machine` in MACHINES. `network`: also what asks the kernel
+    for addresses and routes.
 
-    The net that is in view is the namespace's: sockets of the internet reach the loopback of the sandbox where there is no other. Unix
-    sockets are refused, since those of the host lie in its file system, which can be read; a socketpair is none of them.
+    The net that is in view is the namespace's: sockets of the internet reach the loopback of the
+    sandbox where there is no other. Unix sockets are refused, since those of the host lie in its
+    file system, which can be read; a socketpair is none of them.
     """
     audit, refused, judged = MACHINES[machine]
-    program = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
+    program = [
+        _step(_LOAD, _ARCHITECTURE),
+        _step(_EQUAL, audit, 1, 0),
+        _step(_RETURN, _KILL),
+        _step(_LOAD, _NUMBER),
+    ]
     if audit == X86_64:  # the same calls under other numbers
         program += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _ERROR | ENOSYS)]
     for number in sorted(refused.values()):
         program += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERROR | EPERM)]
-    program += [_step(_EQUAL, judged["clone3"], 0, 1), _step(_RETURN, _ERROR | ENOSYS)]  # its flags lie in memory: libc takes clone instead
-    program += _case(judged["clone"], [_load_argument(0), _step(_ANY_BIT, NEW_NAMESPACES, 0, 1), _step(_RETURN, _ERROR | EPERM)])
-    program += _case(judged["ioctl"], [_load_argument(1), _step(_EQUAL, TIOCSTI, 1, 0), _step(_EQUAL, TIOCLINUX, 0, 1), _step(_RETURN, _ERROR | EPERM)])
+    # its flags lie in memory: libc takes clone instead
+    program += [_step(_EQUAL, judged["clone3"], 0, 1), _step(_RETURN, _ERROR | ENOSYS)]
+    program += _case(
+        judged["clone"],
+        [_load_argument(0), _step(_ANY_BIT, NEW_NAMESPACES, 0, 1), _step(_RETURN, _ERROR | EPERM)],
+    )
+    program += _case(
+        judged["ioctl"],
+        [
+            _load_argument(1),
+            _step(_EQUAL, TIOCSTI, 1, 0),
+            _step(_EQUAL, TIOCLINUX, 0, 1),
+            _step(_RETURN, _ERROR | EPERM),
+        ],
+    )
     families = [AF_INET, AF_INET6]
-    accepted = [step for family in families for step in (_step(_EQUAL, family, 0, 1), _step(_RETURN, _ALLOW))]
+    accepted = [
+        step
+        for family in families
+        for step in (_step(_EQUAL, family, 0, 1), _step(_RETURN, _ALLOW))
+    ]
     if network:  # protocol 0, NETLINK_ROUTE, without which nobody learns whether there is IPv6
-        accepted += [_step(_EQUAL, AF_NETLINK, 0, 3), _load_argument(2), _step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW)]
-    program += _case(judged["socket"], [_load_argument(0), *accepted, _step(_RETURN, _ERROR | EAFNOSUPPORT)])
+        accepted += [
+            _step(_EQUAL, AF_NETLINK, 0, 3),
+            _load_argument(2),
+            _step(_EQUAL, 0, 0, 1),
+            _step(_RETURN, _ALLOW),
+        ]
+    program += _case(
+        judged["socket"], [_load_argument(0), *accepted, _step(_RETURN, _ERROR | EAFNOSUPPORT)]
+    )
     return b"".join([*program, _step(_RETURN, _ALLOW)])
 
 

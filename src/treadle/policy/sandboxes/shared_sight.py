@@ -1,14 +1,19 @@
-"""The last trusted sight of a workspace, kept in Treadle's own folder while any command of any Treadle process runs in that workspace.
+"""The last trusted sight of a workspace, kept in Treadle's own folder while any command of any
+Treadle process runs in that workspace.
 
-The first command writes it, every later one is compared with it, and the last one to end removes it. A file that is still there once no process holds
-the lock means that a process died before it inspected what its command left behind: the next command is compared with it as well, and so inspects
-everything that came up since. Locks are `flock`, which ends with the process, so a killed process blocks nobody.
+The first command writes it, every later one is compared with it, and the last one to end removes
+it. A file that is still there once no process holds the lock means that a process died before it
+inspected what its command left behind: the next command is compared with it as well, and so
+inspects everything that came up since. Locks are `flock`, which ends with the process, so a killed
+process blocks nobody.
 
-Limits: the user's own control files that came up since then are moved to quarantine as well. Writes are not synced: after a loss of power the sight may
-be gone. Two workspaces of which one contains the other, and worktrees of one repository, have sights of their own. Between the kernel closing the
-lock of a killed process and ending its command lie some microseconds, in which a new command may begin. A process that is stopped (not ended) while it
-inspects delays the others. Without a folder of Treadle's own, a sight is that of one `ControlFiles` in one process.
-Entry: `SharedSight`, `Watched`.
+Limits: the user's own control files that came up since then are moved to quarantine as well. Writes
+are not synced: after a loss of power the sight may be gone. Two workspaces of which one contains
+the other, and worktrees of one repository, have sights of their own. Between the kernel closing the
+lock of a killed process and ending its command lie some microseconds, in which a new command may
+begin. A process that is stopped (not ended) while it inspects delays the others. Without a folder
+of Treadle's own, a sight is that of one `ControlFiles` in one process. Entry: `SharedSight`,
+`Watched`.
 """
 
 from __future__ import annotations
@@ -52,7 +57,10 @@ class SharedSight:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keep every other process from beginning, ending and inspecting. Blocks. Raises AgentError(tool) if Treadle's folder cannot be written."""
+        """Keep every other process from beginning, ending and inspecting. Blocks.
+
+        Raises AgentError(tool) if Treadle's folder cannot be written.
+        """
         with self._opened("lock") as lock:
             if lock is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -67,7 +75,10 @@ class SharedSight:
         return False
 
     def begin(self) -> tuple[Sequence[Watched], bool]:
-        """Note that a command of this process runs, inside `held`. Return the sight of those before it, and whether they died; empty if there is none."""
+        """Note that a command of this process runs, inside `held`.
+
+        Return the sight of those before it, and whether they died; empty if there is none.
+        """
         if self._folder is None:
             return (), False
         if self._running is None:
@@ -77,14 +88,22 @@ class SharedSight:
         died = self._is_last()
         fcntl.flock(self._running, fcntl.LOCK_SH)
         try:
-            return msgspec.convert(json.loads((self._folder / _SIGHT).read_bytes()), tuple[Watched, ...]), died
+            return msgspec.convert(
+                json.loads((self._folder / _SIGHT).read_bytes()), tuple[Watched, ...]
+            ), died
         except FileNotFoundError:
             return (), False
         except (OSError, ValueError) as e:
             if died:
                 return (), True
             self._release()
-            raise AgentError("tool", f"another Treadle process runs commands here, and what it saw cannot be read ({e}): end it first") from e
+            raise AgentError(
+                "tool",
+                (
+                    "another Treadle process runs commands here, and what it saw cannot be read "
+                    f"({e}): end it first"
+                ),
+            ) from e
 
     def keep(self, watched: Sequence[Watched]) -> None:
         """Write the sight, inside `held`. Raises AgentError(tool) if that fails."""
@@ -99,7 +118,10 @@ class SharedSight:
             raise self._unwritable(e) from e
 
     def end(self) -> None:
-        """Note that no command of this process runs any more, inside `held`. The last process removes the sight."""
+        """Note that no command of this process runs any more, inside `held`.
+
+        The last process removes the sight.
+        """
         if self._folder is None or self._running is None:
             return
         if self._is_last():
@@ -136,4 +158,11 @@ class SharedSight:
             os.close(fd)
 
     def _unwritable(self, e: OSError) -> AgentError:
-        return AgentError("tool", f"{str(self._folder)!r} cannot be written ({e.strerror or e}), which must hold what a command found: mend that first")
+        return AgentError(
+            "tool",
+            (
+                f"{str(self._folder)!r} cannot be written ({e.strerror or e}), which must hold "
+                "what "
+                "a command found: mend that first"
+            ),
+        )

@@ -10,11 +10,14 @@ from treadle.policy.sandboxes.repositories import RepositoryFolder
 
 NOT_LOOKED_INTO = frozenset(
     {
-        "node_modules", "bower_components", "site-packages", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+        "node_modules", "bower_components", "site-packages", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",  # noqa: E501
         ".gradle", ".terraform", "target",
     }
 )  # fmt: skip
-"""Full of other people's files, where no agent and no editor looks for its own. Only repositories are looked for there, as git does."""
+"""Full of other people's files, where no agent and no editor looks for its own.
+
+Only repositories are looked for there, as git does.
+"""
 
 
 class FoundPath(NamedTuple):
@@ -22,7 +25,9 @@ class FoundPath(NamedTuple):
 
     path: str
     kind: str
-    """`file`, `folder`, `link`, `git`: a folder of git, in which only some things are guarded; or `into`: a link to where a look finds nothing."""
+    """`file`, `folder`, `link`, `git`: a folder of git, in which only some things are guarded; or
+    `into`: a link to where a look finds nothing.
+    """
     identity: tuple[int, int, str]
     """Of a link: device, inode and target. Links cannot be made read-only; they are put back."""
     leads: str = ""
@@ -44,7 +49,9 @@ class Sight(NamedTuple):
     is_whole: bool = True
     """False: there are more folders than are looked into."""
     seen: Mapping[str, FoundPath] = {}
-    """All that is guarded by its name, also what lies too deep to be made read-only, and every repository's control entries."""
+    """All that is guarded by its name, also what lies too deep to be made read-only, and every
+    repository's control entries.
+    """
     repositories: Mapping[str, RepositoryFolder] = {}
     changed: Mapping[str, int] = {}
     """When the control entries of a repository that is not made read-only last changed."""

@@ -1,4 +1,6 @@
-"""The environment of a confined command: what is on a list, and nothing else, unless everything was allowed. Entry: `confined_environment`."""
+"""The environment of a confined command: what is on a list, and nothing else, unless everything was
+allowed. Entry: `confined_environment`.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,36 @@ VOLTA_HOME FNM_DIR ASDF_DIR ASDF_DATA_DIR MISE_DATA_DIR RBENV_ROOT GEM_HOME GEM_
 RUSTUP_TOOLCHAIN JAVA_HOME MAVEN_HOME GRADLE_HOME ANDROID_HOME ANDROID_SDK_ROOT DOTNET_ROOT PNPM_HOME BUN_INSTALL DENO_DIR CC CXX CFLAGS CXXFLAGS
 CPPFLAGS LDFLAGS PKG_CONFIG_PATH MAKEFLAGS CMAKE_PREFIX_PATH NIX_PATH NIX_PROFILES NIX_SSL_CERT_FILE LOCALE_ARCHIVE TERMINFO TERMINFO_DIRS
 PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED NODE_ENV RAILS_ENV RACK_ENV DJANGO_SETTINGS_MODULE
-"""
+"""  # noqa: E501
 ALWAYS = frozenset(_ALWAYS.split())
-"""Who and where one is, and where languages keep their tools. Nothing that names code to be loaded, such as LD_PRELOAD and PYTHONPATH."""
-IN_PLACE = {"TMPDIR": "/tmp", "XDG_CACHE_HOME": "/tmp/.cache", "npm_config_cache": "/tmp/.cache/npm", "GIT_OPTIONAL_LOCKS": "0"}
+"""Who and where one is, and where languages keep their tools.
+
+Nothing that names code to be loaded, such as LD_PRELOAD and PYTHONPATH.
+"""
+IN_PLACE = {
+    "TMPDIR": "/tmp",
+    "XDG_CACHE_HOME": "/tmp/.cache",
+    "npm_config_cache": "/tmp/.cache/npm",
+    "GIT_OPTIONAL_LOCKS": "0",
+}
 """Caches lie in the home, which cannot be written."""
 
 
-def confined_environment(environment: Mapping[str, str], *, is_open: bool = False) -> dict[str, str]:
-    """`is_open`: everything was allowed, and so is what is left of the environment once the keys are taken out.
+def confined_environment(
+    environment: Mapping[str, str], *, is_open: bool = False
+) -> dict[str, str]:
+    """`is_open`: everything was allowed, and so is what is left of the environment once the keys
+    are taken out.
 
     Never what a loader obeys: it would be loaded into bubblewrap too, which is not confined.
     """
-    passed = {name: value for name, value in environment.items() if is_open or name in ALWAYS or name.startswith("LC_")}
-    return {name: value for name, value in for_a_shell(passed).items() if not name.startswith(("LD_", "DYLD_"))} | IN_PLACE
+    passed = {
+        name: value
+        for name, value in environment.items()
+        if is_open or name in ALWAYS or name.startswith("LC_")
+    }
+    return {
+        name: value
+        for name, value in for_a_shell(passed).items()
+        if not name.startswith(("LD_", "DYLD_"))
+    } | IN_PLACE

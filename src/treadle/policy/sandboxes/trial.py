@@ -1,4 +1,5 @@
-"""Whether bubblewrap confines anything here: ten properties, tried from inside in one command, and remembered until something changes.
+"""Whether bubblewrap confines anything here: ten properties, tried from inside in one command, and
+remembered until something changes.
 
 All the ways out there are, tried one by one, are escapes.py's. Entry: `Trial`.
 """
@@ -52,7 +53,7 @@ done < /proc/self/status
 [ -e "$PUBLIC" ] && echo 'the temporary files of others are in view'
 [ "$TREADLE_TRIAL" ] && echo 'a variable was passed on'
 echo 'to the end'
-"""
+"""  # noqa: E501
 
 
 class Trial:
@@ -85,27 +86,46 @@ class Trial:
 
     def _tried(self) -> SandboxStatus:
         if platform.machine() not in MACHINES:
-            return SandboxStatus(works=False, text=f"its filter of system calls is not known for {platform.machine()} machines")
+            return SandboxStatus(
+                works=False,
+                text=f"its filter of system calls is not known for {platform.machine()} machines",
+            )
         version = self._version()
         self.knows_disable_userns = version >= (0, 8)
         words = ".".join(map(str, version))
         escaped = self._attempted()
         if escaped:
-            return SandboxStatus(works=False, text=f"bubblewrap {words} does not confine commands here: {escaped}")
+            return SandboxStatus(
+                works=False, text=f"bubblewrap {words} does not confine commands here: {escaped}"
+            )
         standing = SandboxStatus(works=True, text=f"bubblewrap {words} confines commands")
         self._remember(standing)
         return standing
 
     def _version(self) -> tuple[int, ...]:
-        said = subprocess.run([self._sandbox.program, "--version"], capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout
+        said = subprocess.run(
+            [self._sandbox.program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=True,
+        ).stdout
         return tuple(int(number) for number in re.findall(r"\d+", said)[:3])
 
     def _attempted(self) -> str:
         """What is wrong; nothing where all holds."""
         own = self._remembered.parent if self._remembered is not None else None
-        with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (place, port, public):
+        with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (
+            place,
+            port,
+            public,
+        ):
             twin = self._sandbox.twin(home=place / "home", own=place / "own")
-            room = CommandRoom(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "own")
+            room = CommandRoom(
+                workspace=place / "work",
+                scratch=lambda: place / "scratch",
+                quarantine=lambda: place / "own",
+            )
             settings = {
                 "WORK": room.workspace,
                 "OUT": place / "out",
@@ -153,7 +173,9 @@ class Trial:
     def _remember(self, standing: SandboxStatus) -> None:
         if self._remembered is None or not self._remembered.parent.is_dir():
             return
-        data = msgspec.json.encode({"key": self._key(), "text": standing.text, "disable_userns": self.knows_disable_userns})
+        data = msgspec.json.encode(
+            {"key": self._key(), "text": standing.text, "disable_userns": self.knows_disable_userns}
+        )
         with suppress(OSError):
             handle, name = tempfile.mkstemp(prefix=".sandbox-", dir=self._remembered.parent)
             with open(handle, "wb") as file:
@@ -163,7 +185,9 @@ class Trial:
 
 @contextmanager
 def _fixture(base: Path | None) -> Generator[tuple[Path, int, str]]:
-    """A home, a workspace and what lies outside; a port that listens; a folder among the temporary files of everybody."""
+    """A home, a workspace and what lies outside; a port that listens; a folder among the temporary
+    files of everybody.
+    """
     folder, public = TemporaryFolder(base), TemporaryFolder()
     place = folder.path
     try:
@@ -183,7 +207,11 @@ def _traces(place: Path) -> Iterator[str]:
         yield "a file outside the workspace was written"
     if not (place / "work/made").exists():
         yield "nothing could be written in the workspace"
-    if (place / "work/moved").exists() or (place / "work/.git/config").read_text() != "as it was\n" or any((place / "work/.git/hooks").iterdir()):
+    if (
+        (place / "work/moved").exists()
+        or (place / "work/.git/config").read_text() != "as it was\n"
+        or any((place / "work/.git/hooks").iterdir())
+    ):
         yield "a control file was changed"
 
 
@@ -191,6 +219,7 @@ def _explained(said: str) -> str:
     words = said.strip().split("\n")[-1][:300]
     if "Operation not permitted" in said or "Permission denied" in said or "No permissions" in said:
         return (
-            f"{words!r}. User namespaces are refused: inside a container start it with them allowed, on Ubuntu 24.04 and later give bwrap an AppArmor profile"
+            f"{words!r}. User namespaces are refused: inside a container start it with them "
+            "allowed, on Ubuntu 24.04 and later give bwrap an AppArmor profile"
         )
     return words or "it said nothing"

@@ -1,4 +1,5 @@
-"""A trial of a sandbox in a thread of its own, so that it keeps nobody waiting who has something else to do meanwhile.
+"""A trial of a sandbox in a thread of its own, so that it keeps nobody waiting who has something
+else to do meanwhile.
 
 What is tried is trial.py's and seatbelt.py's. Entry: `TrialThread`.
 """
@@ -17,14 +18,19 @@ class TrialThread:
     """Begins once, and keeps what came of it."""
 
     def __init__(self, name: str, tried: Callable[[], SandboxStatus]) -> None:
-        """`name`: of the sandbox. `tried` may block and raise: whatever it raises, nothing is confined then."""
+        """`name`: of the sandbox.
+
+        `tried` may block and raise: whatever it raises, nothing is confined then.
+        """
         self._name, self._tried = name, tried
         self._thread: threading.Thread | None = None
         self._standing: SandboxStatus | None = None
 
     def begin(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
+            self._thread = threading.Thread(
+                target=self._find_out, name="treadle-sandbox-trial", daemon=True
+            )
             self._thread.start()
 
     async def standing(self) -> SandboxStatus:
@@ -43,4 +49,6 @@ class TrialThread:
         try:
             self._standing = self._tried()
         except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
-            self._standing = SandboxStatus(works=False, text=f"{self._name} could not be tried: {type(e).__name__}: {e}")
+            self._standing = SandboxStatus(
+                works=False, text=f"{self._name} could not be tried: {type(e).__name__}: {e}"
+            )

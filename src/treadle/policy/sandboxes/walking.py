@@ -1,4 +1,7 @@
-"""One look at a workspace, folder by folder: control files, repositories and what is below them. Entry: `WorkspaceWalk`, `sorted_out`."""
+"""One look at a workspace, folder by folder: control files, repositories and what is below them.
+
+Entry: `WorkspaceWalk`, `sorted_out`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,20 @@ from treadle._internal.stamps import Stamp
 from treadle._internal.wildcards import wildcards
 from treadle.policy import guarded_paths
 from treadle.policy.guarded_paths import PathGuard, guard_of
-from treadle.policy.sandboxes.repositories import Kind, RepositoryFolder, inner_repositories, is_repository, last_changed, repository_at
+from treadle.policy.sandboxes.repositories import (
+    Kind,
+    RepositoryFolder,
+    inner_repositories,
+    is_repository,
+    last_changed,
+    repository_at,
+)
 from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 GROWS = frozenset({"modules", "worktrees"})
-"""Entries of a repository that git adds to: where everything is allowed, each submodule and worktree in them is guarded by itself."""
+"""Entries of a repository that git adds to: where everything is allowed, each submodule and
+worktree in them is guarded by itself.
+"""
 
 
 class WalkedFolder(NamedTuple):
@@ -31,9 +43,19 @@ class WalkedFolder(NamedTuple):
 class WorkspaceWalk:
     """A workspace while it is looked at."""
 
-    def __init__(self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False) -> None:
-        """`writable`: folders elsewhere that commands may write. `is_before`: what is not guarded for this command may be new to another one."""
-        self._root, self._is_open, self._writable, self._is_before = root, is_open, writable, is_before
+    def __init__(
+        self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False
+    ) -> None:
+        """`writable`: folders elsewhere that commands may write.
+
+        `is_before`: what is not guarded for this command may be new to another one.
+        """
+        self._root, self._is_open, self._writable, self._is_before = (
+            root,
+            is_open,
+            writable,
+            is_before,
+        )
         self._guarded: dict[str, FoundPath] = {}
         self._seen: dict[str, FoundPath] = {}
         self._repositories: dict[str, RepositoryFolder] = {}
@@ -64,24 +86,38 @@ class WorkspaceWalk:
             self.add_repository(found.path, "git", is_near=is_near)
 
     def add_link(self, path: str, *, is_foreign: bool) -> str | None:
-        """Note a link to where no look finds anything; return the folder that it leads to if it is to be looked into because of it."""
+        """Note a link to where no look finds anything; return the folder that it leads to if it is
+        to be looked into because of it.
+        """
         place = os.path.join(self._root, path)
         real = os.path.realpath(place)
         inside = real.removeprefix(f"{self._root}/") if real.startswith(f"{self._root}/") else None
         names = real.split("/") if inside is None else inside.split("/")
         is_hidden = ".git" in (name.casefold() for name in names)
         is_hidden |= not is_foreign and inside is not None and not NOT_LOOKED_INTO.isdisjoint(names)
-        is_hidden |= inside is None and any(f"{real}/".startswith(f"{folder}/") for folder in self._writable)
+        is_hidden |= inside is None and any(
+            f"{real}/".startswith(f"{folder}/") for folder in self._writable
+        )
         if not is_hidden or (found := found_at(place, path)) is None or found.kind != "link":
             return None
         self._seen[path] = found._replace(kind="into", leads=real if os.path.isdir(real) else "")
-        if inside is None or names[-1].casefold() == ".git" or inside in self._opened or not os.path.isdir(real):
+        if (
+            inside is None
+            or names[-1].casefold() == ".git"
+            or inside in self._opened
+            or not os.path.isdir(real)
+        ):
             return None
         self._opened.add(inside)
         return inside
 
-    def add_repository(self, path: str, kind: Kind, *, is_near: bool, is_alone: bool = False) -> None:
-        """`is_alone`: without its submodules and worktrees. One that is known as another kind stays that."""
+    def add_repository(
+        self, path: str, kind: Kind, *, is_near: bool, is_alone: bool = False
+    ) -> None:
+        """`is_alone`: without its submodules and worktrees.
+
+        One that is known as another kind stays that.
+        """
         if kind == "bare" and path in self._repositories:
             return
         names = self._add_parts(path, kind, is_near=is_near, is_guarded=is_near)
@@ -113,14 +149,19 @@ class WorkspaceWalk:
 # ---------------------------------------------------------------- one folder
 
 
-def sorted_out(folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *, is_foreign: bool) -> WalkedFolder:
+def sorted_out(
+    folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *, is_foreign: bool
+) -> WalkedFolder:
     guarded: list[FoundPath] = []
     folders: list[str] = []
     links: list[str] = []
     for entry in entries:
         name = entry.name
         path = f"{folder}/{name}" if folder else name
-        if _may_be_guarded(entry, is_foreign=is_foreign) and (guard := _guard(entry, path)) is not None:
+        if (
+            _may_be_guarded(entry, is_foreign=is_foreign)
+            and (guard := _guard(entry, path)) is not None
+        ):
             if (found := found_at(entry.path, path)) is not None:
                 guarded.append(found)
             if guard is not PathGuard.REVIEWED:
@@ -129,11 +170,20 @@ def sorted_out(folder: str, stamp: Stamp, entries: Sequence[os.DirEntry[str]], *
             folders.append(path)
         elif entry.is_symlink() and (not is_foreign or _may_lead_out(entry)):
             links.append(path)
-    return WalkedFolder(stamp, tuple(guarded), tuple(folders), tuple(links), is_repository(entry.name for entry in entries))
+    return WalkedFolder(
+        stamp,
+        tuple(guarded),
+        tuple(folders),
+        tuple(links),
+        is_repository(entry.name for entry in entries),
+    )
 
 
 def _may_lead_out(entry: os.DirEntry[str]) -> bool:
-    """Whether a link among packages may lead out of them by itself. Through another link it does where that one does."""
+    """Whether a link among packages may lead out of them by itself.
+
+    Through another link it does where that one does.
+    """
     try:
         target = os.readlink(entry.path)
     except OSError:
@@ -146,13 +196,19 @@ def _may_be_guarded(entry: os.DirEntry[str], *, is_foreign: bool) -> bool:
     lower = entry.name.casefold()
     if is_foreign:
         return lower == ".git" or not entry.name.isascii()
-    return lower in names or not entry.name.isascii() or pattern.fullmatch(lower) is not None or (lower in above and entry.is_symlink())
+    return (
+        lower in names
+        or not entry.name.isascii()
+        or pattern.fullmatch(lower) is not None
+        or (lower in above and entry.is_symlink())
+    )
 
 
 def _guard(entry: os.DirEntry[str], path: str) -> PathGuard | None:
     guard = guard_of(f"/w/{path}")
     if guard is None and entry.name.casefold() in _guarded_names()[1] and entry.is_symlink():
-        return PathGuard.INSTRUCTS  # what is guarded by the names of several folders is not found through a link
+        # what is guarded by the names of several folders is not found through a link
+        return PathGuard.INSTRUCTS
     return guard
 
 
@@ -165,15 +221,27 @@ def found_at(place: str, path: str) -> FoundPath | None:
     except OSError:
         return None
     is_folder = stat.S_ISDIR(mode)
-    kind = "git" if is_folder and path.rpartition("/")[2].casefold() == ".git" else "folder" if is_folder else "file"
+    kind = (
+        "git"
+        if is_folder and path.rpartition("/")[2].casefold() == ".git"
+        else "folder"
+        if is_folder
+        else "file"
+    )
     return FoundPath(path, kind, (known.st_dev, 0, ""))
 
 
 @lru_cache(maxsize=1)
 def _guarded_names() -> tuple[frozenset[str], frozenset[str], re.Pattern[str]]:
-    """The last names of guarded paths, and those of the folders above them: whatever is called otherwise need not be looked at more closely."""
+    """The last names of guarded paths, and those of the folders above them: whatever is called
+    otherwise need not be looked at more closely.
+    """
     lines = [line.casefold() for line in guarded_paths.guard_patterns() if not line.startswith("/")]
     last = {line.rpartition("/")[2] for line in lines}
     above = {name for line in lines for name in line.split("/")[:-1]}
     patterns = "|".join(wildcards(name, ".") for name in last if set(name) & set("*?"))
-    return frozenset(name for name in last if not set(name) & set("*?")), frozenset(above), re.compile(patterns or r"(?!)")
+    return (
+        frozenset(name for name in last if not set(name) & set("*?")),
+        frozenset(above),
+        re.compile(patterns or r"(?!)"),
+    )

@@ -1,7 +1,9 @@
-"""The files of a workspace that likely hold a secret, found again before each command that must not see them, and its named pipes.
+"""The files of a workspace that likely hold a secret, found again before each command that must not
+see them, and its named pipes.
 
-Names decide, as for file tools (guarded_paths.py). Not looked into: `.git`, whose configuration git itself needs, and folders full of other
-people's files (`NOT_LOOKED_INTO`). Entry: `WorkspaceSecrets`.
+Names decide, as for file tools (guarded_paths.py). Not looked into: `.git`, whose configuration git
+itself needs, and folders full of other people's files (`NOT_LOOKED_INTO`). Entry:
+`WorkspaceSecrets`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ from treadle.policy.sandboxes.control_files import NOT_LOOKED_INTO
 MAX_FOLDERS = 20_000
 """Folders that are looked into, those near the top first."""
 MAX_HIDDEN = 150
-"""Files and folders that are hidden one by one, each by a mount. Beyond these, the folders that hold most of them are hidden whole."""
+"""Files and folders that are hidden one by one, each by a mount.
+
+Beyond these, the folders that hold most of them are hidden whole.
+"""
 QUICK_FOLDERS = 200
-NOTE = f"The workspace has more than {MAX_FOLDERS:,} folders: files in deeper ones that hold secrets, and named pipes, were not hidden from the command."
+NOTE = (
+    f"The workspace has more than {MAX_FOLDERS:,} folders: files in deeper ones that hold "
+    "secrets, and named pipes, were not hidden from the command."
+)
 
 
 class _Folder(NamedTuple):
@@ -40,11 +48,17 @@ class Secrets(NamedTuple):
     notes: Sequence[str] = ()
     """For the model, if not everything is hidden file by file."""
     pipes: Sequence[str] = ()
-    """Named pipes, absolute. They can be written on a read-only mount, and whatever reads them does what is written."""
+    """Named pipes, absolute.
+
+    They can be written on a read-only mount, and whatever reads them does what is written.
+    """
 
 
 class WorkspaceSecrets:
-    """The secrets of one workspace. Remembers each folder until its ctime changes, so that looking again costs a stat for each."""
+    """The secrets of one workspace.
+
+    Remembers each folder until its ctime changes, so that looking again costs a stat for each.
+    """
 
     def __init__(self, workspace: Path) -> None:
         self._root = str(workspace)
@@ -58,7 +72,8 @@ class WorkspaceSecrets:
     def look(self, is_granted: Callable[[str], bool]) -> Secrets:
         """`is_granted`: true for a secret, by its absolute path, that stays in view. Blocks.
 
-        Raises AgentError(tool) if there are too many at the top of the workspace, where no folder can be hidden in their place.
+        Raises AgentError(tool) if there are too many at the top of the workspace, where no folder
+        can be hidden in their place.
         """
         found, pipes = list[str](), list[str]()
         waiting, looked_into = deque([""]), 0
@@ -72,10 +87,19 @@ class WorkspaceSecrets:
         kept = [path for path in found if not is_granted(os.path.join(self._root, path))]
         if len(kept) > MAX_HIDDEN:
             kept, folders = _with_folders(kept)
-            notes.append(f"More than {MAX_HIDDEN} files hold secrets: {', '.join(folders)[:500]} appeared empty. A rule like read({folders[0]}/**) shows them.")
+            notes.append(
+                f"More than {MAX_HIDDEN} files hold secrets: {', '.join(folders)[:500]} appeared "
+                f"empty. A rule like read({folders[0]}/**) shows them."
+            )
         if len(pipes) > MAX_HIDDEN:
-            notes.append(f"The workspace has more than {MAX_HIDDEN} named pipes: the others can be written.")
-        return Secrets([os.path.join(self._root, path) for path in kept], notes, [os.path.join(self._root, path) for path in pipes[:MAX_HIDDEN]])
+            notes.append(
+                f"The workspace has more than {MAX_HIDDEN} named pipes: the others can be written."
+            )
+        return Secrets(
+            [os.path.join(self._root, path) for path in kept],
+            notes,
+            [os.path.join(self._root, path) for path in pipes[:MAX_HIDDEN]],
+        )
 
     def _folder(self, path: str) -> _Folder | None:
         place = os.path.join(self._root, path) if path else self._root
@@ -104,12 +128,25 @@ def _sorted_out(folder: str, stamp: Stamp, entries: Collection[os.DirEntry[str]]
         path = f"{folder}/{name}" if folder else name
         is_folder = entry.is_dir(follow_symlinks=False)
         if name == ".git" and is_folder:
-            secrets += [f"{path}/credentials"] if os.path.lexists(os.path.join(entry.path, "credentials")) else []
-        elif (inside_one or may_be_secret_name(name)) and is_secret(f"/{path}") and (not os.path.isdir(entry.path) or holds_only_secrets(f"/{path}")):
+            secrets += (
+                [f"{path}/credentials"]
+                if os.path.lexists(os.path.join(entry.path, "credentials"))
+                else []
+            )
+        elif (
+            (inside_one or may_be_secret_name(name))
+            and is_secret(f"/{path}")
+            and (not os.path.isdir(entry.path) or holds_only_secrets(f"/{path}"))
+        ):
             secrets.append(path)
         elif is_folder and name not in NOT_LOOKED_INTO:
             folders.append(path)
-        elif not is_folder and not entry.is_file(follow_symlinks=False) and not entry.is_symlink() and _is_pipe(entry):
+        elif (
+            not is_folder
+            and not entry.is_file(follow_symlinks=False)
+            and not entry.is_symlink()
+            and _is_pipe(entry)
+        ):
             pipes.append(path)
     return _Folder(stamp, tuple(secrets), tuple(folders), tuple(pipes))
 
@@ -126,7 +163,10 @@ def _with_folders(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     while len(kept) > MAX_HIDDEN:
         parents = Counter(parent for path in kept if (parent := path.rpartition("/")[0]))
         if not parents:
-            why = f"more than {MAX_HIDDEN} files at the top of the working directory likely hold secrets; allow those that do not: read(NAME)"
+            why = (
+                f"more than {MAX_HIDDEN} files at the top of the working directory likely hold "
+                "secrets; allow those that do not: read(NAME)"
+            )
             raise AgentError("tool", why)
         ((most, _),) = parents.most_common(1)
         kept = [most, *(path for path in kept if not path.startswith(f"{most}/"))]

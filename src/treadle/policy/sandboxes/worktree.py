@@ -1,5 +1,6 @@
-"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes there.
-Entry: `worktree_binds`, `repository_of`. The submodules of such a worktree are mounted by mounts.py.
+"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes
+there. Entry: `worktree_binds`, `repository_of`. The submodules of such a worktree are mounted by
+mounts.py.
 """
 
 from __future__ import annotations
@@ -16,33 +17,51 @@ _FOLDERS = frozenset({"hooks", "info", "modules"})
 
 
 def worktree_binds(workspace: Path) -> list[str]:
-    """Arguments of bubblewrap, for a workspace whose `.git` is a file that leads to a repository which knows this workspace; else none.
+    """Arguments of bubblewrap, for a workspace whose `.git` is a file that leads to a repository
+    which knows this workspace; else none.
 
-    The repository must say so itself: whoever could write the file alone could make any folder of the disk writable.
+    The repository must say so itself: whoever could write the file alone could make any folder of
+    the disk writable.
     """
     found = repository_of(workspace)
     return [] if found is None else [*_binds(*found)]
 
 
 def repository_of(workspace: Path) -> tuple[Path, Path] | None:
-    """Return the repository of a worktree, and the folder in it that is this worktree's; None for any other workspace."""
+    """Return the repository of a worktree, and the folder in it that is this worktree's; None for
+    any other workspace.
+    """
     link = workspace / ".git"
     try:
         if link.is_symlink() or not link.is_file():
             return None
-        own = Path(os.path.realpath(workspace / link.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")))
-        if os.path.realpath((own / "gitdir").read_text(encoding="utf-8").strip()) != os.path.realpath(link):
+        own = Path(
+            os.path.realpath(
+                workspace / link.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")
+            )
+        )
+        if os.path.realpath(
+            (own / "gitdir").read_text(encoding="utf-8").strip()
+        ) != os.path.realpath(link):
             return None
-        whole = Path(os.path.realpath(own / (own / "commondir").read_text(encoding="utf-8").strip()))
+        whole = Path(
+            os.path.realpath(own / (own / "commondir").read_text(encoding="utf-8").strip())
+        )
     except (OSError, UnicodeError, ValueError):
         return None
-    return (whole, own) if own.parent == whole / "worktrees" and (whole / "config").is_file() else None
+    return (
+        (whole, own) if own.parent == whole / "worktrees" and (whole / "config").is_file() else None
+    )
 
 
 def _binds(whole: Path, own: Path) -> Iterator[str]:
-    if "worktreeconfig" in (whole / "config").read_text(encoding="utf-8", errors="replace").casefold():
+    if (
+        "worktreeconfig"
+        in (whole / "config").read_text(encoding="utf-8", errors="replace").casefold()
+    ):
         for folder in (whole, own):
-            (folder / "config.worktree").touch()  # git reads it from here on: what is there can be kept as it is
+            # git reads it from here on: what is there can be kept as it is
+            (folder / "config.worktree").touch()
     yield from ("--bind", str(whole), str(whole))
     for name in _OF_ALL:
         path = str(whole / name)

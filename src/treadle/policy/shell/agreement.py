@@ -1,4 +1,5 @@
-"""The commands of a line in the small language, where two readers agree on them: our own (language.py) and bash's grammar (syntax.py).
+"""The commands of a line in the small language, where two readers agree on them: our own
+(language.py) and bash's grammar (syntax.py).
 
 Entry: `agreed`.
 """
@@ -9,7 +10,13 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from treadle.policy.shell.language import OutsideLanguage, PlainCommand, PlainLine, PlainWord, read_line
+from treadle.policy.shell.language import (
+    OutsideLanguage,
+    PlainCommand,
+    PlainLine,
+    PlainWord,
+    read_line,
+)
 from treadle.policy.shell.options import names
 from treadle.policy.shell.syntax import ParsedCommand, Redirect, Script
 from treadle.policy.shell.words import ShellWord, read_word
@@ -23,7 +30,9 @@ class Differ(Exception):
 
 
 def agreed(text: str, script: Script, home: str) -> list[ParsedCommand] | OutsideLanguage:
-    """The commands of `text`, which `script` was read from; the reason where it is outside the language. Raises Differ."""
+    """The commands of `text`, which `script` was read from; the reason where it is outside the
+    language. Raises Differ.
+    """
     line = read_line(text, home)
     if isinstance(line, OutsideLanguage):
         return line
@@ -52,33 +61,72 @@ def _word(word: PlainWord, text: str, home: str) -> ShellWord:
     return ShellWord(word.value, word.is_exact, bool(word.wild), word.wild)
 
 
-_WORDS = frozenset({"word", "string", "raw_string", "concatenation", "number", "test_operator", "simple_expansion", "expansion"})
-_PARTS = names("program list pipeline command command_name redirected_statement file_redirect test_command unary_expression binary_expression file_descriptor")
+_WORDS = frozenset(
+    {
+        "word",
+        "string",
+        "raw_string",
+        "concatenation",
+        "number",
+        "test_operator",
+        "simple_expansion",
+        "expansion",
+    }
+)
+_PARTS = names(
+    "program list pipeline command command_name redirected_statement file_redirect test_command "
+    "unary_expression binary_expression file_descriptor"
+)
 
 
 def _is_read_alike(line: PlainLine, text: str, root: Node) -> bool:
-    """Whether the grammar of `root` finds exactly the words and operators of `line`, and the same words in each command."""
-    at = [0, *accumulate(len(c.encode(errors="surrogatepass")) for c in text)] if not text.isascii() else range(len(text) + 1)
+    """Whether the grammar of `root` finds exactly the words and operators of `line`, and the same
+    words in each command.
+    """
+    at = (
+        [0, *accumulate(len(c.encode(errors="surrogatepass")) for c in text)]
+        if not text.isascii()
+        else range(len(text) + 1)
+    )
     commands: list[list[tuple[int, int]]] = []
     tokens: list[tuple[int, int, bool]] = []
     for node, is_word in _tokens(root, commands):
         if node is None:
             return False
         tokens.append((node.start_byte, node.end_byte, is_word))
-    if [(at[token.start], at[token.end]) for token in line.tokens] != [(start, end) for start, end, _ in tokens]:
+    if [(at[token.start], at[token.end]) for token in line.tokens] != [
+        (start, end) for start, end, _ in tokens
+    ]:
         return False
-    return commands == [[(at[word.start], at[word.end]) for word in command.words] for command in line.commands]
+    return commands == [
+        [(at[word.start], at[word.end]) for word in command.words] for command in line.commands
+    ]
 
 
-def _tokens(node: Node, commands: list[list[tuple[int, int]]]) -> Iterator[tuple[Node | None, bool]]:
-    """The leaves below `node` in order; None for one that the language does not have. Fills `commands` with the words of each."""
+def _tokens(
+    node: Node, commands: list[list[tuple[int, int]]]
+) -> Iterator[tuple[Node | None, bool]]:
+    """The leaves below `node` in order; None for one that the language does not have.
+
+    Fills `commands` with the words of each.
+    """
     if node.type in ("command", "test_command"):
         commands.append([])
     in_test = node.type in ("test_command", "unary_expression", "binary_expression")
     for child in node.children:
         if child.type in _WORDS or (child.type == "file_descriptor"):
             is_word = child.type != "file_descriptor"
-            if node.type in ("command", "command_name", "test_command", "unary_expression", "binary_expression") and is_word:
+            if (
+                node.type
+                in (
+                    "command",
+                    "command_name",
+                    "test_command",
+                    "unary_expression",
+                    "binary_expression",
+                )
+                and is_word
+            ):
                 commands[-1].append((child.start_byte, child.end_byte))
             yield child, is_word
         elif child.type in _PARTS:

@@ -1,4 +1,7 @@
-"""`[ … ]`, `[[ … ]]` and `test`: which of their questions only look. Some evaluate what they are given. Entry: `judge_test`."""
+"""`[ … ]`, `[[ … ]]` and `test`: which of their questions only look.
+
+Some evaluate what they are given. Entry: `judge_test`.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,23 @@ def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding
     i = 0
     while i < len(inner):
         left, following = inner[i], inner[i + 1 : i + 3]
-        if len(following) == 2 and following[0] in _BETWEEN_TEXTS | _BETWEEN_NUMBERS | _BETWEEN_FILES:
-            if following[0] in _BETWEEN_NUMBERS and double and not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(following[1])):
-                return CallFinding(FindingKind.UNSURE, "[[ evaluates what it compares as arithmetic, which can run commands")
-            if following[0] in _BETWEEN_FILES and (found := _worst(looks_at, left, following[1])) is not None:
+        if (
+            len(following) == 2
+            and following[0] in _BETWEEN_TEXTS | _BETWEEN_NUMBERS | _BETWEEN_FILES
+        ):
+            if (
+                following[0] in _BETWEEN_NUMBERS
+                and double
+                and not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(following[1]))
+            ):
+                return CallFinding(
+                    FindingKind.UNSURE,
+                    "[[ evaluates what it compares as arithmetic, which can run commands",
+                )
+            if (
+                following[0] in _BETWEEN_FILES
+                and (found := _worst(looks_at, left, following[1])) is not None
+            ):
                 return found
             i += 3
         elif left in _OF_FILES and following:
@@ -47,12 +63,19 @@ def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding
         elif left in _GLUE or not left.startswith("-"):
             i += 1
         else:
-            return CallFinding(FindingKind.UNSURE, f"the test {left[:20]!r} can run what stands in a name")
+            return CallFinding(
+                FindingKind.UNSURE, f"the test {left[:20]!r} can run what stands in a name"
+            )
     return CallFinding(FindingKind.READS)
 
 
-def judge_plain_test(argv: Sequence[str], looks_at: Callable[[str], CallFinding]) -> CallFinding | None:
-    """Judge `test` or `[` with at most three words, of which bash decides by their number alone. None for any other form."""
+def judge_plain_test(
+    argv: Sequence[str], looks_at: Callable[[str], CallFinding]
+) -> CallFinding | None:
+    """Judge `test` or `[` with at most three words, of which bash decides by their number alone.
+
+    None for any other form.
+    """
     inner = list(argv[1:-1] if argv[0] == "[" else argv[1:])
     if inner[:1] == ["!"] and len(inner) in (3, 4):
         inner = inner[1:]
@@ -77,4 +100,6 @@ def redirections_of(words: Sequence[ShellWord]) -> list[ShellWord]:
 
 
 def _worst(looks_at: Callable[[str], CallFinding], *paths: str) -> CallFinding | None:
-    return next((found for path in paths if (found := looks_at(path)).kind is not FindingKind.READS), None)
+    return next(
+        (found for path in paths if (found := looks_at(path)).kind is not FindingKind.READS), None
+    )

@@ -1,4 +1,7 @@
-"""Commands that no rule and no mode may let run: those that destroy the machine or the home folder. Entry: `danger_of`."""
+"""Commands that no rule and no mode may let run: those that destroy the machine or the home folder.
+
+Entry: `danger_of`.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,42 @@ REMOVES = _REMOVES = frozenset({"rm", "unlink", "rmdir", "srm", "shred", "trash"
 _CHANGES_OWNERS = frozenset({"chmod", "chown", "chgrp", "chattr", "setfacl"})
 _STOPS = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _DESTROYS = re.compile(r"mkfs(?:\.\w+)?|mke2fs|mkswap|wipefs|blkdiscard|sgdisk|killall5|cryptsetup")
-_DISK = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-|md|loop|mem$|kmem$|port$)")
+_DISK = re.compile(
+    r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|dm-|md|loop|mem$|kmem$|port$)"
+)
 _SYSTEM = frozenset(
     {
-        *("usr", "etc", "var", "lib", "lib32", "lib64", "bin", "sbin", "boot", "dev", "proc", "sys", "opt", "root", "home", "srv", "mnt", "media", "run"),
+        *(
+            "usr",
+            "etc",
+            "var",
+            "lib",
+            "lib32",
+            "lib64",
+            "bin",
+            "sbin",
+            "boot",
+            "dev",
+            "proc",
+            "sys",
+            "opt",
+            "root",
+            "home",
+            "srv",
+            "mnt",
+            "media",
+            "run",
+        ),
         *("nix", "snap", "System", "Library", "Users", "Applications", "Volumes", "private"),
     }
 )
-_SYSTEM_PARENTS = frozenset({"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"})
+_SYSTEM_PARENTS = frozenset(
+    {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
+)
 """System folders of which each entry is as vital as they are."""
-_OFF = re.compile(r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?")
+_OFF = re.compile(
+    r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
+)
 PROGRAMS = (
     *_REMOVES,
     *_CHANGES_OWNERS,
@@ -50,26 +79,48 @@ _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
 """Programs whose arguments make the danger, one of each kind."""
 
 
-def dangerous_with(words: Sequence[str], cwds: Sequence[str], workspace: str, home: str) -> str | None:
-    """Return a program that is never run with these arguments, for a program that is not known; None if there is none."""
-    dangerous = (program for program in _BY_ARGUMENTS if danger_of([program, *words], cwds=cwds, workspace=workspace, home=home) is not None)
+def dangerous_with(
+    words: Sequence[str], cwds: Sequence[str], workspace: str, home: str
+) -> str | None:
+    """Return a program that is never run with these arguments, for a program that is not known;
+    None if there is none.
+    """
+    dangerous = (
+        program
+        for program in _BY_ARGUMENTS
+        if danger_of([program, *words], cwds=cwds, workspace=workspace, home=home) is not None
+    )
     return next(dangerous, None)
 
 
-def danger_of(argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home: str, is_sure: bool = True) -> str | None:
-    """Why it is never run, in words; None where it is no such command. What is not known of an argument counts as nothing."""
+def danger_of(
+    argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home: str, is_sure: bool = True
+) -> str | None:
+    """Why it is never run, in words; None where it is no such command.
+
+    What is not known of an argument counts as nothing.
+    """
     if not argv:
         return None
     program, words = program_of(argv[0]), argv[1:]
     if program in _STOPS or (program in ("init", "telinit") and words[:1] in (["0"], ["6"])):
         return "it stops the machine"
-    if (program in ("systemctl", "loginctl") and any(map(_OFF.fullmatch, words))) or (program == "kexec" and "-e" in words):
+    if (program in ("systemctl", "loginctl") and any(map(_OFF.fullmatch, words))) or (
+        program == "kexec" and "-e" in words
+    ):
         return "it stops the machine"
-    if _DESTROYS.fullmatch(program) or (program in ("dd", "tee", "cp", "mv", "shred", "badblocks", "parted", "sfdisk") and _writes_disk(program, words)):
+    if _DESTROYS.fullmatch(program) or (
+        program in ("dd", "tee", "cp", "mv", "shred", "badblocks", "parted", "sfdisk")
+        and _writes_disk(program, words)
+    ):
         return "it destroys a disk, or all processes"
-    if (program == "nvme" and {"format", "sanitize"} & set(words)) or (program == "hdparm" and any("security-erase" in word for word in words)):
+    if (program == "nvme" and {"format", "sanitize"} & set(words)) or (
+        program == "hdparm" and any("security-erase" in word for word in words)
+    ):
         return "it destroys a disk, or all processes"
-    if program in ("pkill", "killall") and any(re.fullmatch(r"[.^*$]*", word) for word in words if not word.startswith("-")):
+    if program in ("pkill", "killall") and any(
+        re.fullmatch(r"[.^*$]*", word) for word in words if not word.startswith("-")
+    ):
         return "it ends every process that it may"
     if program == "kill" and any(word == "-1" for word in words[1:]):
         return "it ends every process that it may"
@@ -77,7 +128,11 @@ def danger_of(argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home:
     if program in _REMOVES | _CHANGES_OWNERS:
         return _recursive(program, words, places, is_sure=is_sure)
     into = any(word.startswith(("-t", "--t")) for word in words)
-    if program == "mv" and any(places.are_vital(word) for word in (words if into else words[:-1]) if not word.startswith("-")):
+    if program == "mv" and any(
+        places.are_vital(word)
+        for word in (words if into else words[:-1])
+        if not word.startswith("-")
+    ):
         return "it moves away what the machine or its user needs"
     if program == "find":
         return _find(words, places)
@@ -86,8 +141,13 @@ def danger_of(argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home:
 
 def _writes_disk(program: str, words: Sequence[str]) -> bool:
     if program == "dd":
-        return any(word.startswith("of=") and _DISK.match(os.path.normpath(word[3:])) for word in words)
-    return any(_DISK.match(os.path.normpath(word)) for word in (words[-1:] if program in ("cp", "mv") else words))
+        return any(
+            word.startswith("of=") and _DISK.match(os.path.normpath(word[3:])) for word in words
+        )
+    return any(
+        _DISK.match(os.path.normpath(word))
+        for word in (words[-1:] if program in ("cp", "mv") else words)
+    )
 
 
 def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: bool) -> str | None:
@@ -96,7 +156,9 @@ def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: 
         return "it does not even spare the root of the file system"
     letters = "".join(word[1:] for word in options if not word.startswith("--"))
     long = [word for word in options if word.startswith("--r") and "--recursive".startswith(word)]
-    if program in ("rmdir", "unlink", "shred") or not (long or "r" in letters or "R" in letters or not is_sure):
+    if program in ("rmdir", "unlink", "shred") or not (
+        long or "r" in letters or "R" in letters or not is_sure
+    ):
         return None
     if any(places.are_vital(word) for word in words if word not in options):
         return "it removes or changes all that lies below what the machine or its user needs"
@@ -105,7 +167,9 @@ def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: 
 
 def _find(words: Sequence[str], places: _Places) -> str | None:
     found = read_find(words)
-    acts = found.deletes or any(program_of(run[0]) in _REMOVES | _CHANGES_OWNERS for run in found.runs if run)
+    acts = found.deletes or any(
+        program_of(run[0]) in _REMOVES | _CHANGES_OWNERS for run in found.runs if run
+    )
     if acts and any(places.are_vital(start) for start in found.starts):
         return "it removes or changes all that lies below what the machine or its user needs"
     return None
@@ -122,8 +186,12 @@ class _Places:
         alone = path != word or word in ("*", ".*", "./*")
         base = "." if word in ("*", ".*") else path
         if base == path and re.search(r"[*?[]", path):
-            return any(self._may_match(os.path.normpath(os.path.join(cwd, path))) for cwd in self._cwds)
-        return any(self._is_vital(os.path.normpath(os.path.join(cwd, base)), alone) for cwd in self._cwds)
+            return any(
+                self._may_match(os.path.normpath(os.path.join(cwd, path))) for cwd in self._cwds
+            )
+        return any(
+            self._is_vital(os.path.normpath(os.path.join(cwd, base)), alone) for cwd in self._cwds
+        )
 
     def _may_match(self, pattern: str) -> bool:
         """Whether a pattern may stand for a vital place, or for all that lies in one."""
@@ -132,8 +200,17 @@ class _Places:
             return False
         if not re.search(r"\w", re.sub(r"\[[^]]*\]", "", name)):
             return self._is_vital(above, True)
-        vital = [f"/{each}" for each in _SYSTEM] + [f"/usr/{each}" for each in ("bin", "lib", "lib64", "sbin", "share", "local")] + [self._home]
-        return any(os.path.dirname(place) == (above.rstrip("/") or "/") and fnmatch(os.path.basename(place), name) for place in vital if place)
+        vital = (
+            [f"/{each}" for each in _SYSTEM]
+            + [f"/usr/{each}" for each in ("bin", "lib", "lib64", "sbin", "share", "local")]
+            + [self._home]
+        )
+        return any(
+            os.path.dirname(place) == (above.rstrip("/") or "/")
+            and fnmatch(os.path.basename(place), name)
+            for place in vital
+            if place
+        )
 
     def _is_vital(self, place: str, contents: bool) -> bool:
         """`contents`: all that lies in it, which for the workspace is a matter of asking."""
@@ -144,8 +221,14 @@ class _Places:
             real = place
         for each in {place, real}:
             parts = [part for part in each.split("/") if part]
-            if not parts or each == self._home or ((self._workspace + "/").startswith(each + "/") and each != self._workspace):
+            if (
+                not parts
+                or each == self._home
+                or ((self._workspace + "/").startswith(each + "/") and each != self._workspace)
+            ):
                 return True
-            if parts[0] in _SYSTEM and (len(parts) == 1 or (len(parts) == 2 and parts[0] in _SYSTEM_PARENTS)):
+            if parts[0] in _SYSTEM and (
+                len(parts) == 1 or (len(parts) == 2 and parts[0] in _SYSTEM_PARENTS)
+            ):
                 return True
         return False

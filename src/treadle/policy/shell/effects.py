@@ -1,4 +1,5 @@
-"""Plain words for what a command does, for the person who is asked about it: "it deletes files: build". Entry: `effect_of`.
+"""Plain words for what a command does, for the person who is asked about it: "it deletes files:
+build". Entry: `effect_of`.
 
 The words inform and decide nothing: verdicts come from the tables of the other modules.
 """
@@ -15,7 +16,9 @@ from treadle.policy.shell.runners import INTERPRETERS, NETWORK, RUNNERS
 
 SHOWN_CHARS: Final = 80
 
-_PACKAGES: Final = names("pip pip3 npm pnpm yarn bun uv poetry pipenv cargo gem composer conda mamba bundle go")
+_PACKAGES: Final = names(
+    "pip pip3 npm pnpm yarn bun uv poetry pipenv cargo gem composer conda mamba bundle go"
+)
 _INSTALLS: Final = names("install i ci add remove uninstall update upgrade sync get")
 _PUBLISHES: Final = names("publish login logout unpublish")
 _DATABASES: Final = names("sqlite3 psql mysql mongo mongosh redis-cli")
@@ -37,10 +40,18 @@ _TOLD: Final[dict[str, str]] = {
     "crontab": "schedules commands",
     **dict.fromkeys(("systemctl", "service", "launchctl"), "controls services of this machine"),
     **dict.fromkeys(("mount", "umount"), "mounts file systems"),
-    **dict.fromkeys(names("useradd userdel usermod groupadd passwd"), "changes users of this machine"),
-    **dict.fromkeys(names("apt apt-get dpkg dnf yum rpm pacman zypper apk brew snap flatpak port"), "installs or removes software on this machine"),
+    **dict.fromkeys(
+        names("useradd userdel usermod groupadd passwd"), "changes users of this machine"
+    ),
+    **dict.fromkeys(
+        names("apt apt-get dpkg dnf yum rpm pacman zypper apk brew snap flatpak port"),
+        "installs or removes software on this machine",
+    ),
     "twine": "publishes a package",
-    **dict.fromkeys(names("tar bsdtar cpio unzip zip 7z ar"), "packs or unpacks archives, and replaces files in their way"),
+    **dict.fromkeys(
+        names("tar bsdtar cpio unzip zip 7z ar"),
+        "packs or unpacks archives, and replaces files in their way",
+    ),
     **dict.fromkeys(_CONTAINERS, "controls containers, outside the sandbox"),
     **dict.fromkeys(_CLOUDS, "controls machines and services elsewhere"),
     **dict.fromkeys(_DATABASES, "runs statements on a database"),
@@ -57,7 +68,9 @@ def effect_of(argv: Sequence[str]) -> str:
         return f"it {_FILTERS[program](words)} ({_shown(argv)})"
     if (said := _TOLD.get(program)) is not None:
         operands = [word for word in words if not word.startswith("-")]
-        return f"it {said}" + (f": {_shown(operands)}" if program in REMOVES and operands else f" ({_shown(argv)})")
+        return f"it {said}" + (
+            f": {_shown(operands)}" if program in REMOVES and operands else f" ({_shown(argv)})"
+        )
     if program in _PACKAGES and (said := _packages(words)) is not None:
         return f"it {said} ({_shown(argv)})"
     if program in RUNNERS or (module := _module(program, words)) in RUNNERS:
@@ -72,11 +85,19 @@ def effect_of(argv: Sequence[str]) -> str:
 
 
 def _sed(words: Sequence[str]) -> str:
-    return "edits files in place" if _given(words, "i", "--in-place") else "may write a file or run a command"
+    return (
+        "edits files in place"
+        if _given(words, "i", "--in-place")
+        else "may write a file or run a command"
+    )
 
 
 def _find(words: Sequence[str]) -> str:
-    return "deletes the files that it finds" if "-delete" in words else "runs a command on the files that it finds, or writes their names to a file"
+    return (
+        "deletes the files that it finds"
+        if "-delete" in words
+        else "runs a command on the files that it finds, or writes their names to a file"
+    )
 
 
 _FILTERS: Final = {"sed": _sed, "find": _find}
@@ -88,7 +109,11 @@ def _shown(words: Sequence[str]) -> str:
 
 
 def _module(program: str, words: Sequence[str]) -> str | None:
-    return words[1] if len(words) > 1 and words[0] == "-m" and re.fullmatch(r"(?:python|pypy)[\d.]*", program) else None
+    return (
+        words[1]
+        if len(words) > 1 and words[0] == "-m" and re.fullmatch(r"(?:python|pypy)[\d.]*", program)
+        else None
+    )
 
 
 def _packages(words: Sequence[str]) -> str | None:
@@ -115,19 +140,33 @@ def _git(words: Sequence[str]) -> str | None:
 
 def _given(rest: Sequence[str], short: str, *long: str) -> bool:
     """Whether an option is among the words, also with other letters behind one dash."""
-    return any((word.startswith(long) if word.startswith("--") else any(letter in word[1:] for letter in short)) for word in rest if word.startswith("-"))
+    return any(
+        (
+            word.startswith(long)
+            if word.startswith("--")
+            else any(letter in word[1:] for letter in short)
+        )
+        for word in rest
+        if word.startswith("-")
+    )
 
 
 def _push(rest: Sequence[str]) -> str:
     if _given(rest, "f", "--force", "--mirror") or any(word.startswith("+") for word in rest):
         return "rewrites history on the remote"
-    if _given(rest, "d", "--delete", "--prune") or any(word.startswith(":") and word != ":" for word in rest):
+    if _given(rest, "d", "--delete", "--prune") or any(
+        word.startswith(":") and word != ":" for word in rest
+    ):
         return "deletes branches or tags on the remote"
     return "publishes commits"
 
 
 def _reset(rest: Sequence[str]) -> str:
-    return "discards uncommitted changes" if _given(rest, "", "--hard", "--merge", "--keep") else "moves the current branch, or unstages changes"
+    return (
+        "discards uncommitted changes"
+        if _given(rest, "", "--hard", "--merge", "--keep")
+        else "moves the current branch, or unstages changes"
+    )
 
 
 def _checkout(rest: Sequence[str]) -> str:
@@ -139,15 +178,27 @@ def _checkout(rest: Sequence[str]) -> str:
 
 
 def _restore(rest: Sequence[str]) -> str:
-    return "unstages changes" if _given(rest, "S", "--staged") and not _given(rest, "W", "--worktree") else "discards uncommitted changes"
+    return (
+        "unstages changes"
+        if _given(rest, "S", "--staged") and not _given(rest, "W", "--worktree")
+        else "discards uncommitted changes"
+    )
 
 
 def _branch(rest: Sequence[str]) -> str:
-    return "deletes branches or tags" if _given(rest, "dD", "--delete") else "creates or changes branches or tags"
+    return (
+        "deletes branches or tags"
+        if _given(rest, "dD", "--delete")
+        else "creates or changes branches or tags"
+    )
 
 
 def _stash(rest: Sequence[str]) -> str:
-    return "deletes stashed changes" if rest[:1] in (["drop"], ["clear"]) else "moves changes to the stash, or back"
+    return (
+        "deletes stashed changes"
+        if rest[:1] in (["drop"], ["clear"])
+        else "moves changes to the stash, or back"
+    )
 
 
 def _commit(rest: Sequence[str]) -> str:
@@ -171,9 +222,16 @@ _GIT: Final[dict[str, str]] = {
     "mv": "moves files",
     "add": "stages changes",
     **dict.fromkeys(("rebase", "filter-branch", "filter-repo", "replace"), "rewrites history"),
-    **dict.fromkeys(("merge", "cherry-pick", "revert", "am", "apply"), "changes files and the current branch"),
-    **dict.fromkeys(("gc", "prune", "reflog", "repack"), "removes what no branch needs, which undo may need"),
-    **dict.fromkeys(("fetch", "pull", "clone", "ls-remote", "remote", "submodule", "lfs"), "connects to a remote repository"),
+    **dict.fromkeys(
+        ("merge", "cherry-pick", "revert", "am", "apply"), "changes files and the current branch"
+    ),
+    **dict.fromkeys(
+        ("gc", "prune", "reflog", "repack"), "removes what no branch needs, which undo may need"
+    ),
+    **dict.fromkeys(
+        ("fetch", "pull", "clone", "ls-remote", "remote", "submodule", "lfs"),
+        "connects to a remote repository",
+    ),
     "config": "changes settings of git, which can name programs to run",
     "worktree": "creates or removes work trees",
     "init": "creates a repository",

@@ -1,4 +1,4 @@
-"""What a program is given once bash has put names of files in place of patterns. Entry: `expanded`."""
+"""What a program is given once bash has put names of files in place of patterns. Entry: `expanded`."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from treadle.policy.shell.syntax import ParsedCommand
 from treadle.policy.shell.words import ShellWord
 
 
-def expanded(command: ParsedCommand, ground: Ground, simple: SimpleCommand, most: int) -> list[list[str]]:
-    """List the words that the program is given, for each folder that the command may run in; nothing where that is not known.
+def expanded(
+    command: ParsedCommand, ground: Ground, simple: SimpleCommand, most: int
+) -> list[list[str]]:
+    """List the words that the program is given, for each folder that the command may run in;
+    nothing where that is not known.
 
     `most`: words of a command; one with more is not looked at.
     """
-    if not command.words or len(command.words) > most or not all(word.is_literal for word in command.words):
+    if (
+        not command.words
+        or len(command.words) > most
+        or not all(word.is_literal for word in command.words)
+    ):
         return []
     if not any(word.has_glob for word in command.words):
         return [command.argv]
@@ -23,7 +30,10 @@ def expanded(command: ParsedCommand, ground: Ground, simple: SimpleCommand, most
     found: list[list[str]] = []
     try:
         for cwd in ground.cwds:
-            names = [[word.value] if not word.has_glob else _names(word, cwd, ground, simple) for word in command.words]
+            names = [
+                [word.value] if not word.has_glob else _names(word, cwd, ground, simple)
+                for word in command.words
+            ]
             found.append([name for each in names for name in each])
             ground.names_left -= len(found[-1])
             if ground.names_left < 0:
@@ -40,5 +50,6 @@ def _names(word: ShellWord, cwd: str, ground: Ground, simple: SimpleCommand) -> 
         return others
     names = expand(word.value, word.wild, cwd, ground.reach.is_inside)
     if any(name.startswith("-") for name in names) and names != [word.value]:
-        raise TooManyNames  # it would be an option, and where it stands among the others is for bash to say
+        # it would be an option, and where it stands among the others is for bash to say
+        raise TooManyNames
     return names

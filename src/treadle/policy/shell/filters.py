@@ -1,4 +1,5 @@
-"""sed and awk: little languages that can also write files and run commands, judged by what their programs say.
+"""sed and awk: little languages that can also write files and run commands, judged by what their
+programs say.
 
 Entry: `sed_writes`, `awk_acts`.
 """
@@ -12,9 +13,14 @@ from treadle.policy.shell.options import Options
 SED = Options(
     short="nrEsuzb",
     short_values="e",
-    long="quiet silent regexp-extended expression= separate unbuffered null-data posix sandbox debug help version",
+    long=(
+        "quiet silent regexp-extended expression= separate unbuffered null-data posix sandbox "
+        "debug help version"
+    ),
 )
-"""Without -i, which writes, -f, which reads a program from a file, and -l, which takes a value in some versions only."""
+"""Without -i, which writes, -f, which reads a program from a file, and -l, which takes a value in
+some versions only.
+"""
 
 AWK = Options(short_values="Fv", long="field-separator= assign= posix sandbox help version")
 
@@ -31,7 +37,9 @@ MAX_CHARS = 4_000
 
 
 def sed_writes(program: str) -> str | None:
-    """Why a sed program is none that only prints; None where each of its commands is known to be harmless."""
+    """Why a sed program is none that only prints; None where each of its commands is known to be
+    harmless.
+    """
     if len(program) > MAX_CHARS:
         return "the sed program is too long to be judged"
     at = 0
@@ -94,11 +102,16 @@ def _substitution_end(program: str, at: int) -> int | None:
     return end if _END.match(program, end) else None
 
 
-_AWK_ACTS = re.compile(r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@\s*\w|\bENVIRON\b|\bPROCINFO\b|\bARGV\b|\bextension\b|\|&?|\bSYMTAB\b")
+_AWK_ACTS = re.compile(
+    r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@\s*\w|\bENVIRON\b|\bPROCINFO\b|\bARGV\b|\bextension\b|\|&?|\bSYMTAB\b"
+)
 
 
 def awk_acts(program: str) -> str | None:
-    """Why an awk program may do more than print; None where no word of it can. Strings and patterns count as if they were code."""
+    """Why an awk program may do more than print; None where no word of it can.
+
+    Strings and patterns count as if they were code.
+    """
     if len(program) > MAX_CHARS:
         return "the awk program is too long to be judged"
     if (found := _AWK_ACTS.search(program.replace("||", " "))) is not None:

@@ -1,4 +1,6 @@
-"""find: which of its many tests and actions only look, where it looks, and what its actions would run. Entry: `read_find`."""
+"""find: which of its many tests and actions only look, where it looks, and what its actions would
+run. Entry: `read_find`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from dataclasses import dataclass, field
 from treadle.policy.shell.options import names
 
 _ALONE = names(
-    "-depth -d -xdev -mount -daystart -noleaf -ignore_readdir_race -noignore_readdir_race -warn -nowarn -empty -executable "
+    "-depth -d -xdev -mount -daystart -noleaf -ignore_readdir_race -noignore_readdir_race -warn "
+    "-nowarn -empty -executable "
     "-readable -writable -nouser -nogroup "
     "-true -false -print -print0 -ls -prune -quit -not -and -or -a -o ! ( ) ,"
 )
 _WITH_VALUE = names(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname -type -xtype -maxdepth "
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname "
+    "-type -xtype -maxdepth "
     "-mindepth -size -mtime -ctime -atime "
     "-mmin -cmin -amin -used -perm -user -group -uid -gid -links -inum -fstype -printf"
 )
@@ -37,11 +41,17 @@ class Find:
 def read_find(argv: Sequence[str]) -> Find:
     """`argv` without `find`."""
     found, i = Find(), 0
-    while i < len(argv) and (argv[i] in ("-H", "-P", "-L", "-D") or re.fullmatch(r"-O\d*", argv[i])):
+    while i < len(argv) and (
+        argv[i] in ("-H", "-P", "-L", "-D") or re.fullmatch(r"-O\d*", argv[i])
+    ):
         if argv[i] not in ("-H", "-P"):
             found.unknown = found.unknown or argv[i]
         i += 2 if argv[i] == "-D" else 1
-    while i < len(argv) and not (argv[i].startswith("-") and len(argv[i]) > 1) and argv[i] not in ("(", "!", ","):
+    while (
+        i < len(argv)
+        and not (argv[i].startswith("-") and len(argv[i]) > 1)
+        and argv[i] not in ("(", "!", ",")
+    ):
         found.starts.append(argv[i])
         i += 1
     found.starts = found.starts or ["."]
@@ -63,7 +73,14 @@ def _word(argv: Sequence[str], i: int, found: Find) -> int:
     if word == "-delete":
         found.deletes = True
     if word in _RUNS:
-        end = next((j for j in range(i + 1, len(argv)) if argv[j] == ";" or (argv[j] == "+" and argv[j - 1] == "{}")), len(argv))
+        end = next(
+            (
+                j
+                for j in range(i + 1, len(argv))
+                if argv[j] == ";" or (argv[j] == "+" and argv[j - 1] == "{}")
+            ),
+            len(argv),
+        )
         found.runs.append(list(argv[i + 1 : end]))
         return end - i + 1
     return 1

@@ -1,7 +1,8 @@
-"""git: which of its commands only look, with which options, and which may be extended where a rule allows them.
+"""git: which of its commands only look, with which options, and which may be extended where a rule
+allows them.
 
-Nothing of git is provably read-only: what it looks at, the repository's configuration says, and that names programs. So the best it gets is
-held by the sandbox. Entry: `read_git`.
+Nothing of git is provably read-only: what it looks at, the repository's configuration says, and
+that names programs. So the best it gets is held by the sandbox. Entry: `read_git`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,31 @@ from typing import Literal
 from treadle.policy.shell.options import Options, names, read_options
 
 _DIFF = (
-    "patch no-patch unified raw patch-with-raw indent-heuristic minimal patience histogram stat compact-summary numstat shortstat dirstat summary "
-    "name-only name-status color no-color color-words word-diff word-diff-regex= ignore-space-at-eol ignore-space-change ignore-all-space ignore-blank-lines "
-    "ignore-cr-at-eol inter-hunk-context= function-context exit-code quiet find-renames find-copies no-renames relative no-relative text check full-index "
-    "binary abbrev diff-filter= no-ext-diff no-textconv cached staged merge-base color-moved src-prefix= dst-prefix= no-prefix submodule ignore-submodules "
+    "patch no-patch unified raw patch-with-raw indent-heuristic minimal patience histogram stat "
+    "compact-summary numstat shortstat dirstat summary "
+    "name-only name-status color no-color color-words word-diff word-diff-regex= "
+    "ignore-space-at-eol ignore-space-change ignore-all-space ignore-blank-lines "
+    "ignore-cr-at-eol inter-hunk-context= function-context exit-code quiet find-renames "
+    "find-copies no-renames relative no-relative text check full-index "
+    "binary abbrev diff-filter= no-ext-diff no-textconv cached staged merge-base color-moved "
+    "src-prefix= dst-prefix= no-prefix submodule ignore-submodules "
     "output-indicator-new= output-indicator-old= pickaxe-all pickaxe-regex"
 )
 _LOG = (
-    f"{_DIFF} oneline decorate no-decorate graph all branches tags remotes max-count= skip= since= after= until= before= author= committer= grep= all-match "
-    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent reverse date= format pretty no-abbrev-commit "
-    "abbrev-commit follow full-diff cherry left-right topo-order date-order author-date-order walk-reflogs source no-walk not simplify-merges ancestry-path "
-    "simplify-by-decoration show-notes no-notes cherry-pick cherry-mark boundary full-history dense sparse parents children relative-date reflog"
+    f"{_DIFF} oneline decorate no-decorate graph all branches tags remotes max-count= skip= "
+    "since= after= until= before= author= committer= grep= all-match "
+    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges "
+    "first-parent reverse date= format pretty no-abbrev-commit "
+    "abbrev-commit follow full-diff cherry left-right topo-order date-order author-date-order "
+    "walk-reflogs source no-walk not simplify-merges ancestry-path "
+    "simplify-by-decoration show-notes no-notes cherry-pick cherry-mark boundary full-history "
+    "dense sparse parents children relative-date reflog"
 )
 
 
-def _o(short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False) -> Options:
+def _o(
+    short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False
+) -> Options:
     return Options(short=short, short_values=values, long=long, glued=glued, numbers=numbers)
 
 
@@ -36,55 +47,87 @@ LOOKS: dict[str, Options] = {
     "status": _o(
         "sbvzu",
         "",
-        "short branch show-stash porcelain long verbose untracked-files ignored ignore-submodules column no-column ahead-behind "
+        "short branch show-stash porcelain long verbose untracked-files ignored "
+        "ignore-submodules column no-column ahead-behind "
         "no-ahead-behind renames no-renames find-renames",
         glued="u",
     ),
     "diff": _o("psRabwWzqt", "SG", _DIFF, glued="UMCDBl", numbers=True),
     "log": _o("psRabwWzqtiEFPgcm", "SGn", _LOG, glued="UMCDBlL", numbers=True),
     "show": _o("psRabwWzqtcm", "SGn", _LOG, glued="UMCDBl", numbers=True),
-    "shortlog": _o("nsec", "", "numbered summary email committer no-merges all since= until= group= format="),
+    "shortlog": _o(
+        "nsec", "", "numbered summary email committer no-merges all since= until= group= format="
+    ),
     "blame": _o(
         "bltfnswec",
         "L",
-        "root show-stats line-porcelain porcelain incremental abbrev date= color-lines color-by-age show-name show-number show-email since=",
+        (
+            "root show-stats line-porcelain porcelain incremental abbrev date= color-lines "
+            "color-by-age show-name show-number show-email since="
+        ),
         glued="MC",
     ),
     "annotate": _o("lbtw", "L"),
     "branch": _o(
-        "avrvi", "", "list all remotes verbose show-current contains no-contains merged no-merged points-at= sort= format= color no-color column no-column"
+        "avrvi",
+        "",
+        (
+            "list all remotes verbose show-current contains no-contains merged no-merged "
+            "points-at= "
+            "sort= format= color no-color column no-column"
+        ),
     ),
-    "tag": _o("lin", "", "list contains no-contains merged no-merged points-at= sort= format= column"),
+    "tag": _o(
+        "lin", "", "list contains no-contains merged no-merged points-at= sort= format= column"
+    ),
     "rev-parse": _o(
         "q",
         "",
-        "abbrev-ref short verify quiet show-toplevel show-prefix show-cdup git-dir git-common-dir is-inside-work-tree "
-        "is-bare-repository all branches tags remotes symbolic symbolic-full-name absolute-git-dir show-superproject-working-tree "
+        "abbrev-ref short verify quiet show-toplevel show-prefix show-cdup git-dir "
+        "git-common-dir is-inside-work-tree "
+        "is-bare-repository all branches tags remotes symbolic symbolic-full-name "
+        "absolute-git-dir show-superproject-working-tree "
         "default=",
     ),
     "rev-list": _o("n", "n", f"{_LOG} count objects", numbers=True),
     "ls-files": _o(
         "cdmosiktuvfz",
         "x",
-        "cached deleted modified others ignored stage unmerged killed directory no-empty-directory exclude= exclude-standard "
+        "cached deleted modified others ignored stage unmerged killed directory "
+        "no-empty-directory exclude= exclude-standard "
         "error-unmatch full-name abbrev debug eol",
     ),
-    "ls-tree": _o("drtlz", "", "long name-only name-status object-only full-name full-tree abbrev format="),
+    "ls-tree": _o(
+        "drtlz", "", "long name-only name-status object-only full-name full-tree abbrev format="
+    ),
     "cat-file": _o("tpse"),
-    "describe": _o("", "", "all tags contains abbrev= candidates= exact-match long match= exclude= always first-parent dirty broken"),
+    "describe": _o(
+        "",
+        "",
+        (
+            "all tags contains abbrev= candidates= exact-match long match= exclude= always "
+            "first-parent dirty broken"
+        ),
+    ),
     "grep": _o(
         "EFGPivwIarRhHnlLcoqpWz",
         "eABCm",
-        "cached untracked no-exclude-standard exclude-standard text ignore-case word-regexp invert-match full-name "
-        "extended-regexp basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only "
-        "files-without-match null only-matching count color no-color break heading show-function context= after-context= "
-        "before-context= function-context max-count= threads= and or not all-match quiet max-depth= recursive no-recursive",
+        "cached untracked no-exclude-standard exclude-standard text ignore-case word-regexp "
+        "invert-match full-name "
+        "extended-regexp basic-regexp perl-regexp fixed-strings line-number column "
+        "files-with-matches name-only "
+        "files-without-match null only-matching count color no-color break heading show-function "
+        "context= after-context= "
+        "before-context= function-context max-count= threads= and or not all-match quiet "
+        "max-depth= recursive no-recursive",
         numbers=True,
     ),
     "merge-base": _o("a", "", "all octopus independent is-ancestor fork-point"),
     "name-rev": _o("", "", "tags refs= all name-only always"),
     "show-ref": _o("sdq", "", "head heads tags dereference hash verify abbrev quiet branches"),
-    "for-each-ref": _o("", "", "format= count= sort= points-at= merged no-merged contains no-contains"),
+    "for-each-ref": _o(
+        "", "", "format= count= sort= points-at= merged no-merged contains no-contains"
+    ),
     "check-ignore": _o("qvzn", "", "quiet verbose stdin non-matching no-index"),
     "count-objects": _o("vH"),
     "diff-tree": _o("prtsvcmz", "", f"{_DIFF} root no-commit-id", glued="MCU"),
@@ -96,7 +139,15 @@ LOOKS: dict[str, Options] = {
 
 ACTS: dict[str, Options] = {
     "add": _o("nvfuAN", "", "all update verbose dry-run force intent-to-add no-all ignore-removal"),
-    "commit": _o("aqvsn", "m", "all message= quiet verbose amend no-edit signoff allow-empty allow-empty-message date= author= only include dry-run"),
+    "commit": _o(
+        "aqvsn",
+        "m",
+        (
+            "all message= quiet verbose amend no-edit signoff allow-empty allow-empty-message "
+            "date= "
+            "author= only include dry-run"
+        ),
+    ),
     "switch": _o("qm", "cC", "create= force-create= quiet detach"),
     "checkout": _o("qb", "b", "quiet detach"),
     "restore": _o("SWqs", "", "staged worktree quiet source="),
@@ -111,21 +162,42 @@ ACTS: dict[str, Options] = {
 """What changes the repository: asks, and where a rule allows the command, with these options."""
 
 NETWORK = frozenset(
-    {"fetch", "pull", "push", "clone", "ls-remote", "remote", "send-email", "svn", "p4", "submodule", "lfs", "archive", "request-pull", "daemon", "instaweb"}
+    {
+        "fetch",
+        "pull",
+        "push",
+        "clone",
+        "ls-remote",
+        "remote",
+        "send-email",
+        "svn",
+        "p4",
+        "submodule",
+        "lfs",
+        "archive",
+        "request-pull",
+        "daemon",
+        "instaweb",
+    }
 )
 _OWN = (
     LOOKS.keys()
     | ACTS.keys()
     | (NETWORK - {"svn", "p4", "lfs"})
     | names(
-        "am apply bisect bundle clean commit-graph commit-tree config fast-export fast-import filter-branch format-patch fsck gc hash-object help init "
-        "interpret-trailers maintenance mailinfo mktag mktree multi-pack-index mergetool difftool notes pack-objects pack-refs patch-id prune range-diff "
-        "read-tree repack replace rerere reset show-branch sparse-checkout stripspace symbolic-ref unpack-objects update-index update-ref var verify-commit "
+        "am apply bisect bundle clean commit-graph commit-tree config fast-export fast-import "
+        "filter-branch format-patch fsck gc hash-object help init "
+        "interpret-trailers maintenance mailinfo mktag mktree multi-pack-index mergetool "
+        "difftool notes pack-objects pack-refs patch-id prune range-diff "
+        "read-tree repack replace rerere reset show-branch sparse-checkout stripspace "
+        "symbolic-ref unpack-objects update-index update-ref var verify-commit "
         "verify-pack verify-tag worktree write-tree"
     )
 )
 """Commands of git itself, which no alias can replace."""
-_BEFORE = frozenset({"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"})
+_BEFORE = frozenset(
+    {"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,34 +217,65 @@ def read_git(argv: Sequence[str]) -> GitCommand:
         return GitCommand("unknown", why="git without a command tells how it is used")
     command, rest = argv[i], argv[i + 1 :]
     if command.startswith("-"):
-        return GitCommand("unknown", command, f"git's {command.split('=')[0]} can change what git runs, or where")
+        return GitCommand(
+            "unknown", command, f"git's {command.split('=')[0]} can change what git runs, or where"
+        )
     for form, table in (("looks", LOOKS), ("acts", ACTS)):
         options = table.get(command)
         if options is None:
             continue
         parsed = read_options(rest, options)
         if any(re.match(r"-\D", value) for value in parsed.values):
-            return GitCommand("unknown", command, f"git {command} is given an option where this policy expects a value")
-        if parsed.unknown is None and (form == "acts" or not _changes(command, parsed.operands, parsed.given)):
-            return GitCommand("looks" if form == "looks" else "acts", command, "", tuple(parsed.operands))
+            return GitCommand(
+                "unknown",
+                command,
+                f"git {command} is given an option where this policy expects a value",
+            )
+        if parsed.unknown is None and (
+            form == "acts" or not _changes(command, parsed.operands, parsed.given)
+        ):
+            return GitCommand(
+                "looks" if form == "looks" else "acts", command, "", tuple(parsed.operands)
+            )
         if parsed.unknown is not None:
-            return GitCommand("unknown", command, f"git {command}'s {parsed.unknown} may write a file or run a program")
-    return GitCommand("unknown", command, f"git {command} can change the repository, or send it elsewhere")
+            return GitCommand(
+                "unknown",
+                command,
+                f"git {command}'s {parsed.unknown} may write a file or run a program",
+            )
+    return GitCommand(
+        "unknown", command, f"git {command} can change the repository, or send it elsewhere"
+    )
 
 
 def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
     """Whether operands make a change of what only looks without them."""
     if command == "branch":
-        return bool(operands) and not given & {"list", "contains", "no-contains", "merged", "no-merged"}
+        return bool(operands) and not given & {
+            "list",
+            "contains",
+            "no-contains",
+            "merged",
+            "no-merged",
+        }
     if command == "tag":
-        return bool(operands) and not given & {"l", "list", "contains", "no-contains", "merged", "no-merged"}
+        return bool(operands) and not given & {
+            "l",
+            "list",
+            "contains",
+            "no-contains",
+            "merged",
+            "no-merged",
+        }
     if command == "reflog":
         return bool(operands) and operands[0] in ("expire", "delete", "drop")
     return False
 
 
 def renames(argv: Sequence[str]) -> bool:
-    """Whether git could run another of its commands than the one `argv` names: by settings given to it, an alias or a program of another maker."""
+    """Whether git could run another of its commands than the one `argv` names: by settings given to
+    it, an alias or a program of another maker.
+    """
     i = 0
     while i < len(argv) and argv[i].startswith("-"):
         if argv[i].startswith(("-c", "--config-env", "--exec-path")):
@@ -182,18 +285,32 @@ def renames(argv: Sequence[str]) -> bool:
 
 
 def git_runs(argv: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Commands and texts that git is told to run: `bisect run X`, `submodule foreach X`, `-c alias.x=!X`, `--exec=X`."""
+    """Commands and texts that git is told to run:
+
+    `bisect run X`, `submodule foreach X`, `-c alias.x=!X`, `--exec=X`.
+    """
     commands, scripts = list[list[str]](), list[str]()
     for i, word in enumerate(argv):
         following = list(argv[i + 1 :])
-        if word in ("run", "foreach") and i and argv[i - 1] in ("bisect", "submodule", "--recursive"):
+        if (
+            word in ("run", "foreach")
+            and i
+            and argv[i - 1] in ("bisect", "submodule", "--recursive")
+        ):
             commands.append(following)
             scripts.append(" ".join(following))
-        elif word in ("-x", "--exec", "--upload-pack", "--receive-pack", "--extcmd", "-O") and following:
+        elif (
+            word in ("-x", "--exec", "--upload-pack", "--receive-pack", "--extcmd", "-O")
+            and following
+        ):
             scripts.append(following[0])
-        elif (found := re.match(r"(?:--[\w-]+|[\w.-]+)=!?(.+)", word, re.DOTALL)) is not None and (not word.startswith("--") or _RUNS.match(word)):
+        elif (found := re.match(r"(?:--[\w-]+|[\w.-]+)=!?(.+)", word, re.DOTALL)) is not None and (
+            not word.startswith("--") or _RUNS.match(word)
+        ):
             scripts.append(found[1])
     return [command for command in commands if command], scripts
 
 
-_RUNS = re.compile(r"--(?:exec|upload-pack|receive-pack|extcmd|open-files-in-pager|config-env|ext-diff|textconv|filter|ssh|editor|pager)")
+_RUNS = re.compile(
+    r"--(?:exec|upload-pack|receive-pack|extcmd|open-files-in-pager|config-env|ext-diff|textconv|filter|ssh|editor|pager)"
+)

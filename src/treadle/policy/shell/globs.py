@@ -1,6 +1,8 @@
-"""Names of files that a pattern of the small language stands for, exactly as bash finds them. Entry: `expand`.
+"""Names of files that a pattern of the small language stands for, exactly as bash finds them.
+Entry: `expand`.
 
-Bash is started without the settings that change this (dotglob, nullglob, GLOBIGNORE and the like), which environment.py withholds.
+Bash is started without the settings that change this (dotglob, nullglob, GLOBIGNORE and the like),
+which environment.py withholds.
 """
 
 from __future__ import annotations
@@ -31,13 +33,19 @@ class _Part(NamedTuple):
     """It holds a `?`, which is one byte or one character, as the locale has it."""
 
 
-def expand(value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str], bool]) -> list[str]:
-    """List what bash puts in place of the word `value`: the word itself where nothing matches. Bash's order is that of its locale, ours is not.
+def expand(
+    value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str], bool]
+) -> list[str]:
+    """List what bash puts in place of the word `value`: the word itself where nothing matches.
+    Bash's order is that of its locale, ours is not.
 
-    `wild`: indices of the `*` and `?` that are patterns. `is_inside`: whether a folder, resolved, may be looked into. Raises TooMany.
+    `wild`: indices of the `*` and `?` that are patterns. `is_inside`: whether a folder, resolved,
+    may be looked into. Raises TooMany.
     """
     parts = list(_parts(value, wild))
-    if any(not part.text for part in parts[1:]) or any(part.pattern is not None and part.text.startswith(".") for part in parts):
+    if any(not part.text for part in parts[1:]) or any(
+        part.pattern is not None and part.text.startswith(".") for part in parts
+    ):
         raise TooManyNames
     left = MAX_ENTRIES
     found = [""]
@@ -53,7 +61,11 @@ def expand(value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str]
                 left -= len(names)
                 if part.has_any_character and not all(map(str.isascii, names)):
                     raise TooManyNames
-                matching += [above + name for name in names if not name.startswith(".") and part.pattern.fullmatch(name)]
+                matching += [
+                    above + name
+                    for name in names
+                    if not name.startswith(".") and part.pattern.fullmatch(name)
+                ]
             found = matching
         if len(found) > MAX_NAMES:
             raise TooManyNames
@@ -67,7 +79,11 @@ def _parts(value: str, wild: frozenset[int]) -> Iterator[_Part]:
     for text in value.split("/"):
         places = frozenset(place - at for place in wild if at <= place < at + len(text))
         at += len(text) + 1
-        yield _Part(text, _pattern(text, places) if places else None, any(text[place] == "?" for place in places))
+        yield _Part(
+            text,
+            _pattern(text, places) if places else None,
+            any(text[place] == "?" for place in places),
+        )
 
 
 def _pattern(text: str, places: frozenset[int]) -> re.Pattern[str]:
@@ -87,7 +103,11 @@ def _names(folder: str, most: int, is_inside: Callable[[str], bool]) -> list[str
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, most + 1)]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):  # bash finds nothing there either
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        PermissionError,
+    ):  # bash finds nothing there either
         return []
     except OSError as e:
         raise TooManyNames from e

@@ -1,4 +1,5 @@
-"""Where the paths of one command line lead, with every `cd` in it taken into account, and what reading or writing there means.
+"""Where the paths of one command line lead, with every `cd` in it taken into account, and what
+reading or writing there means.
 
 What the places mean by themselves is paths.py's. Entry: `Ground`.
 """
@@ -41,7 +42,7 @@ class Ground:
         return other
 
     def _may_look_up(self) -> bool:
-        """Whether links are followed any more; what a path says by its letters is always looked at."""
+        """Whether links are followed any more; what a path says by its letters is always looked at."""  # noqa: E501
         self._looked_up += 1
         return self._looked_up <= MAX_PATHS
 
@@ -60,7 +61,10 @@ class Ground:
 
     def is_file(self, path: str) -> bool:
         """Whether an option's value could be a file to be read, were it taken for an operand."""
-        return "\0" not in path and any(os.path.lexists(place := os.path.join(cwd, path)) and not os.path.isdir(place) for cwd in self.cwds)
+        return "\0" not in path and any(
+            os.path.lexists(place := os.path.join(cwd, path)) and not os.path.isdir(place)
+            for cwd in self.cwds
+        )
 
     def is_folder(self, path: str) -> bool:
         return "\0" not in path and any(os.path.isdir(os.path.join(cwd, path)) for cwd in self.cwds)
@@ -79,14 +83,29 @@ class Ground:
             return beyond_too(ruled) if (ruled := self.reach.ruled_below("/")) is not None else top
         found = [self.reach.read_below(path, cwd) for cwd in self.cwds]
         strictest = _strictest(found)
-        return beyond_too(strictest) if any(finding.kind is FindingKind.READS_BEYOND for finding in found) else strictest
+        return (
+            beyond_too(strictest)
+            if any(finding.kind is FindingKind.READS_BEYOND for finding in found)
+            else strictest
+        )
 
     def ruled_below(self, paths: Sequence[str]) -> list[CallFinding]:
         """What rules for reading say about files below those of `paths` that are folders."""
-        if not any(rule.about == "read" for rule in (*self.reach.rules.deny, *self.reach.rules.ask)):
+        if not any(
+            rule.about == "read" for rule in (*self.reach.rules.deny, *self.reach.rules.ask)
+        ):
             return []
-        folders = [(path, cwd) for path in dict.fromkeys(paths) for cwd in self.cwds if "\0" not in path and os.path.isdir(os.path.join(cwd, path))]
-        return [found for path, cwd in folders if (found := self.reach.ruled_below(path, cwd)) is not None]
+        folders = [
+            (path, cwd)
+            for path in dict.fromkeys(paths)
+            for cwd in self.cwds
+            if "\0" not in path and os.path.isdir(os.path.join(cwd, path))
+        ]
+        return [
+            found
+            for path, cwd in folders
+            if (found := self.reach.ruled_below(path, cwd)) is not None
+        ]
 
     def writes(self, path: str) -> CallFinding:
         if _is_network(path):
@@ -101,8 +120,21 @@ class Ground:
         found = [self.writes(path) for path in paths[:MAX_PATHS]]
         rest = paths[MAX_PATHS:]
         if rest:
-            guarded = next((g for cwd in self.cwds if (g := first_guarded(os.path.join(cwd, path) for path in rest)) is not None), None)
-            found.append(_TOO_MANY if guarded is None else CallFinding(FindingKind.FORBIDDEN, f"{guarded[-60:]!r} decides what runs here later"))
+            guarded = next(
+                (
+                    g
+                    for cwd in self.cwds
+                    if (g := first_guarded(os.path.join(cwd, path) for path in rest)) is not None
+                ),
+                None,
+            )
+            found.append(
+                _TOO_MANY
+                if guarded is None
+                else CallFinding(
+                    FindingKind.FORBIDDEN, f"{guarded[-60:]!r} decides what runs here later"
+                )
+            )
         return found
 
     def _write(self, path: str) -> CallFinding:

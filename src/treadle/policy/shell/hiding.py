@@ -1,6 +1,8 @@
-"""Ways in which a command line could run a program that its words do not show: expansions, evaluated text, what another program feeds it.
+"""Ways in which a command line could run a program that its words do not show: expansions,
+evaluated text, what another program feeds it.
 
-Commands that show are found by judge.py; an interpreter's own text and files are seen by neither. Entry: `may_run`.
+Commands that show are found by judge.py; an interpreter's own text and files are seen by neither.
+Entry: `may_run`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import SHELLS, unwrap
 
 EVALUATE = names(
-    "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf wait getopts trap bind complete compgen enable hash alias"
+    "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
+    "wait getopts trap bind complete compgen enable hash alias"
 )
 """Builtins that evaluate what stands in their arguments, or keep it for later."""
 MAX_INNER = 5
@@ -32,13 +35,19 @@ _EXPANDS = re.compile(r"[$`*?\[{~]")
 
 
 def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
-    """Whether `text` could run a command that `rule` means although no command in `script` shows it."""
+    """Whether `text` could run a command that `rule` means although no command in `script` shows
+    it.
+    """
     program = program_of(rule.words[0])
     mention = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w-])", re.IGNORECASE)
     mentions = len(mention.findall(text.translate(_QUOTES)))
     if not script.is_whole:
         return mentions > 0 or _EXPANDS.search(text) is not None
-    shown = sum(len(mention.findall(each.translate(_QUOTES))) for command in script.commands for each in _data(command, program))
+    shown = sum(
+        len(mention.findall(each.translate(_QUOTES)))
+        for command in script.commands
+        for each in _data(command, program)
+    )
     return mentions > shown or any(_may_be(command, rule, program) for command in script.commands)
 
 
@@ -46,7 +55,9 @@ def _data(command: ParsedCommand, program: str) -> Iterator[str]:
     """Texts of a command that nothing runs or evaluates, whatever they hold."""
     argv = command.argv
     name = program_of(argv[0]) if argv else ""
-    if _holds_data(argv, name) and not (name in _COPY and any(program_of(word) == program for word in argv)):
+    if _holds_data(argv, name) and not (
+        name in _COPY and any(program_of(word) == program for word in argv)
+    ):
         yield " ".join(argv)
     elif name == program:
         yield argv[0]
@@ -81,16 +92,24 @@ def _may_be(command: ParsedCommand, rule: PermissionRule, program: str) -> bool:
     if program == "git" and name.startswith("git-"):
         return True
     if name == program:
-        return (not _are_fixed(words) and may_be_meant_by(rule, _known(words))) or _renames(command.argv, rule)
+        return (not _are_fixed(words) and may_be_meant_by(rule, _known(words))) or _renames(
+            command.argv, rule
+        )
     if name == "find":
         return any("{}" in run[0] for run in read_find(command.argv[1:]).runs if run)
     if name in _READ_TEXT:
-        return not _are_fixed(words) or any(r.operator == "<<" and not r.target.is_literal for r in command.redirects) or _reads_what_is_fed(command)
+        return (
+            not _are_fixed(words)
+            or any(r.operator == "<<" and not r.target.is_literal for r in command.redirects)
+            or _reads_what_is_fed(command)
+        )
     wrapped = unwrap(command.argv, name)
     if wrapped is None:
         return False
     if name in _FEEDS:
-        return not wrapped.commands or any(_may_be_fed(inner, command.argv, program) for inner in wrapped.commands)
+        return not wrapped.commands or any(
+            _may_be_fed(inner, command.argv, program) for inner in wrapped.commands
+        )
     return not _are_fixed(words) or any(_inner_may_be(inner, rule, 0) for inner in wrapped.commands)
 
 
@@ -99,25 +118,37 @@ def _inner_may_be(argv: list[str], rule: PermissionRule, depth: int) -> bool:
     if depth > MAX_INNER or _renames(argv, rule):
         return True
     wrapped = unwrap(argv, program_of(argv[0]))
-    return wrapped is not None and any(inner and _inner_may_be(inner, rule, depth + 1) for inner in wrapped.commands)
+    return wrapped is not None and any(
+        inner and _inner_may_be(inner, rule, depth + 1) for inner in wrapped.commands
+    )
 
 
 def _renames(argv: list[str], rule: PermissionRule) -> bool:
-    """Whether git could run what `rule` means under another name, or by a command that runs others."""
+    """Whether git could run what `rule` means under another name, or by a command that runs others."""  # noqa: E501
     if not (program_of(argv[0]) == "git" == program_of(rule.words[0])) or len(rule.words) < 2:
         return False
-    return renames(argv[1:]) or (read_git(argv[1:]).form == "unknown" and any(rule.words[1] in word for word in argv[2:]))
+    return renames(argv[1:]) or (
+        read_git(argv[1:]).form == "unknown" and any(rule.words[1] in word for word in argv[2:])
+    )
 
 
 def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
     """Whether xargs could make a command of `program` out of `inner` and its input."""
     name = program_of(inner[0])
-    replaced = any(word.startswith(("-I", "-i", "-J", "--replace")) for word in argv) or argv[0] == "parallel"
-    return name in _READ_TEXT | {program} or unwrap(inner, name) is not None or (replaced and not name.isalnum()) or f"-I{inner[0]}" in "".join(argv)
+    replaced = (
+        any(word.startswith(("-I", "-i", "-J", "--replace")) for word in argv)
+        or argv[0] == "parallel"
+    )
+    return (
+        name in _READ_TEXT | {program}
+        or unwrap(inner, name) is not None
+        or (replaced and not name.isalnum())
+        or f"-I{inner[0]}" in "".join(argv)
+    )
 
 
 def _reads_what_is_fed(command: ParsedCommand) -> bool:
-    """A shell without a script reads one from its input; that of an `echo` of plain words is known."""
+    """A shell without a script reads one from its input; that of an `echo` of plain words is known."""  # noqa: E501
     source = command.fed_by
     if source is None or any(not word.value.startswith("-") for word in command.words[1:]):
         return False

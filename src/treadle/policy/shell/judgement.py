@@ -24,15 +24,30 @@ class Judgement:
     """About the whole line, beside those of its commands."""
 
     def all(self) -> list[CallFinding]:
-        return [*self.findings, *(finding for command in self.commands for finding in command.findings)]
+        return [
+            *self.findings,
+            *(finding for command in self.commands for finding in command.findings),
+        ]
 
     @property
     def patterns(self) -> list[str] | None:
         """Rules that together would allow the line; None where no rules can."""
         wanting = [c for c in self.commands if any(f.kind not in _UNASKED for f in c.findings)]
-        if any(f.kind not in _UNASKED for f in self.findings) or not wanting or any(c.pattern is None for c in wanting):
+        if (
+            any(f.kind not in _UNASKED for f in self.findings)
+            or not wanting
+            or any(c.pattern is None for c in wanting)
+        ):
             return None
         return list(dict.fromkeys(c.pattern for c in wanting if c.pattern is not None))
 
 
-_UNASKED = frozenset({FindingKind.READS, FindingKind.HELD, FindingKind.PERMITTED, FindingKind.PARTLY_ASKED, FindingKind.PARTLY_DENIED})
+_UNASKED = frozenset(
+    {
+        FindingKind.READS,
+        FindingKind.HELD,
+        FindingKind.PERMITTED,
+        FindingKind.PARTLY_ASKED,
+        FindingKind.PARTLY_DENIED,
+    }
+)

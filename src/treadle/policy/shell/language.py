@@ -1,7 +1,8 @@
 """The small command language: the only lines that may run unasked where no sandbox holds them.
 
-The language has simple commands of plain or simply quoted words, `|`, `&&`, `||`, `;`, line breaks, and redirections to /dev/null, from a
-file, and between descriptors. docs/safety.md defines it on one page. Whether the grammar agrees is for agreement.py. Entry: `read_line`.
+The language has simple commands of plain or simply quoted words, `|`, `&&`, `||`, `;`, line breaks,
+and redirections to /dev/null, from a file, and between descriptors. docs/safety.md defines it on
+one page. Whether the grammar agrees is for agreement.py. Entry: `read_line`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ MAX_COMMANDS = 200
 MAX_WORDS = 400
 """Words of one line. A line beyond any of these limits is outside the language."""
 
-RESERVED = names("if then elif else fi case esac for select while until do done in function time coproc { } ! [[ ]]")
+RESERVED = names(
+    "if then elif else fi case esac for select while until do done in function time coproc { } ! "
+    "[[ ]]"
+)
 """Words that bash does not take for a program where a command begins."""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./!-")
@@ -76,7 +80,10 @@ class PlainLine:
 
 
 def read_line(text: str, home: str) -> PlainLine | OutsideLanguage:
-    """Read `text` as a line of the language. Never raises; the time it takes grows with the length of the text alone."""
+    """Read `text` as a line of the language.
+
+    Never raises; the time it takes grows with the length of the text alone.
+    """
     if len(text) > MAX_CHARS:
         return OutsideLanguage(f"more than {MAX_CHARS:,} characters", is_beyond=True)
     try:
@@ -143,7 +150,9 @@ class _Reader:
         is_redirected = False
         while True:
             self._blanks()
-            if self.at == len(self.text) or any(self.text.startswith(operator, self.at) for operator in _OPERATORS):
+            if self.at == len(self.text) or any(
+                self.text.startswith(operator, self.at) for operator in _OPERATORS
+            ):
                 break
             if (found := _REDIRECT.match(self.text, self.at)) is not None and command.words:
                 self._redirect(found, command)
@@ -163,7 +172,9 @@ class _Reader:
             raise _Left(f"{name.value[:40]!r} where a program is named")
         if name.value in RESERVED:
             raise _Left(f"the reserved word {name.value!r}")
-        if name.value == "[" and (words[-1].value != "]" or not words[-1].is_bare or len(words) < 2):
+        if name.value == "[" and (
+            words[-1].value != "]" or not words[-1].is_bare or len(words) < 2
+        ):
             raise _Left("'[' without ']'")
 
     def _redirect(self, found: re.Match[str], command: PlainCommand) -> None:
@@ -202,7 +213,10 @@ class _Reader:
                 raise _Left("'~' where it is not your home folder")
             value.append(self.home)
             self.at, is_bare = start + 1, False
-        elif text[start] == ("[" if is_first else "]") and text[start + 1 : start + 2] in _AFTER_A_WORD:
+        elif (
+            text[start] == ("[" if is_first else "]")
+            and text[start + 1 : start + 2] in _AFTER_A_WORD
+        ):
             value.append(text[start])
             self.at = start + 1
         while self.at < len(text):
@@ -226,7 +240,9 @@ class _Reader:
         return PlainWord(start, self.at, "".join(value), frozenset(wild), is_bare, is_exact)
 
     def _quoted(self, c: str) -> tuple[str, bool]:
-        """The value of what begins with `c`, a character that stands for itself only in quotes, and whether it is exact."""
+        """The value of what begins with `c`, a character that stands for itself only in quotes, and
+        whether it is exact.
+        """
         match c:
             case "'":
                 return self._single(), True
@@ -298,7 +314,11 @@ class _Reader:
                 return "0", False
         for written in ("$HOME", "${HOME}"):
             end = self.at + len(written)
-            if self.home and self.text.startswith(written, self.at) and not re.match(r"\w", self.text[end : end + 1]):
+            if (
+                self.home
+                and self.text.startswith(written, self.at)
+                and not re.match(r"\w", self.text[end : end + 1])
+            ):
                 self.at = end
                 return self.home, True
         raise _Left("an expansion with '$'")

@@ -1,6 +1,8 @@
-"""What a text may hold that could not be parsed: every place where a denied or dangerous program is named, however it is quoted.
+"""What a text may hold that could not be parsed: every place where a denied or dangerous program is
+named, however it is quoted.
 
-It sees too much rather than too little, in time that grows with the text alone. Entry: `commands_in`, `invisible_in`.
+It sees too much rather than too little, in time that grows with the text alone. Entry:
+`commands_in`, `invisible_in`.
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
     if not names:
         return
     bare = text.replace("\\\n", "").translate(_QUOTES)
-    for count, found in enumerate(re.finditer(rf"(?<![\w.-])(?:{names})(?![\w-])", bare, re.IGNORECASE)):
+    for count, found in enumerate(
+        re.finditer(rf"(?<![\w.-])(?:{names})(?![\w-])", bare, re.IGNORECASE)
+    ):
         if count >= MAX_HITS:
             raise TooManyMentions
         end = _END.search(bare, found.start(), found.start() + _REACH)
-        yield _BLANKS.split(bare[found.start() : end.start() if end else found.start() + _REACH].strip())
+        yield _BLANKS.split(
+            bare[found.start() : end.start() if end else found.start() + _REACH].strip()
+        )
 
 
 def names_one_of(programs: Iterable[str], text: str) -> bool:
@@ -44,23 +50,35 @@ def names_one_of(programs: Iterable[str], text: str) -> bool:
 
 def targets_in(text: str) -> Iterator[str]:
     """What stands behind a `>`. Raises TooMany."""
-    for count, found in enumerate(re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))):
+    for count, found in enumerate(
+        re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))
+    ):
         if count >= MAX_HITS:
             raise TooManyMentions
         yield found[1]
 
 
 def places_in(text: str, home: str) -> list[str]:
-    """Return what may be an absolute path, a path above this folder or one in the home folder, wherever it stands."""
-    pieces = dict.fromkeys(re.split(r"[^\w./~$@%+-]+", text.replace("${HOME}", "~").replace("$HOME", "~").replace("\\", "")))
-    return [home + piece[1:] if piece.startswith("~") else piece for piece in pieces if piece.startswith(("/", "~", ".."))]
+    """Return what may be an absolute path, a path above this folder or one in the home folder,
+    wherever it stands.
+    """
+    pieces = dict.fromkeys(
+        re.split(
+            r"[^\w./~$@%+-]+", text.replace("${HOME}", "~").replace("$HOME", "~").replace("\\", "")
+        )
+    )
+    return [
+        home + piece[1:] if piece.startswith("~") else piece
+        for piece in pieces
+        if piece.startswith(("/", "~", ".."))
+    ]
 
 
 SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
 
 
 def invisible_in(text: str) -> str | None:
-    """The first character that a person does not see, or sees as a blank that is none, by its code."""
+    """The first character that a person does not see, or sees as a blank that is none, by its code."""  # noqa: E501
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return None
     for c in text:

@@ -1,4 +1,6 @@
-"""Which file a program's name stands for, as far as that decides whether its table of options holds. Entry: `doubt_about`."""
+"""Which file a program's name stands for, as far as that decides whether its table of options
+holds. Entry: `doubt_about`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,18 @@ from functools import lru_cache
 from treadle._internal.environment import find_shell
 
 _OTHERS_MAKE = frozenset({"busybox", "toybox", "coreutils", "volta-shim", "aqua-proxy"})
-"""Programs that stand in for many others, with options of their own or as files of the workspace have it."""
+"""Programs that stand in for many others, with options of their own or as files of the workspace
+have it.
+"""
 _BY_NAME = re.compile(rb"#!\s*\S*/env\s+(?:-S\s*)?([\w.+-]+)")
 
 
 def doubt_about(name: str, root: str) -> str | None:
-    """Say why the program that `name` runs may not be the one that the tables describe, as the end of a sentence; None where it is.
+    """Say why the program that `name` runs may not be the one that the tables describe, as the end
+    of a sentence; None where it is.
 
-    `root`: the workspace, resolved. A command can have put a program there, and shims read files there.
+    `root`: the workspace, resolved. A command can have put a program there, and shims read files
+    there.
     """
     if not sys.platform.startswith("linux"):
         return f"the options of {name} are known for Linux only"
@@ -43,12 +49,19 @@ def _doubt(place: str, root: str) -> str | None:
     real = os.path.realpath(place)
     if _is_inside(real, root):
         return f"{os.path.basename(place)} stands for a file in the workspace"
-    if os.path.basename(os.path.dirname(place)) == "shims" and "pyenv" not in os.path.dirname(place):  # which takes only names of installed versions
+    # which takes only names of installed versions
+    if os.path.basename(os.path.dirname(place)) == "shims" and "pyenv" not in os.path.dirname(
+        place
+    ):
         return f"files of the workspace may choose which {os.path.basename(place)} runs"
     if os.path.basename(real) in _OTHERS_MAKE:
         return f"the options of {os.path.basename(real)}'s {os.path.basename(place)} are not known"
     found = _BY_NAME.match(_start_of(real))
-    return doubt_about(found[1].decode(), root) if found is not None and found[1].decode() != os.path.basename(place) else None
+    return (
+        doubt_about(found[1].decode(), root)
+        if found is not None and found[1].decode() != os.path.basename(place)
+        else None
+    )
 
 
 def _start_of(place: str) -> bytes:
@@ -62,7 +75,10 @@ def _start_of(place: str) -> bytes:
 @lru_cache(maxsize=16)
 def _folders(path: str, root: str) -> tuple[tuple[str, bool], ...]:
     """The folders of a PATH in order, each with whether commands of a run cannot write there."""
-    return tuple((folder, not _is_inside(os.path.realpath(folder), root)) for folder in path.split(os.pathsep))
+    return tuple(
+        (folder, not _is_inside(os.path.realpath(folder), root))
+        for folder in path.split(os.pathsep)
+    )
 
 
 def _is_inside(place: str, root: str) -> bool:

@@ -1,4 +1,5 @@
-"""The options and operands of a command, read by a table of what its program takes; what the table does not know is told as such.
+"""The options and operands of a command, read by a table of what its program takes; what the table
+does not know is told as such.
 
 Entry: `Options`, `read_options`.
 """
@@ -18,7 +19,11 @@ def names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Options:
-    """What a program takes. Each long option is a name, with `=` behind it where it takes a value, `:` where the value is a path to read."""
+    """What a program takes.
+
+    Each long option is a name, with `=` behind it where it takes a value, `:` where the value is a
+    path to read.
+    """
 
     short: str = ""
     """Letters without a value."""
@@ -83,7 +88,9 @@ def read_options(argv: Sequence[str], options: Options) -> Parsed:
             parsed.operands += argv[i:]
             parsed.after = list(argv[i:])
             break
-        if (word.startswith("-") and len(word) > 1) or (options.plus and re.fullmatch(r"\+\d+", word)):
+        if (word.startswith("-") and len(word) > 1) or (
+            options.plus and re.fullmatch(r"\+\d+", word)
+        ):
             i += _option(word, argv[i : i + 1], options, parsed)
             parsed.at = i
         else:

@@ -1,7 +1,8 @@
-"""How far a rule that allows a command reaches: which further arguments may stand behind its words without making another command of it.
+"""How far a rule that allows a command reaches: which further arguments may stand behind its words
+without making another command of it.
 
-A rule is for the words that it has. Programs whose options run code have a table of those that do not; for the others a few options are
-harmless everywhere. Entry: `extends`.
+A rule is for the words that it has. Programs whose options run code have a table of those that do
+not; for the others a few options are harmless everywhere. Entry: `extends`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from dataclasses import dataclass
 from treadle.policy.shell.options import Options, names, read_options
 
 NETWORK = names(
-    "curl wget fetch http https xh ssh scp sftp rsync ftp lftp tftp telnet nc ncat netcat socat ping ping6 traceroute "
+    "curl wget fetch http https xh ssh scp sftp rsync ftp lftp tftp telnet nc ncat netcat socat "
+    "ping ping6 traceroute "
     "tracepath mtr dig host nslookup drill "
-    "whois getent resolvectl arp nmap openssl s_client gh glab hub aws gcloud az kubectl helm docker podman mail sendmail mutt rclone restic aria2c yt-dlp "
-    "websocat grpcurl ngrok cloudflared curlie httpie xdg-open open ip ifconfig route iptables nft tc"
+    "whois getent resolvectl arp nmap openssl s_client gh glab hub aws gcloud az kubectl helm "
+    "docker podman mail sendmail mutt rclone restic aria2c yt-dlp "
+    "websocat grpcurl ngrok cloudflared curlie httpie xdg-open open ip ifconfig route iptables "
+    "nft tc"
 )
 """What carries data elsewhere: no rule for a command makes that go unasked."""
 
 INTERPRETERS = names(
-    "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl php lua luajit tclsh wish "
+    "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
+    "php lua luajit tclsh wish "
     "Rscript R julia guile racket ghc "
-    "runghc scala groovy java jshell irb pry ipython osascript pwsh powershell awk gawk mawk nawk sed ed ex vi vim nvim emacs nano less more man gdb lldb "
-    "sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
+    "runghc scala groovy java jshell irb pry ipython osascript pwsh powershell awk gawk mawk "
+    "nawk sed ed ex vi vim nvim emacs nano less more man gdb lldb "
+    "sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect gnuplot octave make-it tar "
+    "bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
 """What runs its arguments, or files that they name: a rule for one is for exactly what it says."""
 
@@ -89,7 +96,9 @@ class RunnerProgram:
     """Whether what stands behind `--` is somebody else's, and free."""
 
 
-def _o(short: str = "", values: str = "", long: str = "", *, single: str = "", glued: str = "") -> Options:
+def _o(
+    short: str = "", values: str = "", long: str = "", *, single: str = "", glued: str = ""
+) -> Options:
     return Options(short=short, short_values=values, long=long, single=single, glued=glued)
 
 
@@ -98,39 +107,81 @@ _PYTEST = RunnerProgram(
     _o(
         "qvxslh",
         "kmnr",
-        "quiet verbose exitfirst maxfail= tb= lf last-failed ff failed-first nf sw stepwise durations= durations-min= "
+        "quiet verbose exitfirst maxfail= tb= lf last-failed ff failed-first nf sw stepwise "
+        "durations= durations-min= "
         "collect-only co no-header no-summary showlocals "
-        "color= capture= cov cov-report= no-cov strict-markers numprocesses= dist= timeout= hypothesis-seed= count= reruns=",
+        "color= capture= cov cov-report= no-cov strict-markers numprocesses= dist= timeout= "
+        "hypothesis-seed= count= reruns=",
     )
 )
 _CARGO = RunnerProgram(
     _o(
         "qvr",
         "pjF",
-        "quiet verbose release all workspace package= exclude= lib bins bin= tests test= examples example= benches bench= doc all-targets no-run no-fail-fast "
-        "all-features no-default-features features= locked offline frozen jobs= profile= check message-format= color= keep-going",
+        "quiet verbose release all workspace package= exclude= lib bins bin= tests test= "
+        "examples example= benches bench= doc all-targets no-run no-fail-fast "
+        "all-features no-default-features features= locked offline frozen jobs= profile= check "
+        "message-format= color= keep-going",
     ),
     behind_dashes=True,
 )
 _GO = RunnerProgram(
-    _o(single="v race cover short failfast json count= run= skip= timeout= bench= benchmem benchtime= cpu= p= parallel= shuffle= tags= trimpath n", long="")
+    _o(
+        single=(
+            "v race cover short failfast json count= run= skip= timeout= bench= benchmem "
+            "benchtime= cpu= p= parallel= shuffle= tags= trimpath n"
+        ),
+        long="",
+    )
 )
-_MAKE = RunnerProgram(_o("ksBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", glued="j"), operands=False)
-_PLAIN = RunnerProgram(_o("qvhn", "", "quiet verbose silent help version color no-color colour check dry-run diff list debug strict fail-fast no-cache all"))
+_MAKE = RunnerProgram(
+    _o("ksBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", glued="j"),
+    operands=False,
+)
+_PLAIN = RunnerProgram(
+    _o(
+        "qvhn",
+        "",
+        (
+            "quiet verbose silent help version color no-color colour check dry-run diff list debug "
+            "strict fail-fast no-cache all"
+        ),
+    )
+)
 
 RUNNERS: dict[str, RunnerProgram] = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _NPM),
     **dict.fromkeys(("pytest", "py.test"), _PYTEST),
     "cargo": _CARGO,
     "go": _GO,
-    **dict.fromkeys(("make", "gmake", "just", "rake", "task", "invoke", "nox", "tox", "gradle", "mvn", "ant", "ninja", "bazel"), _MAKE),
+    **dict.fromkeys(
+        (
+            "make",
+            "gmake",
+            "just",
+            "rake",
+            "task",
+            "invoke",
+            "nox",
+            "tox",
+            "gradle",
+            "mvn",
+            "ant",
+            "ninja",
+            "bazel",
+        ),
+        _MAKE,
+    ),
 }
 _REMOTE = re.compile(r"[\w+.-]+://|[\w.-]+@[\w.-]+:|[\w.-]+:[\w./~-]*/")
 _VARIABLE = re.compile(r"\w+[:+?]?=")
 
 
 def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str | None:
-    """Why `argv` is more than the rule of `words` allows; None where it is not. Paths in it are judged elsewhere."""
+    """Why `argv` is more than the rule of `words` allows; None where it is not.
+
+    Paths in it are judged elsewhere.
+    """
     rest = list(argv[len(words) :])
     if argv[0] in NETWORK:
         return f"{argv[0]} carries data elsewhere, which no rule for a command allows"
@@ -148,7 +199,9 @@ def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str
         return f"the rule {' '.join(words)!r} does not cover {parsed.unknown}"
     if parsed.operands and not runner.operands:
         return f"the rule {' '.join(words)!r} does not cover {parsed.operands[0]!r}"
-    strange = next((word for word in parsed.operands if _REMOTE.match(word) or _VARIABLE.match(word)), None)
+    strange = next(
+        (word for word in parsed.operands if _REMOTE.match(word) or _VARIABLE.match(word)), None
+    )
     return None if strange is None else f"the rule {' '.join(words)!r} does not cover {strange!r}"
 
 
@@ -160,8 +213,16 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
     """Of a program, or of the module or tool that it was told to run."""
     name = words[0].rsplit("/", 1)[-1]
     if len(words) >= 3 and re.fullmatch(r"python[\d.]*", name) and words[1] == "-m":
-        return (RUNNERS.get(words[2], _PLAIN), words[2]) if words[2] not in INTERPRETERS else (None, words[2])
-    if len(words) >= 3 and name in ("uv", "poetry", "pipenv", "hatch", "bundle", "npx") and words[1] in ("run", "exec"):
+        return (
+            (RUNNERS.get(words[2], _PLAIN), words[2])
+            if words[2] not in INTERPRETERS
+            else (None, words[2])
+        )
+    if (
+        len(words) >= 3
+        and name in ("uv", "poetry", "pipenv", "hatch", "bundle", "npx")
+        and words[1] in ("run", "exec")
+    ):
         return _runner(words[2:])
     if name in INTERPRETERS or re.fullmatch(r"(?:python|ruby|perl|php|node|lua)[\d.]+", name):
         return None, name
@@ -169,14 +230,30 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
 
 
 def pattern_of(argv: Sequence[str]) -> str | None:
-    """The rule that is offered in place of this one command; None where only this one can be approved."""
-    if len(argv) >= 3 and re.fullmatch(r"python[\d.]*", argv[0]) and argv[1] == "-m" and argv[2] in RUNNERS:
+    """The rule that is offered in place of this one command; None where only this one can be
+    approved.
+    """
+    if (
+        len(argv) >= 3
+        and re.fullmatch(r"python[\d.]*", argv[0])
+        and argv[1] == "-m"
+        and argv[2] in RUNNERS
+    ):
         return " ".join(argv[:3])
-    if not argv or argv[0] in NETWORK or argv[0] in INTERPRETERS or argv[0] == "git" or "/" in argv[0]:
+    if (
+        not argv
+        or argv[0] in NETWORK
+        or argv[0] in INTERPRETERS
+        or argv[0] == "git"
+        or "/" in argv[0]
+    ):
         return None
     words = [argv[0]]
     arity = next((WITH_ARITY[key] for key in (" ".join(argv[:2]), argv[0]) if key in WITH_ARITY), 1)
     words = list(argv[:arity])
-    if len(words) < arity or any(word.startswith("-") or not re.fullmatch(r"[\w:.@/-]+", word) or ".." in word for word in words):
+    if len(words) < arity or any(
+        word.startswith("-") or not re.fullmatch(r"[\w:.@/-]+", word) or ".." in word
+        for word in words
+    ):
         return None
     return " ".join(words)

@@ -1,4 +1,5 @@
-"""One command of literal words: what its program does with them, by the tables, and what a rule of the user's makes of that.
+"""One command of literal words: what its program does with them, by the tables, and what a rule of
+the user's makes of that.
 
 What is denied is looked for elsewhere (judge.py). Entry: `SimpleCommand.judged`.
 """
@@ -22,7 +23,14 @@ from treadle.policy.shell.git import read_git
 from treadle.policy.shell.ground import MAX_PATHS, Ground
 from treadle.policy.shell.lookup import doubt_about
 from treadle.policy.shell.options import Options, any_given, read_options
-from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY, Program, is_held, is_recursive
+from treadle.policy.shell.programs import (
+    CHOSEN_BY_THE_FOLDER,
+    PROGRAMS,
+    VERSION_ONLY,
+    Program,
+    is_held,
+    is_recursive,
+)
 from treadle.policy.shell.runners import extends
 from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import WRAPPERS, Unwrapped, unwrap
@@ -52,17 +60,33 @@ class SimpleCommand:
         asked = self.reach.rules.asking(argv)
         if asked is not None:
             known = self._known(argv, name, has_input=has_input)
-            return [CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
-        found = self._known(argv, name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name, has_input=has_input)
-        if all(f.kind is FindingKind.READS for f in found) and (doubt := self._doubt(name)) is not None:
+            return [
+                CallFinding(FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"),
+                *known,
+            ]
+        found = self._known(
+            argv,
+            name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name,
+            has_input=has_input,
+        )
+        if (
+            all(f.kind is FindingKind.READS for f in found)
+            and (doubt := self._doubt(name)) is not None
+        ):
             found = [*found, CallFinding(FindingKind.HELD, doubt)]
-        if all(f.kind in LOOKING - {FindingKind.READS_BEYOND} for f in found) or any(f.kind is FindingKind.FORBIDDEN for f in found):
+        if all(f.kind in LOOKING - {FindingKind.READS_BEYOND} for f in found) or any(
+            f.kind is FindingKind.FORBIDDEN for f in found
+        ):
             return found
         return self._permitted(argv, found)
 
     def _known(self, argv: list[str], name: str, *, has_input: bool) -> list[CallFinding]:
         if len(argv) == 2 and name in VERSION_ONLY.get(argv[1], ()):
-            return [CallFinding(FindingKind.HELD, f"files here may choose which {name} that is")] if name in CHOSEN_BY_THE_FOLDER else [_LOOKS_ONLY]
+            return (
+                [CallFinding(FindingKind.HELD, f"files here may choose which {name} that is")]
+                if name in CHOSEN_BY_THE_FOLDER
+                else [_LOOKS_ONLY]
+            )
         if name == "cd":
             return self._cd(argv)
         if name in ("[", "test"):
@@ -74,7 +98,11 @@ class SimpleCommand:
         if name == "sed":
             return self._filter(argv, SED, sed_writes, FindingKind.READS)
         if name == "exit":
-            return [_LOOKS_ONLY if re.fullmatch(r"exit( \d+)?", " ".join(argv)) else CallFinding(FindingKind.UNSURE, "exit is given more than a number")]
+            return [
+                _LOOKS_ONLY
+                if re.fullmatch(r"exit( \d+)?", " ".join(argv))
+                else CallFinding(FindingKind.UNSURE, "exit is given more than a number")
+            ]
         if name in ("awk", "gawk", "mawk", "nawk"):
             return self._filter(argv, AWK, awk_acts, FindingKind.HELD)
         if name == "git":
@@ -92,7 +120,13 @@ class SimpleCommand:
         else:
             parsed = read_options(argv[1:], program.options)
         if parsed.unknown is not None:
-            return [CallFinding(FindingKind.UNSURE, f"{argv[0]}'s {parsed.unknown} may write a file or run a program"), *self._writes_of(argv)]
+            return [
+                CallFinding(
+                    FindingKind.UNSURE,
+                    f"{argv[0]}'s {parsed.unknown} may write a file or run a program",
+                ),
+                *self._writes_of(argv),
+            ]
         why = program.check(parsed) if program.check is not None else None
         if why is None and program.operands == "none" and parsed.operands:
             why = f"{argv[0]} with {parsed.operands[0]!r} may change something"
@@ -100,11 +134,26 @@ class SimpleCommand:
             why = f"{argv[0]} writes to its last argument"
         if why is not None:
             return [CallFinding(FindingKind.UNSURE, why), *self._writes_of(argv)]
-        found = [CallFinding(program.kind, f"{argv[0]} does not end, or tells of other processes" if program.kind is FindingKind.HELD else "")]
-        if is_held(program, parsed) and not (has_input and not any_given(parsed, program.held_with.split())):
-            found.append(CallFinding(FindingKind.HELD, "it ends only when it is stopped, or follows links"))
+        found = [
+            CallFinding(
+                program.kind,
+                f"{argv[0]} does not end, or tells of other processes"
+                if program.kind is FindingKind.HELD
+                else "",
+            )
+        ]
+        if is_held(program, parsed) and not (
+            has_input and not any_given(parsed, program.held_with.split())
+        ):
+            found.append(
+                CallFinding(FindingKind.HELD, "it ends only when it is stopped, or follows links")
+            )
         operands = parsed.operands
-        if program.operands == "pattern" and not any_given(parsed, program.pattern_options.split()) and not parsed.given & {"files", "type-list"}:
+        if (
+            program.operands == "pattern"
+            and not any_given(parsed, program.pattern_options.split())
+            and not parsed.given & {"files", "type-list"}
+        ):
             operands = operands[1:]
         found += [self.ground.reads(path) for path in parsed.paths]
         found += [self.ground.reads(value) for value in parsed.values if self.ground.is_file(value)]
@@ -117,27 +166,56 @@ class SimpleCommand:
     def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[CallFinding]:
         if not recursive:
             found = [self.ground.reads(path) for path in operands if path != "-"]
-            folders = [path for path in operands if self.ground.is_folder(path)] if name == "diff" else []
+            folders = (
+                [path for path in operands if self.ground.is_folder(path)] if name == "diff" else []
+            )
             if folders:
-                found += [CallFinding(FindingKind.HELD, "it follows links in a folder"), *map(self.ground.reads_below, folders)]
+                found += [
+                    CallFinding(FindingKind.HELD, "it follows links in a folder"),
+                    *map(self.ground.reads_below, folders),
+                ]
             return found
         return [self.ground.reads_below(path) for path in operands or ["."] if path != "-"]
 
-    def _filter(self, argv: list[str], table: Options, judged: Callable[[str], str | None], kind: FindingKind) -> list[CallFinding]:
+    def _filter(
+        self,
+        argv: list[str],
+        table: Options,
+        judged: Callable[[str], str | None],
+        kind: FindingKind,
+    ) -> list[CallFinding]:
         """A filter: a program, then files."""
         parsed = read_options(argv[1:], table)
         if parsed.unknown is not None:
-            why = effect_of(argv) if table is SED else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
+            why = (
+                effect_of(argv)
+                if table is SED
+                else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
+            )
             return [CallFinding(FindingKind.UNSURE, why), *self._writes_of(argv)]
-        given = parsed.values if table is SED else []  # -e and --expression: GNU ends a command at the end of each
-        programs, files = (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
+        # -e and --expression: GNU ends a command at the end of each
+        given = parsed.values if table is SED else []
+        programs, files = (
+            (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
+        )
         if not programs:
             return [CallFinding(FindingKind.UNSURE, f"{argv[0]} without a program")]
         for program in programs:
             if (why := judged(program)) is not None:
                 return [CallFinding(FindingKind.UNSURE, why)]
-        why = "" if kind is FindingKind.READS else f"{argv[0]} is a language, and harmless only as far as one can see"
-        return [CallFinding(kind, why), *(self.ground.reads(path) for path in files if path != "-" and not (table is AWK and re.match(r"\w+=", path)))]
+        why = (
+            ""
+            if kind is FindingKind.READS
+            else f"{argv[0]} is a language, and harmless only as far as one can see"
+        )
+        return [
+            CallFinding(kind, why),
+            *(
+                self.ground.reads(path)
+                for path in files
+                if path != "-" and not (table is AWK and re.match(r"\w+=", path))
+            ),
+        ]
 
     def _find(self, words: list[str]) -> list[CallFinding]:
         found = read_find(words)
@@ -149,28 +227,56 @@ class SimpleCommand:
     def _git(self, words: list[str]) -> list[CallFinding]:
         git = read_git(words)
         if git.form == "looks":
-            findings = [CallFinding(FindingKind.HELD, "git runs programs that the repository's configuration names")]
+            findings = [
+                CallFinding(
+                    FindingKind.HELD, "git runs programs that the repository's configuration names"
+                )
+            ]
         else:
-            findings = [CallFinding(FindingKind.UNSURE, git.why if not git.command or git.command.startswith("-") else effect_of(["git", *words]))]
-        findings += [self.ground.reads(part) for word in git.operands for part in {word, word.rpartition(":")[2]} if part and not part.startswith("-")]
+            findings = [
+                CallFinding(
+                    FindingKind.UNSURE,
+                    git.why
+                    if not git.command or git.command.startswith("-")
+                    else effect_of(["git", *words]),
+                )
+            ]
+        findings += [
+            self.ground.reads(part)
+            for word in git.operands
+            for part in {word, word.rpartition(":")[2]}
+            if part and not part.startswith("-")
+        ]
         return findings
 
     def _test(self, argv: list[str]) -> CallFinding:
         found = judge_plain_test(argv, self.ground.reads_names)
         if found is None:
             found = judge_test([ShellWord(word) for word in argv], self.ground.reads_names)
-            return CallFinding(FindingKind.HELD, "it is a test of many parts") if found.kind is FindingKind.READS else found
+            return (
+                CallFinding(FindingKind.HELD, "it is a test of many parts")
+                if found.kind is FindingKind.READS
+                else found
+            )
         return found
 
     def _set(self, argv: list[str]) -> list[CallFinding]:
         known = re.fullmatch(r"set( [-+](?:[eu]+|[eu]*o pipefail))+", " ".join(argv)) is not None
-        return [_LOOKS_ONLY if known else CallFinding(FindingKind.UNSURE, "set shows or changes what the shell knows")]
+        return [
+            _LOOKS_ONLY
+            if known
+            else CallFinding(FindingKind.UNSURE, "set shows or changes what the shell knows")
+        ]
 
     def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[CallFinding]:
-        """What stands inside was looked through for what is denied before; here it is judged as if it stood alone."""
+        """What stands inside was looked through for what is denied before; here it is judged as if
+        it stood alone.
+        """
         found: list[CallFinding] = []
         if wrapped.adds is not None or not wrapped.is_sure:
-            found.append(CallFinding(FindingKind.UNSURE, wrapped.adds or f"what {name} runs is not certain"))
+            found.append(
+                CallFinding(FindingKind.UNSURE, wrapped.adds or f"what {name} runs is not certain")
+            )
         if name == "nohup":
             found.append(CallFinding(FindingKind.HELD, "nohup may leave it running"))
         if self._depth >= MAX_INNER:
@@ -179,18 +285,29 @@ class SimpleCommand:
             found.append(CallFinding(FindingKind.HELD, f"{name} runs another program"))
         self._depth += 1
         for argv in wrapped.commands:
-            found += self.judged(argv, has_input=has_input) if argv[0] != "cd" else [CallFinding(FindingKind.UNSURE, "it changes where later paths start")]
+            found += (
+                self.judged(argv, has_input=has_input)
+                if argv[0] != "cd"
+                else [CallFinding(FindingKind.UNSURE, "it changes where later paths start")]
+            )
         self._depth -= 1
         for text in wrapped.scripts:
             found += self._script(text)
         if not wrapped.commands and not wrapped.scripts and not found:
-            found.append(CallFinding(FindingKind.UNSURE, f"{name} alone changes or shows the shell's state"))
+            found.append(
+                CallFinding(FindingKind.UNSURE, f"{name} alone changes or shows the shell's state")
+            )
         return found
 
     def _writer(self, argv: list[str], name: str) -> list[CallFinding]:
         writes = self._writes_of(argv)
         written = written_by(argv, name)
-        if written is not None and written.is_plain and writes and all(f.kind in (FindingKind.SHELL_EDITS, FindingKind.PERMITTED) for f in writes):
+        if (
+            written is not None
+            and written.is_plain
+            and writes
+            and all(f.kind in (FindingKind.SHELL_EDITS, FindingKind.PERMITTED) for f in writes)
+        ):
             return [*writes, *(self.ground.reads(path) for path in written.reads)]
         return [CallFinding(FindingKind.UNSURE, effect_of(argv)), *writes]
 
@@ -200,60 +317,102 @@ class SimpleCommand:
         return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
     def _writes_of(self, argv: list[str]) -> list[CallFinding]:
-        """Of what a program that writes is given: guarded files are so found even where the rest is not understood."""
+        """Of what a program that writes is given: guarded files are so found even where the rest is
+        not understood.
+        """
         written = written_by(argv, program_of(argv[0]))
         if written is None:
             return []
         return self.ground.write_all(written.writes)
 
     def _permitted(self, argv: list[str], found: list[CallFinding]) -> list[CallFinding]:
-        """What a rule of the user's makes of it: held by the sandbox, where nothing in it goes beyond the rule."""
+        """What a rule of the user's makes of it: held by the sandbox, where nothing in it goes
+        beyond the rule.
+        """
         rule = self.reach.rules.allowing(argv)
-        if rule is None or any(f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found):
+        if rule is None or any(
+            f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found
+        ):
             return found
         if (why := self.beyond(rule, argv)) is not None:
             effects = [f.why for f in found if f.kind is FindingKind.UNSURE and f.why]
             return [CallFinding(FindingKind.UNSURE, "; ".join([*effects[:1], why]))]
-        return [CallFinding(FindingKind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in LOOKING)]
+        return [
+            CallFinding(FindingKind.PERMITTED, f"the rule {rule.text!r} allows it"),
+            *(f for f in found if f.kind in LOOKING),
+        ]
 
     def beyond(self, rule: PermissionRule, argv: list[str]) -> str | None:
         name = argv[0]
         exact = len(rule.words) == len(argv)
-        if (name in PROGRAMS or name in WRAPPERS or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")) and not exact and name != "git":
-            return f"{name} so called does more than read, and a rule for it is for exactly what it says"
+        if (
+            (
+                name in PROGRAMS
+                or name in WRAPPERS
+                or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")
+            )
+            and not exact
+            and name != "git"
+        ):
+            return (
+                f"{name} so called does more than read, and a rule for it is for exactly what it "
+                "says"
+            )
         if name == "git":
             git = read_git(argv[1:])
-            if git.form == "unknown" and (not exact or git.command in GIT_NETWORK or git.command.startswith("-")):
+            if git.form == "unknown" and (
+                not exact or git.command in GIT_NETWORK or git.command.startswith("-")
+            ):
                 return git.why
         elif (why := extends(rule.words, argv, any_more=rule.any_more)) is not None:
             return why
         for word in argv[1:]:
             for part in paths_in(word):
                 finding = self.ground.writes(part)
-                if finding.kind is FindingKind.FORBIDDEN or self.ground.reads(part).kind is not FindingKind.READS:
+                if (
+                    finding.kind is FindingKind.FORBIDDEN
+                    or self.ground.reads(part).kind is not FindingKind.READS
+                ):
                     return f"{part[:60]!r} is outside the workspace, or guarded"
         return None
 
     def _cd(self, argv: list[str]) -> list[CallFinding]:
         words = [word for word in argv[1:] if word not in ("-P", "-L", "--", "-e")]
         if len(words) != 1 or words[0].startswith("-"):
-            return [CallFinding(FindingKind.READS_BEYOND, "where it goes is not known, or is the home folder")]
+            return [
+                CallFinding(
+                    FindingKind.READS_BEYOND, "where it goes is not known, or is the home folder"
+                )
+            ]
         return [self.ground.reads_names(words[0])]
 
     def expanded(self, pattern: str) -> list[str] | None:
         import glob  # noqa: PLC0415  only for a pattern
 
-        if may_name_a_secret(pattern) or pattern.count("*") > 4 or pattern.startswith(("-", "*-")) or "**" in pattern:
+        if (
+            may_name_a_secret(pattern)
+            or pattern.count("*") > 4
+            or pattern.startswith(("-", "*-"))
+            or "**" in pattern
+        ):
             return None
         found: list[str] = []
         for cwd in self.ground.cwds:
             at = os.path.join(cwd, pattern)
-            if not self.reach.is_inside(os.path.realpath(os.path.dirname(re.split(r"[*?\[]", at)[0] + "x"))) or not _few_entries(at):
+            if not self.reach.is_inside(
+                os.path.realpath(os.path.dirname(re.split(r"[*?\[]", at)[0] + "x"))
+            ) or not _few_entries(at):
                 return None
-            found += [os.path.relpath(place, cwd) if not pattern.startswith("/") else place for place in glob.iglob(at)]
+            found += [
+                os.path.relpath(place, cwd) if not pattern.startswith("/") else place
+                for place in glob.iglob(at)
+            ]
             if len(found) > MAX_PATHS:
                 return None
-        names = [name if name.startswith(("/", "./", "../")) or not name.startswith("-") else f"-{name}" for name in dict.fromkeys(found)]
+        names = [
+            name if name.startswith(("/", "./", "../")) or not name.startswith("-") else f"-{name}"
+            for name in dict.fromkeys(found)
+        ]
         return names or [pattern]
 
 
@@ -269,10 +428,16 @@ def _few_entries(pattern: str) -> bool:
 
 
 def paths_in(word: str) -> list[str]:
-    """What of an argument may be a path: all of it, what stands behind `=`, and behind the letter of a short option."""
+    """What of an argument may be a path: all of it, what stands behind `=`, and behind the letter
+    of a short option.
+    """
     parts = [word] if not word.startswith("-") else []
     if "=" in word:
         parts.append(word.split("=", 1)[1])
     if re.match(r"-[^-]", word) and "/" in word:
         parts.append(word[word.index("/") :] if word[2:3] != "." else word[2:])
-    return [part for part in parts if part and ("/" in part or part.startswith((".", "~")) or os.sep in part)]
+    return [
+        part
+        for part in parts
+        if part and ("/" in part or part.startswith((".", "~")) or os.sep in part)
+    ]

@@ -1,6 +1,7 @@
 """A command line as the simple commands in it, in order, and whatever in it is more than that.
 
-Parsed by tree-sitter with bash's grammar, bounded in size, nodes and time. What a command does is not known here. Entry: `parse`.
+Parsed by tree-sitter with bash's grammar, bounded in size, nodes and time. What a command does is
+not known here. Entry: `parse`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ MAX_DEPTH = 60
 MAX_SECONDS = 0.03
 """Of the processor, for parsing: harmless texts of MAX_BYTES take a tenth of it."""
 MAX_BARS = 800
-"""`|` in a text: after a mistake in the text the parser looks at each with all others, and does not let itself be stopped there."""
+"""`|` in a text: after a mistake in the text the parser looks at each with all others, and does not
+let itself be stopped there.
+"""
 _PIECE = 256
 
 
@@ -69,7 +72,10 @@ class Script:
 
 
 def parse(text: str, home: str) -> Script:
-    """Never raises, whatever the text. Every command node is found, wherever in the tree, or `is_whole` is false."""
+    """Never raises, whatever the text.
+
+    Every command node is found, wherever in the tree, or `is_whole` is false.
+    """
     data = text.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
         return Script(problems=[f"it is longer than {MAX_BYTES:,} bytes"], is_whole=False)
@@ -93,11 +99,16 @@ def _language() -> Language:
 
 
 _PLAIN = bytes([*range(128), *([ord(":")] * 128)])
-"""Letters beyond ASCII as what is part of a word and of no name, as to bash. The grammar's scanner looks them up in a table of 256, past its end."""
+"""Letters beyond ASCII as what is part of a word and of no name, as to bash.
+
+The grammar's scanner looks them up in a table of 256, past its end.
+"""
 
 
 def _tree(data: bytes) -> Tree | None:
-    """None where the parser does not come to an end soon: trying all readings of a broken text can take it seconds."""
+    """None where the parser does not come to an end soon: trying all readings of a broken text can
+    take it seconds.
+    """
     from tree_sitter import Parser  # noqa: PLC0415  it costs start-up time
 
     if data.count(b"|") > MAX_BARS:
@@ -126,20 +137,31 @@ _TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "co
 
 
 def _is_covered(tree: Tree, data: bytes) -> bool:
-    """Whether nothing but blanks stands between what the grammar has understood: it passes over some things that bash does not."""
+    """Whether nothing but blanks stands between what the grammar has understood: it passes over
+    some things that bash does not.
+    """
     cursor, at = tree.walk(), 0
     while True:
         node = cursor.node
         assert node is not None
-        if node.type == "simple_expansion" and len(data[node.start_byte : node.end_byte].split()) != 1:
+        if (
+            node.type == "simple_expansion"
+            and len(data[node.start_byte : node.end_byte].split()) != 1
+        ):
             return False
-        if node.type == "comment" and data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+        if (
+            node.type == "comment"
+            and data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES
+        ):
             return False  # to bash, `#` behind a letter or a bracket is a part of that word
         if node.type not in _TEXTS and cursor.goto_first_child():
             continue
         if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
             return False
-        if not node.is_named and data[node.start_byte : node.end_byte].strip() != node.type.encode().strip():
+        if (
+            not node.is_named
+            and data[node.start_byte : node.end_byte].strip() != node.type.encode().strip()
+        ):
             return False
         at = max(at, node.end_byte)
         while not cursor.goto_next_sibling():
@@ -147,16 +169,62 @@ def _is_covered(tree: Tree, data: bytes) -> bool:
                 return _BETWEEN.fullmatch(data, at) is not None
 
 
-_PLAIN_NODES = frozenset({"program", "list", "pipeline", "subshell", "compound_statement", "negated_command", "if_statement", "elif_clause", "else_clause"})
-_SILENT = frozenset({"comment", ";", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"})
-_KNOWN_NODES = frozenset({"word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "string_content", '"', "command_name"}) | {
-    *("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")
-}
-"""Of a word. What of it is literal, `read_word` says; anything else in a word makes it not literal."""
+_PLAIN_NODES = frozenset(
+    {
+        "program",
+        "list",
+        "pipeline",
+        "subshell",
+        "compound_statement",
+        "negated_command",
+        "if_statement",
+        "elif_clause",
+        "else_clause",
+    }
+)
+_SILENT = frozenset(
+    {
+        "comment",
+        ";",
+        "&&",
+        "||",
+        "|",
+        "|&",
+        "\n",
+        "(",
+        ")",
+        "{",
+        "}",
+        "!",
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+    }
+)
+_KNOWN_NODES = frozenset(
+    {
+        "word",
+        "string",
+        "raw_string",
+        "ansi_c_string",
+        "concatenation",
+        "number",
+        "string_content",
+        '"',
+        "command_name",
+    }
+) | {*("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")}
+"""Of a word. What of it is literal, `read_word` says; anything else in a word makes it not literal.
+"""
 LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
     "function_definition": "it defines a function",
-    **dict.fromkeys(("for_statement", "c_style_for_statement", "while_statement", "variable_name", "do_group"), "it has a loop"),
+    **dict.fromkeys(
+        ("for_statement", "c_style_for_statement", "while_statement", "variable_name", "do_group"),
+        "it has a loop",
+    ),
     "case_statement": "it has a case",
     "variable_assignment": "it sets a variable",
     "variable_assignments": "it sets variables",
@@ -188,7 +256,9 @@ class _Walker:
         data = self._data[node.start_byte : node.end_byte]
         try:
             return data.decode(errors="surrogatepass")
-        except UnicodeDecodeError:  # the grammar, which does not see letters beyond ASCII, has parted one
+        except (
+            UnicodeDecodeError
+        ):  # the grammar, which does not see letters beyond ASCII, has parted one
             self.fail(_IN_DOUBT)
             return data.decode(errors="replace")
 
@@ -212,7 +282,9 @@ class _Walker:
         if kind in ("declaration_command", "unset_command"):
             self.problem(_WORDS[kind])
             words = split(self.text(node)) or []
-            self.script.commands.append(ParsedCommand([read_word(word, self._home) for word in words]))
+            self.script.commands.append(
+                ParsedCommand([read_word(word, self._home) for word in words])
+            )
             return self._children(node, depth)
         if kind == "function_definition":
             return self._function_definition(node, depth)
@@ -232,7 +304,9 @@ class _Walker:
         return found
 
     def _pipeline(self, node: Node, depth: int) -> list[ParsedCommand]:
-        stages = [self.visit(child, depth + 1) for child in node.children if child.type not in _SILENT]
+        stages = [
+            self.visit(child, depth + 1) for child in node.children if child.type not in _SILENT
+        ]
         for left, right in pairwise(stages):
             for command in left:
                 command.feeds = True
@@ -279,7 +353,11 @@ class _Walker:
 
     def _word(self, node: Node, depth: int) -> ShellWord:
         word = read_word(self.text(node), self._home)
-        if not self._stands_alone(node) or (not word.is_literal and not _MAKES_WORDS.search(self.text(node)) and len(split(self.text(node)) or ()) != 1):
+        if not self._stands_alone(node) or (
+            not word.is_literal
+            and not _MAKES_WORDS.search(self.text(node))
+            and len(split(self.text(node)) or ()) != 1
+        ):
             self.fail(_IN_DOUBT)
         if not all(inner.type in _KNOWN_NODES for inner in _leaves_and_all(node)) or node.has_error:
             self._inner_commands(node, depth, itself=True)
@@ -288,7 +366,10 @@ class _Walker:
 
     def _descriptor(self, node: Node) -> str:
         text = self.text(node)
-        if not text.isdecimal() or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+        if (
+            not text.isdecimal()
+            or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES
+        ):
             self.fail(_IN_DOUBT)
         return text
 
@@ -300,8 +381,14 @@ class _Walker:
 
     def _stands_alone(self, node: Node) -> bool:
         """Whether bash too begins and ends a word there."""
-        before, after = self._data[max(node.start_byte - 1, 0) : node.start_byte], self._data[node.end_byte : node.end_byte + 1]
-        names_a_descriptor = after in (b"<", b">") and _DESCRIPTOR.fullmatch(self._data, node.start_byte, node.end_byte) is not None
+        before, after = (
+            self._data[max(node.start_byte - 1, 0) : node.start_byte],
+            self._data[node.end_byte : node.end_byte + 1],
+        )
+        names_a_descriptor = (
+            after in (b"<", b">")
+            and _DESCRIPTOR.fullmatch(self._data, node.start_byte, node.end_byte) is not None
+        )
         return before in _EDGES and after in _EDGES and not names_a_descriptor
 
     def _inner_commands(self, node: Node, depth: int, *, itself: bool = False) -> None:
@@ -356,7 +443,9 @@ class _Walker:
         target = targets[0] if targets else ShellWord("", False)
         if operator in (">&", "<&") and re.match("-.", target.value):
             self.fail(_IN_DOUBT)
-        command.words += targets[1:]  # the grammar takes what stands behind the target for more targets; bash takes it for arguments
+        # the grammar takes what stands behind the target for more targets; bash takes it for
+        # arguments
+        command.words += targets[1:]
         if node.type == "herestring_redirect":
             command.body = target.value
             command.redirects.append(Redirect("<<<", target))
@@ -380,25 +469,36 @@ class _Walker:
                     command.redirects.append(Redirect("<<", ShellWord("")))
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 self._redirect(child, command, depth)
-            elif child.type not in ("heredoc_start", "heredoc_end", "<<", "<<-", "file_descriptor") and child.is_named:
+            elif (
+                child.type not in ("heredoc_start", "heredoc_end", "<<", "<<-", "file_descriptor")
+                and child.is_named
+            ):
                 self.problem(f"it has a part that is not judged ({child.type})")
                 following = self.visit(child, depth + 1)
                 for other in following:
                     other.fed_by = other.fed_by or command
 
     def _ends_where_bash_ends_it(self, node: Node) -> bool:
-        """At the first line that is the delimiter and nothing else; the grammar takes one that only begins with it."""
+        """At the first line that is the delimiter and nothing else; the grammar takes one that only
+        begins with it.
+        """
         parts = {child.type: child for child in node.children}
         start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
         if start is None or end is None or self._heredoc_line == start.start_point.row:
             return False
-        self._heredoc_line = start.start_point.row  # a second one on the line begins where this one ends
+        # a second one on the line begins where this one ends
+        self._heredoc_line = start.start_point.row
         delimiter = read_word(self.text(start), self._home)
         first = self._data.find(b"\n", start.end_byte) + 1
         lines = self._data[first:].decode(errors="surrogatepass").split("\n")
         lines = [line.lstrip("\t") for line in lines] if "<<-" in parts else lines
         ends = lines.index(delimiter.value) if delimiter.value in lines else None
-        return delimiter.is_literal and first > 0 and ends is not None and end.end_point.row == start.start_point.row + 1 + ends
+        return (
+            delimiter.is_literal
+            and first > 0
+            and ends is not None
+            and end.end_point.row == start.start_point.row + 1 + ends
+        )
 
     # ------------------------------------------------------------ tests
 
@@ -413,7 +513,25 @@ class _Walker:
 
 _EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
 """Where a word may begin and end."""
-_KEYWORDS = frozenset({"coproc", "for", "while", "until", "select", "case", "function", "do", "done", "esac", "in", "{", "}", "]]", "!"})
+_KEYWORDS = frozenset(
+    {
+        "coproc",
+        "for",
+        "while",
+        "until",
+        "select",
+        "case",
+        "function",
+        "do",
+        "done",
+        "esac",
+        "in",
+        "{",
+        "}",
+        "]]",
+        "!",
+    }
+)
 
 
 def _leaves_and_all(node: Node) -> Iterator[Node]:

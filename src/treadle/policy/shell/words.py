@@ -1,6 +1,7 @@
 """One word of a command line as bash would read it: its literal value, or that it has none.
 
-Expansions are never carried out but for the home folder; what is not literal stays so. Entry: `read_word`, `split`.
+Expansions are never carried out but for the home folder; what is not literal stays so. Entry:
+`read_word`, `split`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class ShellWord:
     has_glob: bool = False
     """It is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
     wild: frozenset[int] | None = None
-    """Indices in `value` of what is a pattern, where the small language has it; the names are then known exactly."""
+    """Indices in `value` of what is a pattern, where the small language has it; the names are then
+    known exactly.
+    """
     others: tuple[str, ...] = ()
     """Of a brace expansion, or of a variable with a default: what else it may stand for."""
 
@@ -87,7 +90,8 @@ class _Reader:
             self.out.append(self.home)
         else:
             self.literal = False
-            self.others.append(self.home or "/")  # another home folder, or one that the shell remembers
+            # another home folder, or one that the shell remembers
+            self.others.append(self.home or "/")
         self.at = end
 
     def _bare(self, c: str) -> None:
@@ -101,13 +105,23 @@ class _Reader:
         self.at += 1
 
     def _braces(self) -> bool:
-        """Pass over what may be a brace expansion, to the last `}`: quotes inside do not end one. Keep one of its alternatives."""
-        inner = self.raw[self.at + 1 : self.raw.rfind("}") if self.raw.rfind("}") > self.at else len(self.raw)]
-        if "{" not in inner and ("}" not in self.raw[self.at :] or _ALTERNATIVES.search(inner) is None):
+        """Pass over what may be a brace expansion, to the last `}`: quotes inside do not end one.
+
+        Keep one of its alternatives.
+        """
+        inner = self.raw[
+            self.at + 1 : self.raw.rfind("}") if self.raw.rfind("}") > self.at else len(self.raw)
+        ]
+        if "{" not in inner and (
+            "}" not in self.raw[self.at :] or _ALTERNATIVES.search(inner) is None
+        ):
             return False
         self.literal = False
         before = "".join(self.out)
-        first, *others = [re.sub(r"[{}'\"\\]", "", piece) for piece in _ALTERNATIVES.split(inner)[:MAX_ALTERNATIVES]]
+        first, *others = [
+            re.sub(r"[{}'\"\\]", "", piece)
+            for piece in _ALTERNATIVES.split(inner)[:MAX_ALTERNATIVES]
+        ]
         self.out.append(first)
         self.others += [before + other for other in others]
         self.at += len(inner) + 2
@@ -156,10 +170,18 @@ class _Reader:
         elif (found := _STATUS.match(raw, at)) is not None:
             self.out.append("0")
             self.at = found.end()
-        elif self.home and (found := _HOME.match(raw, at)) is not None and (quoted or not re.search(r"[\s*?\[]", self.home)):
+        elif (
+            self.home
+            and (found := _HOME.match(raw, at)) is not None
+            and (quoted or not re.search(r"[\s*?\[]", self.home))
+        ):
             self.out.append(self.home)
             self.at = found.end()
-        elif at + 1 < len(raw) and (_EXPANDS.match(raw, at + 1) if not quoted else _EXPANDS.match(raw, at + 1) and raw[at + 1] not in "'\""):
+        elif at + 1 < len(raw) and (
+            _EXPANDS.match(raw, at + 1)
+            if not quoted
+            else _EXPANDS.match(raw, at + 1) and raw[at + 1] not in "'\""
+        ):
             self.literal = False
             if (default := _DEFAULT.match(raw, at)) is not None:
                 self.others.append("".join(self.out) + default[1].strip("'\""))
@@ -186,10 +208,25 @@ class _Reader:
         self.at = end + 1
 
 
-_ESCAPE = re.compile(r"\\(?:x\{?([0-9A-Fa-f]{1,2})\}?|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:x\{?([0-9A-Fa-f]{1,2})\}?|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
+)
 _UNSURE_ESCAPE = re.compile(r"\\(?:x(?:\{|[89A-Fa-f][0-9A-Fa-f])|[uU]|[2-7]\d\d|c)")
-"""Escapes that versions of bash, or its locales, read differently; and bytes that are no character by themselves. `\\\\` before one counts too."""
-_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+"""Escapes that versions of bash, or its locales, read differently; and bytes that are no character
+by themselves. `\\\\` before one counts too.
+"""
+_LETTERS = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
 
 
 def _unescaped(found: re.Match[str]) -> str:

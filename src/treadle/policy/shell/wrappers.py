@@ -1,4 +1,5 @@
-"""Programs that run their arguments: where the inner command stands, and whether the wrapper itself adds anything to it.
+"""Programs that run their arguments: where the inner command stands, and whether the wrapper itself
+adds anything to it.
 
 Entry: `unwrap`, `runs_of`.
 """
@@ -29,8 +30,17 @@ class Wrapper:
     """What it changes about the inner command, which then asks whatever it is."""
 
 
-def _w(short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False) -> Options:
-    return Options(short=short, short_values=values, long=long, glued=glued, numbers=numbers, stops_at_operand=True)
+def _w(
+    short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False
+) -> Options:
+    return Options(
+        short=short,
+        short_values=values,
+        long=long,
+        glued=glued,
+        numbers=numbers,
+        stops_at_operand=True,
+    )
 
 
 _OTHER_USER = "it runs as another user"
@@ -46,18 +56,28 @@ WRAPPERS: dict[str, Wrapper] = {
     "nice": Wrapper(_w("", "n", "adjustment=", numbers=True)),
     "nohup": Wrapper(_w()),
     "time": Wrapper(_w("p", "", "portability")),
-    "timeout": Wrapper(_w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1),
-    "gtimeout": Wrapper(_w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1),
+    "timeout": Wrapper(
+        _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
+    ),
+    "gtimeout": Wrapper(
+        _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
+    ),
     "stdbuf": Wrapper(_w("", "ioe", "input= output= error=")),
     "ionice": Wrapper(_w("t", "cn", "class= classdata= ignore")),
-    "setsid": Wrapper(_w("cfw", "", "ctty fork wait"), changes="it goes on after the command has ended"),
+    "setsid": Wrapper(
+        _w("cfw", "", "ctty fork wait"), changes="it goes on after the command has ended"
+    ),
     "chrt": Wrapper(_w("abfiormv", "TPD"), operands=1, changes="it changes the priority"),
     "taskset": Wrapper(_w("ac", "", "all-tasks cpu-list"), operands=1),
     "setarch": Wrapper(_w("BFILRSTXZ3v"), operands=1, changes=_ELSEWHERE),
     "linux32": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
     "linux64": Wrapper(_w("BFILRSTXZ3v"), changes=_ELSEWHERE),
     "sudo": Wrapper(
-        _w("AbEeHKknPSsivl", "CDghpRrTtUu", "user= group= preserve-env login non-interactive stdin shell host= chdir= chroot="),
+        _w(
+            "AbEeHKknPSsivl",
+            "CDghpRrTtUu",
+            "user= group= preserve-env login non-interactive stdin shell host= chdir= chroot=",
+        ),
         assignments=True,
         changes=_OTHER_USER,
     ),
@@ -69,44 +89,87 @@ WRAPPERS: dict[str, Wrapper] = {
     "setpriv": Wrapper(_w(long="reuid= regid= clear-groups no-new-privs"), changes=_OTHER_USER),
     "capsh": Wrapper(_w(), changes=_OTHER_USER),
     "chroot": Wrapper(_w(long="userspec= groups= skip-chdir"), operands=1, changes=_ELSEWHERE),
-    "unshare": Wrapper(_w("rimnpuUCTfcS", "", "mount uts ipc net pid user cgroup time fork map-root-user map-current-user mount-proc"), changes=_ELSEWHERE),
-    "nsenter": Wrapper(_w("amuinpUCTF", "tSG", "target= all mount uts ipc net pid user cgroup"), changes=_ELSEWHERE),
+    "unshare": Wrapper(
+        _w(
+            "rimnpuUCTfcS",
+            "",
+            "mount uts ipc net pid user cgroup time fork map-root-user map-current-user mount-proc",
+        ),
+        changes=_ELSEWHERE,
+    ),
+    "nsenter": Wrapper(
+        _w("amuinpUCTF", "tSG", "target= all mount uts ipc net pid user cgroup"), changes=_ELSEWHERE
+    ),
     "bwrap": Wrapper(_w(), changes=_ELSEWHERE),
     "firejail": Wrapper(_w(), changes=_ELSEWHERE),
-    "systemd-run": Wrapper(_w("tPqGd", "pu", "user system scope pty pipe wait collect quiet unit= property="), changes=_ELSEWHERE),
+    "systemd-run": Wrapper(
+        _w("tPqGd", "pu", "user system scope pty pipe wait collect quiet unit= property="),
+        changes=_ELSEWHERE,
+    ),
     "systemd-inhibit": Wrapper(_w(long="what= who= why= mode="), changes=_ELSEWHERE),
     "caffeinate": Wrapper(_w("disum", "tw")),
     "dbus-run-session": Wrapper(_w(), changes=_ELSEWHERE),
     "xvfb-run": Wrapper(_w("a", "ns"), changes=_ELSEWHERE),
-    "strace": Wrapper(_w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it writes down what the command does"),
-    "ltrace": Wrapper(_w("cCfhiLrStT", "aAeEloDnpsux"), changes="it writes down what the command does"),
+    "strace": Wrapper(
+        _w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it writes down what the command does"
+    ),
+    "ltrace": Wrapper(
+        _w("cCfhiLrStT", "aAeEloDnpsux"), changes="it writes down what the command does"
+    ),
     "gdb": Wrapper(_w("nqx"), changes=_ELSEWHERE),
     "valgrind": Wrapper(_w(), changes=_ELSEWHERE),
     "perf": Wrapper(_w("adv", "eo"), operands=1, changes=_ELSEWHERE),
     "flock": Wrapper(
-        _w("sxenuoF", "wEc", "shared exclusive nonblock unlock close timeout= conflict-exit-code= command="), operands=1, changes="it makes a file to lock"
+        _w(
+            "sxenuoF",
+            "wEc",
+            "shared exclusive nonblock unlock close timeout= conflict-exit-code= command=",
+        ),
+        operands=1,
+        changes="it makes a file to lock",
     ),
-    "watch": Wrapper(_w("bdegtcxp", "nq", "interval= differences exec no-title"), changes="it runs the command again and again"),
+    "watch": Wrapper(
+        _w("bdegtcxp", "nq", "interval= differences exec no-title"),
+        changes="it runs the command again and again",
+    ),
     "xargs": Wrapper(
-        _w("0rtpxo", "adEeIiLlnPs", "null no-run-if-empty verbose interactive exit delimiter= max-args= max-procs= replace= max-lines= arg-file= max-chars="),
+        _w(
+            "0rtpxo",
+            "adEeIiLlnPs",
+            (
+                "null no-run-if-empty verbose interactive exit delimiter= max-args= max-procs= "
+                "replace= max-lines= arg-file= max-chars="
+            ),
+        ),
         changes=_MANY,
     ),
-    "parallel": Wrapper(_w("0kmXtrqv", "jINnLs", "jobs= keep-order halt= dry-run bar"), changes=_MANY),
+    "parallel": Wrapper(
+        _w("0kmXtrqv", "jINnLs", "jobs= keep-order halt= dry-run bar"), changes=_MANY
+    ),
     "busybox": Wrapper(_w(), changes="it is many programs in one"),
     "toybox": Wrapper(_w(), changes="it is many programs in one"),
     "rlwrap": Wrapper(_w(), changes=_ELSEWHERE),
-    "script": Wrapper(_w("aefqE", "BcIOTmto", "command= append flush quiet return"), changes="it writes down what the command says"),
+    "script": Wrapper(
+        _w("aefqE", "BcIOTmto", "command= append flush quiet return"),
+        changes="it writes down what the command says",
+    ),
     "entr": Wrapper(_w("acdnprsz"), changes=_MANY),
     "faketime": Wrapper(_w(), operands=1, changes=_ELSEWHERE),
     "torsocks": Wrapper(_w(), changes=_ELSEWHERE),
     "proxychains": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
     "proxychains4": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
-    "npx": Wrapper(_w("yq", "p", "yes no-install package= quiet"), changes="it may fetch what it runs"),
+    "npx": Wrapper(
+        _w("yq", "p", "yes no-install package= quiet"), changes="it may fetch what it runs"
+    ),
     "bunx": Wrapper(_w(), changes="it may fetch what it runs"),
     "pnpx": Wrapper(_w(), changes="it may fetch what it runs"),
     "uvx": Wrapper(_w("q", "p", "from= with= python="), changes="it may fetch what it runs"),
     "pipx": Wrapper(_w("q"), operands=1, changes="it may fetch what it runs"),
-    "ssh": Wrapper(_w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"), operands=1, changes="it runs on another machine"),
+    "ssh": Wrapper(
+        _w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"),
+        operands=1,
+        changes="it runs on another machine",
+    ),
     "docker": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
     "podman": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
     "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_CONTAINERS),
@@ -122,16 +185,37 @@ WRAPPERS: dict[str, Wrapper] = {
     "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
-"""docker, ssh and their like stand here for what they may run elsewhere: the words behind are looked through."""
+"""docker, ssh and their like stand here for what they may run elsewhere: the words behind are
+looked through.
+"""
 
-LOOKED_THROUGH = frozenset({"docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
+LOOKED_THROUGH = frozenset(
+    {
+        "docker",
+        "podman",
+        "kubectl",
+        "busybox",
+        "toybox",
+        "sudo",
+        "ssh",
+        "npx",
+        "capsh",
+        "bwrap",
+        "firejail",
+        "gdb",
+    }
+)
 """How these find what they run is not known in full: each of their words may begin it."""
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"})
+SHELLS = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"}
+)
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
 _LOADERS = re.compile(r"ld-linux[\w.-]*\.so(\.\d+)?|ld-musl[\w.-]*|ld\.so")
 
-SETS_NOTHING = re.compile(r"(?:LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|TZ)")
+SETS_NOTHING = re.compile(
+    r"(?:LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|TZ)"
+)
 _HARMLESS_VALUE = re.compile(r"[\w.@+-]*", re.ASCII)
 
 
@@ -182,17 +266,24 @@ def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
-    """Whether the names that `patterns` among the words of `argv` stand for do the same in any order.
+    """Whether the names that `patterns` among the words of `argv` stand for do the same in any
+    order.
 
-    Bash sorts them as its locale has it. The first word of some programs is a text of its own language, or the name of a program.
+    Bash sorts them as its locale has it. The first word of some programs is a text of its own
+    language, or the name of a program.
     """
-    first = next((i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")), len(argv))
+    first = next(
+        (i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")),
+        len(argv),
+    )
     if first == len(argv):
         return True
     if argv[0] in _FIRST_IS_TEXT:
         return any(not word.startswith("-") for word in argv[1:first])
     wrapped = unwrap(argv, program_of(argv[0]))
-    return wrapped is None or all(inner[0] not in patterns and is_free_of_order(inner, patterns) for inner in wrapped.commands)
+    return wrapped is None or all(
+        inner[0] not in patterns and is_free_of_order(inner, patterns) for inner in wrapped.commands
+    )
 
 
 _FIRST_IS_TEXT = names("sed awk gawk mawk nawk jq grep egrep fgrep rg printf")
@@ -215,7 +306,9 @@ def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
         found.adds = "it shows the environment, and keys with it"
     if inner:
         found.commands.append(inner)
-    found.scripts += [word.partition("=")[2] for word in argv[1:]] if program == "alias" else _texts(argv)
+    found.scripts += (
+        [word.partition("=")[2] for word in argv[1:]] if program == "alias" else _texts(argv)
+    )
     return found
 
 
@@ -223,25 +316,44 @@ _MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
 
 
 def _texts(argv: Sequence[str]) -> list[str]:
-    """Words that hold blanks: some wrappers take a whole command line as one word (env -S, watch, flock -c, ssh)."""
+    """Words that hold blanks: some wrappers take a whole command line as one word (env -S, watch,
+    flock -c, ssh).
+    """
     texts = [
-        word.partition("=")[2] if word.startswith("--") else word[2:] if re.match(r"-[Sc].", word) else word
+        word.partition("=")[2]
+        if word.startswith("--")
+        else word[2:]
+        if re.match(r"-[Sc].", word)
+        else word
         for word in argv[1:]
         if _MAY_HOLD_BLANKS.search(word)
     ]
-    texts = [re.sub(r"\\[_tnrvf]", " ", text) for text in texts] if program_of(argv[0]) == "env" else texts  # env -S has escapes of its own
+    # env -S has escapes of its own
+    texts = (
+        [re.sub(r"\\[_tnrvf]", " ", text) for text in texts]
+        if program_of(argv[0]) == "env"
+        else texts
+    )
     return [text for text in texts if " " in text.strip() or "\n" in text.strip()]
 
 
 def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
     """What stands behind -c."""
-    adds: str | None = "it runs as somebody else" if program == "su" else "it writes down what the command says" if program == "script" else None
+    adds: str | None = (
+        "it runs as somebody else"
+        if program == "su"
+        else "it writes down what the command says"
+        if program == "script"
+        else None
+    )
     i = 1
     while i < len(argv):
         word = argv[i]
         if program in ("su", "script"):
             if (found := re.match(r"(?:-\w*c|--command=?)(.*)", word, re.DOTALL)) is not None:
-                return Unwrapped(scripts=[found[1] or (argv[i + 1] if i + 1 < len(argv) else "")], adds=adds)
+                return Unwrapped(
+                    scripts=[found[1] or (argv[i + 1] if i + 1 < len(argv) else "")], adds=adds
+                )
         elif _SHELL_FLAGS.fullmatch(word):
             i += 1 if "o" in word else 0
             i += 1 if argv[i + 1 : i + 2] == ["--"] else 0
@@ -250,13 +362,18 @@ def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
         elif re.fullmatch(r"[-+][leufx]*o", word):
             i += 1
         elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
-            return Unwrapped(scripts=[argv[i + 1] if i + 1 < len(argv) else ""], adds=f"{program}'s {word} loads files of its own first")
+            return Unwrapped(
+                scripts=[argv[i + 1] if i + 1 < len(argv) else ""],
+                adds=f"{program}'s {word} loads files of its own first",
+            )
         elif not word.startswith(("-", "+")):
             break
         elif not re.fullmatch(r"-[leufx]+|--(?:norc|noprofile|posix|login)", word):
             adds = f"{program}'s {word} may change what it runs"
         i += 1
-    return Unwrapped(adds="an interpreter runs anything") if program not in ("su", "script") else None
+    return (
+        Unwrapped(adds="an interpreter runs anything") if program not in ("su", "script") else None
+    )
 
 
 def words_of(text: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""Programs that write: which of their arguments they write to, so that guarded files are seen, and plain edits inside the workspace are known.
+"""Programs that write: which of their arguments they write to, so that guarded files are seen, and
+plain edits inside the workspace are known.
 
 Entry: `written_by`.
 """
@@ -35,7 +36,9 @@ def _in_place_where_told(parsed: Parsed, argv: Sequence[str]) -> Written:
     return _in_place(parsed, argv) if told else Written()
 
 
-_OUTPUT = re.compile(r"--?(?:o|O|P|C|d|out|output|output-document|directory|directory-prefix|output-dir|tee|append)")
+_OUTPUT = re.compile(
+    r"--?(?:o|O|P|C|d|out|output|output-document|directory|directory-prefix|output-dir|tee|append)"
+)
 
 
 def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
@@ -47,19 +50,35 @@ def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
             found += [value] if equals else argv[i + 1 : i + 2]
         elif glued := re.match(r"-[oOPC](.+)", word):
             found.append(glued[1])
-    second = [word for word in argv[1:] if not word.startswith("-")][1:2] if argv[0] in ("uniq", "xxd") else []
+    second = (
+        [word for word in argv[1:] if not word.startswith("-")][1:2]
+        if argv[0] in ("uniq", "xxd")
+        else []
+    )
     return Written([*found, *second])
 
 
 def _copied(parsed: Parsed, argv: Sequence[str]) -> Written:
     """The last operand is written, or what is in it, under the names of the others."""
     given = [word.partition("=")[2] for word in argv[1:] if word.startswith("--target-directory=")]
-    given += [argv[i + 1] for i, word in enumerate(argv[:-1]) if word in ("-t", "--target-directory")]
+    given += [
+        argv[i + 1] for i, word in enumerate(argv[:-1]) if word in ("-t", "--target-directory")
+    ]
     given += [word[2:] for word in argv[1:] if word.startswith("-t") and len(word) > 2]
     operands = [word for word in parsed.operands if word not in given]
-    target, sources = (given[0], operands) if given else (operands[-1] if operands else "", operands[:-1])
-    inside = [os.path.join(target, os.path.basename(source.rstrip("/"))) for source in sources if os.path.basename(source.rstrip("/")) not in ("", ".", "..")]
-    plain = argv[0] == "cp" and parsed.unknown is None and not parsed.given & {"r", "R", "a", "recursive", "archive"}
+    target, sources = (
+        (given[0], operands) if given else (operands[-1] if operands else "", operands[:-1])
+    )
+    inside = [
+        os.path.join(target, os.path.basename(source.rstrip("/")))
+        for source in sources
+        if os.path.basename(source.rstrip("/")) not in ("", ".", "..")
+    ]
+    plain = (
+        argv[0] == "cp"
+        and parsed.unknown is None
+        and not parsed.given & {"r", "R", "a", "recursive", "archive"}
+    )
     return Written([path for path in (target, *inside) if path], sources, plain)
 
 
@@ -73,7 +92,11 @@ def _modes(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 def _dd(parsed: Parsed, argv: Sequence[str]) -> Written:
-    return Written([word[3:] for word in argv[1:] if word.startswith("of=")], [word[3:] for word in argv[1:] if word.startswith("if=")], False)
+    return Written(
+        [word[3:] for word in argv[1:] if word.startswith("of=")],
+        [word[3:] for word in argv[1:] if word.startswith("if=")],
+        False,
+    )
 
 
 _TOUCH = Options(short="acm", short_values="dtr", long="no-create date= time=")
@@ -82,7 +105,10 @@ _TEE = Options(short="aip", long="append ignore-interrupts output-error")
 _COPY = Options(
     short="abdfHilLnpPrRsuvxT",
     short_values="tSgmoZ",
-    long="archive force interactive no-clobber preserve recursive target-directory= update verbose no-target-directory",
+    long=(
+        "archive force interactive no-clobber preserve recursive target-directory= update "
+        "verbose no-target-directory"
+    ),
 )
 
 _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] = {
@@ -104,9 +130,23 @@ _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] 
     "chattr": (_COPY, _modes),
     "setfacl": (_COPY, _in_place),
     "dd": (_COPY, _dd),
-    **dict.fromkeys(names("truncate mkfifo mknod ed ex vi vim nvim nano emacs patch sponge dos2unix unix2dos split"), (_COPY, _in_place)),
-    **dict.fromkeys(names("sed gsed perl ruby yq awk gawk ruff black prettier"), (_COPY, _in_place_where_told)),
-    **dict.fromkeys(names("sort shuf tree uniq xxd iconv base64 curl wget tar bsdtar unzip gpg openssl jq strace ltrace"), (_COPY, _outputs)),
+    **dict.fromkeys(
+        names(
+            "truncate mkfifo mknod ed ex vi vim nvim nano emacs patch sponge dos2unix unix2dos "
+            "split"
+        ),
+        (_COPY, _in_place),
+    ),
+    **dict.fromkeys(
+        names("sed gsed perl ruby yq awk gawk ruff black prettier"), (_COPY, _in_place_where_told)
+    ),
+    **dict.fromkeys(
+        names(
+            "sort shuf tree uniq xxd iconv base64 curl wget tar bsdtar unzip gpg openssl jq "
+            "strace ltrace"
+        ),
+        (_COPY, _outputs),
+    ),
 }
 
 

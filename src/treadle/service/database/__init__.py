@@ -1,7 +1,7 @@
 """Rows of users: which tables there are, who may see which rows, and one transaction at a time.
 
-Nothing here knows what a task or a conversation is for: tasks/ and service/ do. SQLModel is imported by the modules below, never by this one.
-Entry: `Database.open`, `Identity`, `Scope`.
+Nothing here knows what a task or a conversation is for: tasks/ and service/ do. SQLModel is
+imported by the modules below, never by this one. Entry: `Database.open`, `Identity`, `Scope`.
 
     scope.py                        who somebody is, verified, and what of the database is theirs
     tables.py                       the tables

@@ -1,7 +1,8 @@
 """A database of users' rows: one transaction at a time, in a thread, in one user's scope.
 
-Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the session's scope, and refused where there is none; what is
-written must be the scope's own (guard.py). The second, on PostgreSQL: row-level security (row_security.py). Entry: `Database.open`.
+Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the
+session's scope, and refused where there is none; what is written must be the scope's own
+(guard.py). The second, on PostgreSQL: row-level security (row_security.py). Entry: `Database.open`.
 """
 
 from __future__ import annotations
@@ -41,22 +42,32 @@ class Database:
     """Hands out transactions. Usable from any task of one event loop."""
 
     def __init__(self, session_factory: Callable[[], Session]) -> None:
-        """`session_factory` gives a fresh session each time, over a database that has our tables. What is opened by its address: `Database.open`."""
-        self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: session_factory()
+        """`session_factory` gives a fresh session each time, over a database that has our tables.
+
+        What is opened by its address: `Database.open`.
+        """
+        self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: (
+            session_factory()
+        )
         self._engines: Engines | None = None
         self._limiter = self._writers = anyio.CapacityLimiter(THREADS)
         self._is_open = True
         self._bypasses: bool | None = None
         """Whether we pass row-level security by, and so take the role; None: not known yet."""
         self.owes_log = False
-        """True while SQLite's log may hold deleted rows: a reader prevented it from being emptied, or a process died before. `scrub` tries again."""
+        """True while SQLite's log may hold deleted rows: a reader prevented it from being emptied,
+        or a process died before. `scrub` tries again.
+        """
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """`await Database.open(url)`, or `async with Database.open(url)`: connects, and brings the schema to the newest version, under a lock.
+        """`await Database.open(url)`, or `async with Database.open(url)`: connects, and brings the
+        schema to the newest version, under a lock.
 
-        `sqlite:///FILE`, `sqlite://` (in memory, gone with it) or `postgresql://…`. Raises AgentError(invalid) for another address, a missing library or a
-        schema that is newer than this code; when awaited or entered AgentError(network) for a database that does not answer, is locked, full or read-only.
+        `sqlite:///FILE`, `sqlite://` (in memory, gone with it) or `postgresql://…`. Raises
+        AgentError(invalid) for another address, a missing library or a schema that is newer than
+        this code; when awaited or entered AgentError(network) for a database that does not answer,
+        is locked, full or read-only.
         """
         database = cls(Session)
         database._bind(connected(url))
@@ -71,7 +82,10 @@ class Database:
         strict = engines.strict
 
         def session(scope: Scope | None, reads: bool) -> Session:
-            return GuardedSession(engines.reading if reads else strict if scope is None else engines.writing, expire_on_commit=False)
+            return GuardedSession(
+                engines.reading if reads else strict if scope is None else engines.writing,
+                expire_on_commit=False,
+            )
 
         self._sessions = session
 
@@ -89,11 +103,19 @@ class Database:
             self.owes_log = not self._engines.is_postgres
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Lets go of the connections; of a `session_factory`'s they are the caller's. Waits for no transaction: end them first."""
+        """Lets go of the connections; of a `session_factory`'s they are the caller's.
+
+        Waits for no transaction: end them first.
+        """
         if self._engines is not None:
             with anyio.CancelScope(shield=True):
                 if self.owes_log:
@@ -102,35 +124,48 @@ class Database:
                 await to_thread.run_sync(self._engines.writing.dispose)
 
     async def run(self, scope: Scope, work: Callable[[Session], T]) -> T:
-        """`work` in a transaction of its own, committed when it returns, rolled back where it raises. May be repeated: it has no other effects.
+        """`work` in a transaction of its own, committed when it returns, rolled back where it
+        raises. May be repeated: it has no other effects.
 
-        Rows it returns can be read afterwards. Raises AgentError(network) where the database does not answer, is locked, full or read-only; what a
-        constraint forbids is sqlalchemy's IntegrityError. Cancellation: waits for the transaction to end, which then stays.
+        Rows it returns can be read afterwards. Raises AgentError(network) where the database does
+        not answer, is locked, full or read-only; what a constraint forbids is sqlalchemy's
+        IntegrityError. Cancellation: waits for the transaction to end, which then stays.
         """
-        return await to_thread.run_sync(self._transaction, scope, work, False, limiter=self._writers)
+        return await to_thread.run_sync(
+            self._transaction, scope, work, False, limiter=self._writers
+        )
 
     async def read(self, scope: Scope, work: Callable[[Session], T]) -> T:
         """The same for what changes nothing: it waits for no writer. A change is refused."""
         return await to_thread.run_sync(self._transaction, scope, work, True, limiter=self._limiter)
 
     async def run_unscoped(self, work: Callable[[Session], T]) -> T:
-        """As `run` for what belongs to nobody: accounts and logins. Statements over `Owned` rows are refused."""
+        """As `run` for what belongs to nobody: accounts and logins.
+
+        Statements over `Owned` rows are refused.
+        """
         return await to_thread.run_sync(self._transaction, None, work, False, limiter=self._writers)
 
     async def read_unscoped(self, work: Callable[[Session], T]) -> T:
         return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
 
     async def scrub(self, *, wait_s: float = 1) -> None:
-        """Remove deleted rows from SQLite's log; PostgreSQL reuses their place by itself. The log is durable before this returns.
+        """Remove deleted rows from SQLite's log; PostgreSQL reuses their place by itself. The log
+        is durable before this returns.
 
-        If a reader prevents it for longer than `wait_s`, the database owes it (`owes_log`): call this again until it does not.
+        If a reader prevents it for longer than `wait_s`, the database owes it (`owes_log`): call
+        this again until it does not.
         """
         if self._engines is not None and not self._engines.is_postgres:
-            await to_thread.run_sync(self._empty_log, self._engines.writing, wait_s, limiter=self._writers)
+            await to_thread.run_sync(
+                self._empty_log, self._engines.writing, wait_s, limiter=self._writers
+            )
 
     async def ping(self) -> None:
         """Reads one row. Raises AgentError(network) where that fails."""
-        await self.read_unscoped(lambda session: session.exec(select(col(Account.id)).limit(1)).first())
+        await self.read_unscoped(
+            lambda session: session.exec(select(col(Account.id)).limit(1)).first()
+        )
 
     # ---------------------------------------------------------------- in a thread
 
@@ -146,7 +181,9 @@ class Database:
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {before}")
         except sqlite3.Error as e:
-            raise AgentError("network", f"the log of the database cannot be emptied now: {e}") from e
+            raise AgentError(
+                "network", f"the log of the database cannot be emptied now: {e}"
+            ) from e
         finally:
             self.owes_log = bool(prevented)
             connection.close()
@@ -187,17 +224,28 @@ class Database:
 
 
 def _commit(transaction: Any) -> None:
-    """A connection that is lost meanwhile leaves open whether it was kept: then nothing is made once more."""
+    """A connection that is lost meanwhile leaves open whether it was kept: then nothing is made
+    once more.
+    """
     try:
         transaction.commit()
     except DBAPIError as e:
         if is_lost(e):
-            raise AgentError("network", "the database was lost while it kept a change, which may or may not stand: look, then try again") from e
+            raise AgentError(
+                "network",
+                (
+                    "the database was lost while it kept a change, which may or may not stand: "
+                    "look, "
+                    "then try again"
+                ),
+            ) from e
         raise
 
 
 def _persistently(work: Callable[[], T]) -> T:
-    """Once more on a fresh connection where the old one was dead, and up to three times where somebody else was in the way."""
+    """Once more on a fresh connection where the old one was dead, and up to three times where
+    somebody else was in the way.
+    """
     lost, conflicts = 0, 0
     while True:
         try:

@@ -1,6 +1,7 @@
 """Which database an address names, and the connections to it.
 
-Not here: what is in it (tables.py, migrating.py) and what going wrong means (failures.py). Entry: `connected`.
+Not here: what is in it (tables.py, migrating.py) and what going wrong means (failures.py). Entry:
+`connected`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class Engines:
 
 
 def connected(url: str) -> Engines:
-    """Without connecting yet; the folder of an SQLite file is made. Raises AgentError(invalid) for an address that is none, or where a library is missing."""
+    """Without connecting yet; the folder of an SQLite file is made.
+
+    Raises AgentError(invalid) for an address that is none, or where a library is missing.
+    """
     try:
         address = make_url(url)
     except (ArgumentError, ValueError) as e:
@@ -59,7 +63,9 @@ def connected(url: str) -> Engines:
         case "postgresql" | "postgres" | "postgresql+psycopg":
             return _postgres(address.set(drivername="postgresql+psycopg"))
         case _:
-            raise AgentError("invalid", f"databases of this kind are not known: the address is {FORMS}")
+            raise AgentError(
+                "invalid", f"databases of this kind are not known: the address is {FORMS}"
+            )
 
 
 # ---------------------------------------------------------------- SQLite
@@ -67,17 +73,36 @@ def connected(url: str) -> Engines:
 
 def _sqlite(address: URL) -> Engines:
     if address.host or address.username or address.query:
-        raise AgentError("invalid", "an SQLite address has three slashes before a relative path and four before an absolute one, and nothing behind it")
+        raise AgentError(
+            "invalid",
+            (
+                "an SQLite address has three slashes before a relative path and four before an "
+                "absolute one, and nothing behind it"
+            ),
+        )
     in_memory = address.database in (None, "", ":memory:")
     if not in_memory:
         _make_file(Path(str(address.database)))
     size = 1 if in_memory else THREADS
-    connect: dict[str, Any] = {"check_same_thread": False, "isolation_level": None, "timeout": WAIT_S}
-    engine = create_engine(address, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=60, hide_parameters=True, connect_args=connect)
+    connect: dict[str, Any] = {
+        "check_same_thread": False,
+        "isolation_level": None,
+        "timeout": WAIT_S,
+    }
+    engine = create_engine(
+        address,
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=60,
+        hide_parameters=True,
+        connect_args=connect,
+    )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     reading = engine.execution_options(treadle_reads=True)
-    # One writer at a time anyway: they wait here in their order, and not in SQLite's, which looks again after growing pauses.
+    # One writer at a time anyway: they wait here in their order, and not in SQLite's, which looks
+    # again after growing pauses.
     return Engines(engine, reading, engine, readers=size, writers=None if in_memory else 1)
 
 
@@ -89,24 +114,50 @@ def _make_file(path: Path) -> None:
     except PermissionError:
         if not path.is_file():
             raise AgentError(
-                "network", "the database's file cannot be made: its folder is not ours to write in: see to it, or give another --database"
+                "network",
+                (
+                    "the database's file cannot be made: its folder is not ours to write in: see "
+                    "to "
+                    "it, or give another --database"
+                ),
             ) from None
     except OSError as e:
-        raise AgentError("network", f"the database's file cannot be opened: {e.strerror}: see to its folder, or give another --database") from e
+        raise AgentError(
+            "network",
+            (
+                f"the database's file cannot be opened: {e.strerror}: see to its folder, or give "
+                "another --database"
+            ),
+        ) from e
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "journal_mode=WAL", "secure_delete=ON", "temp_store=MEMORY", "trusted_schema=OFF"):
+    for pragma in (
+        "foreign_keys=ON",
+        "synchronous=NORMAL",
+        "journal_mode=WAL",
+        "secure_delete=ON",
+        "temp_store=MEMORY",
+        "trusted_schema=OFF",
+    ):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _begin(connection: Connection) -> None:
-    """Who writes takes the lock at once: taken later, behind a read, it can only fail. Who reads takes none."""
-    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("treadle_reads") else "BEGIN IMMEDIATE")
+    """Who writes takes the lock at once: taken later, behind a read, it can only fail.
+
+    Who reads takes none.
+    """
+    connection.exec_driver_sql(
+        "BEGIN" if connection.get_execution_options().get("treadle_reads") else "BEGIN IMMEDIATE"
+    )
 
 
 def take_turns(connection: Connection) -> None:
-    """The same for the sessions of an application: Python's driver begins with the first change, and what was read before that may be so no longer."""
+    """The same for the sessions of an application:
+
+    Python's driver begins with the first change, and what was read before that may be so no longer.
+    """
     if not cast("Any", connection.connection.dbapi_connection).in_transaction:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -134,21 +185,39 @@ def _postgres(address: URL) -> Engines:
         # First of all listeners: SQLAlchemy's own looks which schema is the default.
         event.listen(engine, "connect", partial(_use_schema, schema), insert=True)
     reading = engine.execution_options(postgresql_readonly=True)
-    return Engines(engine, reading, engine.execution_options(isolation_level="SERIALIZABLE"), readers=THREADS, writers=None)
+    return Engines(
+        engine,
+        reading,
+        engine.execution_options(isolation_level="SERIALIZABLE"),
+        readers=THREADS,
+        writers=None,
+    )
 
 
 def _schema_of(address: URL) -> str | None:
-    """The schema for our tables: beside an application's own, in one database. Raises AgentError(invalid)."""
+    """The schema for our tables: beside an application's own, in one database.
+
+    Raises AgentError(invalid).
+    """
     schema = address.query.get("schema")
     if schema is not None and (not isinstance(schema, str) or not _SCHEMA.fullmatch(schema)):
-        raise AgentError("invalid", f"schema={schema!r} in the database's address is no plain name: use lower-case letters, digits and _, like ?schema=treadle")
+        raise AgentError(
+            "invalid",
+            (
+                f"schema={schema!r} in the database's address is no plain name: use lower-case "
+                "letters, digits and _, like ?schema=treadle"
+            ),
+        )
     return schema
 
 
 def _use_schema(schema: str, connection: Any, _record: object) -> None:
     with connection.cursor() as cursor:
         if cursor.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
-            cursor.execute(f"DO $$ BEGIN CREATE SCHEMA {schema}; EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $$")
+            cursor.execute(
+                f"DO $$ BEGIN CREATE SCHEMA {schema}; EXCEPTION WHEN duplicate_schema OR "
+                "unique_violation THEN NULL; END $$"
+            )
         cursor.execute(f"SET search_path = {schema}")
     connection.commit()
 
@@ -156,5 +225,8 @@ def _use_schema(schema: str, connection: Any, _record: object) -> None:
 def _limit(connection: Any, _record: object) -> None:
     """Not as an option of the connection, which poolers between us and the server refuse."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SET statement_timeout = '{STATEMENT_S}s'; SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'")
+        cursor.execute(
+            f"SET statement_timeout = '{STATEMENT_S}s'; SET idle_in_transaction_session_timeout "
+            "= '30s'; SET timezone = 'UTC'"
+        )
     connection.commit()

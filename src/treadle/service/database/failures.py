@@ -1,4 +1,5 @@
-"""What a database's errors mean for the caller, and which of them are worth another try. Entry: `told`, `is_conflict`, `is_lost`.
+"""What a database's errors mean for the caller, and which of them are worth another try. Entry:
+`told`, `is_conflict`, `is_lost`.
 
 No text here has an address, a password, a statement or a value: those stay in the cause.
 """
@@ -13,11 +14,29 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from treadle.errors import AgentError
 
-SILENT: Final = "the database does not answer: see that it runs, and that its address, name and password are right"
+SILENT: Final = (
+    "the database does not answer: see that it runs, and that its address, name and password are "
+    "right"
+)
 REFUSED: Final = (
-    (re.compile(r"password authentication failed|no password supplied"), "the database does not take this name and password: check both in its address"),
-    (re.compile(r'database ".*" does not exist'), "the server has no such database: make it with `createdb`, or check its name in the address"),
-    (re.compile(r"SSL was required|certificate"), "the connection to the database cannot be encrypted: turn on `ssl` there, or mind sslmode in its address"),
+    (
+        re.compile(r"password authentication failed|no password supplied"),
+        "the database does not take this name and password: check both in its address",
+    ),
+    (
+        re.compile(r'database ".*" does not exist'),
+        (
+            "the server has no such database: make it with `createdb`, or check its name in the "
+            "address"
+        ),
+    ),
+    (
+        re.compile(r"SSL was required|certificate"),
+        (
+            "the connection to the database cannot be encrypted: turn on `ssl` there, or mind "
+            "sslmode in its address"
+        ),
+    ),
 )
 """What libpq says of a connection that it did not get; it has no code for it."""
 SQLITE: Final = {
@@ -25,9 +44,9 @@ SQLITE: Final = {
     "SQLITE_LOCKED": "the database is locked by another process: end that one, or try again",
     "SQLITE_FULL": "the database's disk is full: make room, and try again",
     "SQLITE_READONLY": "the database cannot be written: its file or folder is read-only",
-    "SQLITE_CANTOPEN": "the database's file cannot be opened: see that its folder is there and ours to write in",
+    "SQLITE_CANTOPEN": "the database's file cannot be opened: see that its folder is there and ours to write in",  # noqa: E501
     "SQLITE_IOERR": "the database's disk failed to read or write",
-    "SQLITE_NOTADB": "the database's file is no SQLite database: give another path, or move it away",
+    "SQLITE_NOTADB": "the database's file is no SQLite database: give another path, or move it away",  # noqa: E501
     "SQLITE_CORRUPT": "the database's file is damaged: put back a copy of it",
     "SQLITE_TOOBIG": "a value is too large for the database",
 }
@@ -43,9 +62,13 @@ CONFLICTS: Final = frozenset({"40001", "40P01"})
 
 
 def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
-    """None for what the caller decides (a row that is there already) and for mistakes in our statements."""
+    """None for what the caller decides (a row that is there already) and for mistakes in our
+    statements.
+    """
     if isinstance(error, PoolTimeout):
-        return AgentError("network", "the database is too busy: all connections to it are in use; try again")
+        return AgentError(
+            "network", "the database is too busy: all connections to it are in use; try again"
+        )
     if isinstance(error, IntegrityError):
         return None
     if isinstance(error, DataError):
@@ -53,10 +76,20 @@ def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
     if (text := SQLITE.get(_sqlite_code(error)) or POSTGRES.get(_sqlstate(error))) is not None:
         return AgentError("network", text)
     if is_conflict(error):
-        return AgentError("network", "the database had others change the same rows each time: try again")
+        return AgentError(
+            "network", "the database had others change the same rows each time: try again"
+        )
     if _sqlstate(error) == "42501" and "row-level security" not in str(error.orig):
-        return AgentError("invalid", "the database does not let us: its role lacks rights on our tables; grant them, or connect as their owner")
-    if is_lost(error) or (isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)):
+        return AgentError(
+            "invalid",
+            (
+                "the database does not let us: its role lacks rights on our tables; grant them, or "
+                "connect as their owner"
+            ),
+        )
+    if is_lost(error) or (
+        isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)
+    ):
         return AgentError("network", _why_silent(error))
     return None
 
@@ -67,12 +100,14 @@ def _why_silent(error: DBAPIError) -> str:
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Somebody else was in the way: the same transaction may go through when it is made once more."""
+    """Somebody else was in the way: the same transaction may go through when it is made once more."""  # noqa: E501
     return _sqlstate(error) in CONFLICTS
 
 
 def is_lost(error: DBAPIError) -> bool:
-    return error.connection_invalidated or (_sqlstate(error)[:2] in ("57", "08") and _sqlstate(error) != "57014")
+    return error.connection_invalidated or (
+        _sqlstate(error)[:2] in ("57", "08") and _sqlstate(error) != "57014"
+    )
 
 
 def _is_ours(error: DBAPIError) -> bool:

@@ -1,7 +1,9 @@
-"""The first lock: statements over `Owned` rows see one user's, and what is written is the scope's own.
+"""The first lock: statements over `Owned` rows see one user's, and what is written is the scope's
+own.
 
-A session that nobody bound is left alone: an application's own sessions and tables are none of ours. What gets past it (an engine's own connection) meets
-the second lock on PostgreSQL (row_security.py). Entry: `scoped`, `GuardedSession`.
+A session that nobody bound is left alone: an application's own sessions and tables are none of
+ours. What gets past it (an engine's own connection) meets the second lock on PostgreSQL
+(row_security.py). Entry: `scoped`, `GuardedSession`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from treadle.service.database.tables import Owned
 
 _BOUND: Final = "treadle.bound"
 _WHOSE: Final = "treadle_scope"
-"""The parameter that every narrowed statement has. It is set here at each execution, over whatever a caller gives."""
+"""The parameter that every narrowed statement has.
+
+It is set here at each execution, over whatever a caller gives.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,10 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Narrowed:
-    """What a statement touches, and what is executed in its place. Good for every scope: whose it is comes with the execution."""
+    """What a statement touches, and what is executed in its place.
+
+    Good for every scope: whose it is comes with the execution.
+    """
 
     tables: frozenset[type[Owned]]
     statement: Executable | None
@@ -47,7 +55,10 @@ class _Narrowed:
 
 
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
-    """Binds the session's transaction to a scope; None: it may touch no owned row. `reads`: it may change nothing at all."""
+    """Binds the session's transaction to a scope; None: it may touch no owned row.
+
+    `reads`: it may change nothing at all.
+    """
     if _BOUND not in session.info and not isinstance(session, GuardedSession):
         for name, listener in _LISTENERS.items():
             event.listen(session, name, listener)
@@ -55,14 +66,19 @@ def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> 
 
 
 def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any]) -> None:
-    """As `session.add` of a row that nobody looks at afterwards, at once. `values`: of all its columns but `user_id`, which is the scope's."""
+    """As `session.add` of a row that nobody looks at afterwards, at once.
+
+    `values`: of all its columns but `user_id`, which is the scope's.
+    """
     bound: _Bound | None = session.info.get(_BOUND)
     if bound is None or bound.scope is None or bound.reads:
         refuse(f"a {table.__name__} is written in a scope, by Database.run")
     if "user_id" in values:
         refuse("whose a row is, its scope says")
     session.flush()
-    connection_of(session).execute(_insertion(cast("Any", table)), {**values, "user_id": bound.scope.user_id})
+    connection_of(session).execute(
+        _insertion(cast("Any", table)), {**values, "user_id": bound.scope.user_id}
+    )
 
 
 @cache
@@ -100,7 +116,9 @@ def _before_statement(state: ORMExecuteState) -> None:
     if narrowed.statement is None:
         return
     if bound.scope is None:
-        refuse(f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run")
+        refuse(
+            f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run"
+        )
     if not state.is_orm_statement or state.is_insert:
         refuse("rows of users are read by select(Table) and added with session.add")
     if isinstance(state.parameters, list):
@@ -108,7 +126,10 @@ def _before_statement(state: ORMExecuteState) -> None:
     if state.is_update and "user_id" in _set_columns(state):
         refuse("whose a row is never changes")
     state.statement = narrowed.statement
-    state.parameters = {**cast("Mapping[str, Any]", state.parameters or {}), _WHOSE: bound.scope.user_id}
+    state.parameters = {
+        **cast("Mapping[str, Any]", state.parameters or {}),
+        _WHOSE: bound.scope.user_id,
+    }
 
 
 _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
@@ -120,7 +141,9 @@ def _narrowed(statement: Executable) -> _Narrowed:
     if (narrowed := _known.get(statement)) is None:
         tables = touched(cast("ClauseElement", statement))
         options = [_condition(cast("Any", table)) for table in tables]
-        narrowed = _known[statement] = _Narrowed(frozenset(tables), statement.options(*options) if options else None)
+        narrowed = _known[statement] = _Narrowed(
+            frozenset(tables), statement.options(*options) if options else None
+        )
     return narrowed
 
 
@@ -128,10 +151,15 @@ def _narrowed(statement: Executable) -> _Narrowed:
 def _condition(table: Any) -> ExecutableOption:
     """Keeps a statement to the scope's rows of that table."""
 
-    def own(named: Any) -> Any:  # asked of each alias by itself: an expression would name the table itself where an alias is joined (sqlalchemy 2.1)
+    # asked of each alias by itself: an expression would name the table itself where an alias is
+    # joined (sqlalchemy 2.1)
+    def own(named: Any) -> Any:
         return named.user_id == bindparam("treadle_scope")
 
-    return cast("ExecutableOption", with_loader_criteria(table, own, include_aliases=True, track_closure_variables=False))
+    return cast(
+        "ExecutableOption",
+        with_loader_criteria(table, own, include_aliases=True, track_closure_variables=False),
+    )
 
 
 def _names(narrowed: _Narrowed) -> str:
@@ -170,11 +198,22 @@ def _own(row: Owned, scope: Scope | None) -> None:
 
 
 def _before_attach(session: OrmSession, row: object) -> None:
-    """A row that says it is there already would be changed by its key alone, whatever user it names."""
-    if _BOUND in session.info and isinstance(row, Owned) and inspect(row).key is not None and inspect(row).session is None:
+    """A row that says it is there already would be changed by its key alone, whatever user it
+    names.
+    """
+    if (
+        _BOUND in session.info
+        and isinstance(row, Owned)
+        and inspect(row).key is not None
+        and inspect(row).session is None
+    ):
         refuse(f"a {type(row).__name__} is read in the transaction that changes it")
 
 
-_LISTENERS: Final = {"do_orm_execute": _before_statement, "before_flush": _before_flush, "before_attach": _before_attach}
+_LISTENERS: Final = {
+    "do_orm_execute": _before_statement,
+    "before_flush": _before_flush,
+    "before_attach": _before_attach,
+}
 for _name, _listener in _LISTENERS.items():
     event.listen(GuardedSession, _name, _listener)

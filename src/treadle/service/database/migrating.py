@@ -1,6 +1,7 @@
 """The schema is the newest one, or is made so, once, whoever comes first. Entry: `newest`.
 
-Alembic is imported only where there is something to do. Not here: what a version changes (migrations/versions).
+Alembic is imported only where there is something to do. Not here: what a version changes
+(migrations/versions).
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def newest(engine: Engine) -> None:
-    """One look where it is so already. Raises AgentError(invalid) for a database of a newer treadle, or one whose tables are somebody else's."""
+    """One look where it is so already.
+
+    Raises AgentError(invalid) for a database of a newer treadle, or one whose tables are somebody
+    else's.
+    """
     with engine.connect() as connection:
         if _is_newest(_version(connection)):
             return
@@ -33,7 +38,13 @@ def newest(engine: Engine) -> None:
 
 def _is_newest(version: str | None) -> bool:
     if version is not None and version not in VERSIONS:
-        raise AgentError("invalid", "the database was written by a newer treadle: install that one, or give another database")
+        raise AgentError(
+            "invalid",
+            (
+                "the database was written by a newer treadle: install that one, or give another "
+                "database"
+            ),
+        )
     return version == VERSIONS[-1]
 
 

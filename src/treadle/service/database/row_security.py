@@ -1,7 +1,9 @@
-"""The second lock, on PostgreSQL: row-level security by the transaction's own user. The migrations make the policies.
+"""The second lock, on PostgreSQL: row-level security by the transaction's own user. The migrations
+make the policies.
 
-A superuser, or a role with BYPASSRLS, would walk through: it takes the role `treadle_rows` for each transaction, which cannot log in and owns nothing.
-Entry: `lock` for a transaction, `takes_role` when a database is opened.
+A superuser, or a role with BYPASSRLS, would walk through: it takes the role `treadle_rows` for each
+transaction, which cannot log in and owns nothing. Entry: `lock` for a transaction, `takes_role`
+when a database is opened.
 """
 
 from __future__ import annotations
@@ -41,13 +43,18 @@ _GRANTED = text(
 )
 _BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 _UNLOCKED = text(
-    "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c ON c.oid = to_regclass(owned.name)"
-    " WHERE NOT coalesce(c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid), false)"
+    "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
+    "ON c.oid = to_regclass(owned.name)"
+    " WHERE NOT coalesce(c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (SELECT FROM "
+    "pg_policy AS p WHERE p.polrelid = c.oid), false)"
 )
 
 
 def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool) -> None:
-    """For this transaction: whose rows there are. `alone`: one user's changes are made one after the other, as SQLite makes them. One round trip."""
+    """For this transaction: whose rows there are.
+
+    `alone`: one user's changes are made one after the other, as SQLite makes them. One round trip.
+    """
     user_id = scope.user_id if scope is not None else ""
     calls = [func.set_config("treadle.user_id", user_id, True)]
     if alone and scope is not None:
@@ -58,20 +65,34 @@ def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool
 
 
 def takes_role(connection: Connection) -> bool:
-    """Whether transactions have to take the role, which is there then. Raises AgentError(invalid) where the lock would not hold."""
+    """Whether transactions have to take the role, which is there then.
+
+    Raises AgentError(invalid) where the lock would not hold.
+    """
     if not look(connection):
         return False
     try:
-        if connection.execute(_GRANTED, {"names": [*METADATA.tables], "role": ROLE}).scalar_one() < len(METADATA.tables):
+        if connection.execute(
+            _GRANTED, {"names": [*METADATA.tables], "role": ROLE}
+        ).scalar_one() < len(METADATA.tables):
             make_role(connection)  # the tables were made by somebody who may make no roles
         lock(connection, None, role=True, alone=False)
     except DBAPIError as e:
-        raise AgentError("invalid", "the database's role passes row-level security by: connect as one that is no superuser and has no BYPASSRLS") from e
+        raise AgentError(
+            "invalid",
+            (
+                "the database's role passes row-level security by: connect as one that is no "
+                "superuser and has no BYPASSRLS"
+            ),
+        ) from e
     return True
 
 
 def make_role(connection: Connection) -> None:
-    """The role, where we may make it, and its rights. A plain owner of the tables may not, and needs none: the policies are forced on it."""
+    """The role, where we may make it, and its rights.
+
+    A plain owner of the tables may not, and needs none: the policies are forced on it.
+    """
     first_come(connection)
     connection.execute(text(_MAKE_ROLE))
     connection.execute(text(_GRANT.format(role=ROLE, tables=", ".join(METADATA.tables))))
@@ -85,5 +106,12 @@ def first_come(connection: Connection) -> None:
 def look(connection: Connection) -> bool:
     """Whether we pass the policies by. Raises AgentError(invalid) where there are none."""
     if connection.execute(_UNLOCKED, {"names": owned_names()}).scalar_one():
-        raise AgentError("invalid", "row-level security is switched off in the database: put its policies back, or start with an empty database")
+        raise AgentError(
+            "invalid",
+            (
+                "row-level security is switched off in the database: put its policies back, or "
+                "start "
+                "with an empty database"
+            ),
+        )
     return bool(connection.execute(_BYPASSES).scalar_one())

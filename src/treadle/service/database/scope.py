@@ -1,6 +1,7 @@
 """Who somebody is, verified, and what of the database is theirs. Entry: `Identity`, `Scope`.
 
-An `Identity` is made in few places, each of which has just verified somebody; a test counts them. Everything else passes on the `Scope`.
+An `Identity` is made in few places, each of which has just verified somebody; a test counts them.
+Everything else passes on the `Scope`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import Literal, TypeAlias, final
 from treadle.errors import AgentError
 
 Proof: TypeAlias = Literal["token", "terminal", "caller", "journal"]
-"""How: by a token of ours, as whoever runs the command, as the library's caller says, as the journal has it of a run that began with one of these."""
+"""How: by a token of ours, as whoever runs the command, as the library's caller says, as the
+journal has it of a run that began with one of these.
+"""
 USER_ID_CHARS = 64
 
 
@@ -21,7 +24,9 @@ class Identity:
     __slots__ = ("_user_id", "proof")
 
     def __init__(self, user_id: str, proof: Proof) -> None:
-        """Raises AgentError(invalid) for what can be no id of a user: empty, longer than 64 characters, or not printable."""
+        """Raises AgentError(invalid) for what can be no id of a user: empty, longer than 64
+        characters, or not printable.
+        """
         if not user_id or len(user_id) > USER_ID_CHARS or not user_id.isprintable():
             raise AgentError("invalid", "a user's id is 1 to 64 printable characters")
         self._user_id = user_id

@@ -1,4 +1,5 @@
-"""Which tables of users' rows a statement touches, in all of its parts. Refused is what the ORM would not narrow: text, and tables named past their class.
+"""Which tables of users' rows a statement touches, in all of its parts. Refused is what the ORM
+would not narrow: text, and tables named past their class.
 
 Not here: what a scope makes of it (guard.py). Entry: `touched`, `OutOfScope`.
 """
@@ -24,7 +25,10 @@ LEAVES: Final = (BindParameter, Null)
 
 
 class OutOfScope(AssertionError):
-    """A mistake in the code: a statement or a change that is not the scope's own. Nothing of it reached the database."""
+    """A mistake in the code: a statement or a change that is not the scope's own.
+
+    Nothing of it reached the database.
+    """
 
 
 def refuse(why: str) -> NoReturn:
@@ -49,7 +53,8 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
             continue
         if (owned := _owned(element, within)) is not None:
             found.add(owned)
-            if target is not None and owned is not target and within is None:  # UPDATE ... FROM: only its target is narrowed
+            # UPDATE ... FROM: only its target is narrowed
+            if target is not None and owned is not target and within is None:
                 refuse("an update or delete names other tables in a subquery only")
         if isinstance(element, Select):
             within = _selected(element)
@@ -59,27 +64,41 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
 
 
 def _selected(statement: Any) -> set[Any]:
-    """The tables that a SELECT names by their class among its columns: the ORM's own conditions name their columns bare."""
+    """The tables that a SELECT names by their class among its columns: the ORM's own conditions
+    name their columns bare.
+    """
     named = [element for element in statement._raw_columns if _mapper(element) is not None]
-    return {mapper.local_table for element in named if (mapper := _mapper(element)) is not None and _is_bare(element)}
+    return {
+        mapper.local_table
+        for element in named
+        if (mapper := _mapper(element)) is not None and _is_bare(element)
+    }
 
 
 def _is_bare(element: Any) -> bool:
     """No alias, whose rows are others than the table's own."""
-    return isinstance(element, Table) or isinstance(cast("Any", getattr(element, "table", None)), Table)
+    return isinstance(element, Table) or isinstance(
+        cast("Any", getattr(element, "table", None)), Table
+    )
 
 
 def _target(statement: ClauseElement) -> type | None:
-    """The class that an UPDATE or DELETE changes; of one that names a table instead, a class that no row has."""
+    """The class that an UPDATE or DELETE changes; of one that names a table instead, a class that
+    no row has.
+    """
     if not isinstance(statement, Update | Delete):
         return None
-    subject = cast("Mapper[Any] | None", cast("Any", statement)._propagate_attrs.get("plugin_subject"))
+    subject = cast(
+        "Mapper[Any] | None", cast("Any", statement)._propagate_attrs.get("plugin_subject")
+    )
     return type(None) if subject is None else subject.class_
 
 
 def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
     """Whose table it is, where the ORM knows: then it is narrowed."""
-    if isinstance(element, TextClause) or (isinstance(element, ColumnClause) and element.is_literal and element.name not in HARMLESS):
+    if isinstance(element, TextClause) or (
+        isinstance(element, ColumnClause) and element.is_literal and element.name not in HARMLESS
+    ):
         refuse("only statements built of our tables are taken: no text(), no literal_column()")
     mapper = _mapper(element)
     if mapper is not None:
@@ -89,16 +108,24 @@ def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
         table = cast("Any", element).table
         if within is not None and table in within:
             return None
-    if isinstance(table, TableClause) and table.name.lower() in _names():  # whoever made it: it is named alike, and so the same
+    # whoever made it: it is named alike, and so the same
+    if isinstance(table, TableClause) and table.name.lower() in _names():
         refuse("rows of users are named by their class, not by its __table__")
     return None
 
 
 def _parts(element: Any) -> Iterable[Any]:
-    """What it is made of: of a column of a subquery that subquery, of a table's alias nothing. A select's tables stand with its columns."""
+    """What it is made of: of a column of a subquery that subquery, of a table's alias nothing.
+
+    A select's tables stand with its columns.
+    """
     if isinstance(element, ColumnClause):
         behind = cast("Any", element).table
-        return () if behind is None or isinstance(behind, Table) or _is_alias_of_table(behind, element) else (behind,)
+        return (
+            ()
+            if behind is None or isinstance(behind, Table) or _is_alias_of_table(behind, element)
+            else (behind,)
+        )
     if _is_alias_of_table(element, element):
         return ()
     if isinstance(element, Select):
@@ -108,7 +135,11 @@ def _parts(element: Any) -> Iterable[Any]:
 
 def _is_alias_of_table(element: Any, known: Any) -> bool:
     """And the ORM made it."""
-    return isinstance(element, AliasedReturnsRows) and isinstance(element.element, Table) and _mapper(known) is not None
+    return (
+        isinstance(element, AliasedReturnsRows)
+        and isinstance(element.element, Table)
+        and _mapper(known) is not None
+    )
 
 
 def _mapper(element: Any) -> Mapper[Any] | None:

@@ -1,6 +1,8 @@
-"""The tables. Those of users inherit from `Owned`; who somebody is stands in `Account` and `Login`, which belong to nobody.
+"""The tables. Those of users inherit from `Owned`; who somebody is stands in `Account` and `Login`,
+which belong to nobody.
 
-Columns are what CONTRACT 4 and 5 name. How they come to be: migrations/. Entry: `Owned` and the tables.
+Columns are what CONTRACT 4 and 5 name. How they come to be: migrations/. Entry: `Owned` and the
+tables.
 """
 
 from __future__ import annotations
@@ -9,7 +11,20 @@ from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from sqlalchemy import JSON, BigInteger, Connection, DateTime, Dialect, Index, MetaData, Text, TypeDecorator, UniqueConstraint, event, inspect
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Connection,
+    DateTime,
+    Dialect,
+    Index,
+    MetaData,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    event,
+    inspect,
+)
 from sqlmodel import Field, SQLModel
 
 from treadle.errors import AgentError
@@ -22,11 +37,23 @@ ANOTHER = "give a SQLite file of its own, or a schema in PostgreSQL (postgresql:
 
 @event.listens_for(METADATA, "before_create")
 def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: object) -> None:
-    """`create_all` passes over a table that is there, whosever it is. Raises AgentError(invalid) for one without our columns."""
+    """`create_all` passes over a table that is there, whosever it is.
+
+    Raises AgentError(invalid) for one without our columns.
+    """
     there = inspect(connection)
     for name, table in metadata.tables.items():
-        if there.has_table(name) and (lacking := {*table.columns.keys()} - {column["name"] for column in there.get_columns(name)}):
-            raise AgentError("invalid", f"the table {name!r} of this database is another application's (it has no {', '.join(sorted(lacking))}): {ANOTHER}")
+        if there.has_table(name) and (
+            lacking := {*table.columns.keys()}
+            - {column["name"] for column in there.get_columns(name)}
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"the table {name!r} of this database is another application's (it has no "
+                    f"{', '.join(sorted(lacking))}): {ANOTHER}"
+                ),
+            )
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -49,7 +76,10 @@ class Row(SQLModel):
 
 
 class Owned(Row):
-    """A row of one user. Read and written in that user's `Scope` only: database.py refuses anything else."""
+    """A row of one user.
+
+    Read and written in that user's `Scope` only: database.py refuses anything else.
+    """
 
     user_id: str = Field(max_length=64)
     """First in an index of each table: nothing is ever looked for without it."""
@@ -99,7 +129,11 @@ class Task(Owned, table=True):
 class Change(Owned, table=True):
     """One change of tasks, so that it can be undone, and is not made twice."""
 
-    __table_args__ = (UniqueConstraint("user_id", "key"), Index("change_of_user", "user_id", "at"), Index("change_of_run", "user_id", "run_id"))
+    __table_args__ = (
+        UniqueConstraint("user_id", "key"),
+        Index("change_of_user", "user_id", "at"),
+        Index("change_of_run", "user_id", "run_id"),
+    )
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     at: datetime = Field(default_factory=now, sa_type=UtcTime)
@@ -155,7 +189,10 @@ class Conversation(Owned, table=True):
 
 
 class ChatMessage(Owned, table=True):
-    __table_args__ = (Index("message_of_conversation", "conversation_id", "number"), Index("message_of_run", "user_id", "run_id"))
+    __table_args__ = (
+        Index("message_of_conversation", "conversation_id", "number"),
+        Index("message_of_run", "user_id", "run_id"),
+    )
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str = Field(max_length=36, foreign_key="conversation.id", ondelete="CASCADE")
@@ -170,9 +207,15 @@ class ChatMessage(Owned, table=True):
 
 
 class ServedRun(Owned, table=True):
-    """A run that somebody started over HTTP. Written before the run begins; the journal has what became of it."""
+    """A run that somebody started over HTTP.
 
-    __table_args__ = (Index("run_of_user", "user_id", "created_at"), Index("run_of_conversation", "user_id", "conversation_id", "created_at"))
+    Written before the run begins; the journal has what became of it.
+    """
+
+    __table_args__ = (
+        Index("run_of_user", "user_id", "created_at"),
+        Index("run_of_conversation", "user_id", "conversation_id", "created_at"),
+    )
 
     run_id: str = Field(primary_key=True, max_length=64)
     agent: str = Field(max_length=64)
@@ -198,7 +241,7 @@ class Spent(Owned, table=True):
 
 
 class SpentByAll(Row, table=True):
-    """What all runs have used on one day, in UTC. Its row is locked while a run reserves its share."""
+    """What all runs have used on one day, in UTC. Its row is locked while a run reserves its share."""  # noqa: E501
 
     day: date = Field(primary_key=True)
     tokens: int = Field(default=0, sa_type=BigInteger)
@@ -213,4 +256,7 @@ class Reserved(Row, table=True):
     tokens: int = Field(sa_type=BigInteger)
     cost_usd: float
     expires_at: datetime = Field(sa_type=UtcTime)
-    """Moved on while the run is under way. After this, a share whose run is in no known journal is free."""
+    """Moved on while the run is under way.
+
+    After this, a share whose run is in no known journal is free.
+    """

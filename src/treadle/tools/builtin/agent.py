@@ -1,6 +1,7 @@
 """The `agent` tool: has another agent, by its name, do a piece of work in a run of its own.
 
-Which agents there are is for whoever makes it; how such a run is held and gone on with is `ToolContext.spawn`'s. Entry: `AgentTool`.
+Which agents there are is for whoever makes it; how such a run is held and gone on with is
+`ToolContext.spawn`'s. Entry: `AgentTool`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ class AgentTool(Builtin[AgentArguments]):
     arguments = AgentArguments
     example = '{"name": "reviewer", "prompt": "Review the change in src/app.py: …"}'
     parameters = closed_object(
-        {"name": {"type": "string", "description": "Which agent."}, "prompt": {"type": "string", "description": PROMPT}}, required=["name", "prompt"]
+        {
+            "name": {"type": "string", "description": "Which agent."},
+            "prompt": {"type": "string", "description": PROMPT},
+        },
+        required=["name", "prompt"],
     )
     delegates = True
 
@@ -52,11 +57,16 @@ class AgentTool(Builtin[AgentArguments]):
     def definition(self) -> ToolDefinition:
         if self._told is None:
             plain = super().definition
-            self._told = msgspec.structs.replace(plain, description=f"{plain.description}\n\n{self._list()}")
+            self._told = msgspec.structs.replace(
+                plain, description=f"{plain.description}\n\n{self._list()}"
+            )
         return self._told
 
     def _list(self) -> str:
-        lines = [f"- `{name}`: {_shortened(self._agents[name].description)}" for name in sorted(self._agents)[:SHOWN_MOST]]
+        lines = [
+            f"- `{name}`: {_shortened(self._agents[name].description)}"
+            for name in sorted(self._agents)[:SHOWN_MOST]
+        ]
         more = len(self._agents) - len(lines)
         return "\n".join(["There are:", *lines, *([f"- and {more} more, by name"] if more else [])])
 
@@ -64,14 +74,22 @@ class AgentTool(Builtin[AgentArguments]):
     def check(self, arguments: AgentArguments) -> None:
         if arguments.name not in self._agents:
             near = closest(arguments.name, list(self._agents))
-            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(sorted(self._agents)[:SHOWN_MOST])}."
+            hint = (
+                f"Did you mean {near!r}?"
+                if near
+                else f"There are: {', '.join(sorted(self._agents)[:SHOWN_MOST])}."
+            )
             raise InvalidArguments(f"There is no agent {arguments.name[:80]!r}. {hint}")
         if not arguments.prompt.strip():
-            raise InvalidArguments("The prompt is empty: say what the agent should do, with all that it has to know.")
+            raise InvalidArguments(
+                "The prompt is empty: say what the agent should do, with all that it has to know."
+            )
 
     @override
     def touches(self, arguments: AgentArguments, cwd: Path) -> Touched | None:
-        """Nothing itself: what its run does is judged call by call, under the mode and the rules of this one."""
+        """Nothing itself: what its run does is judged call by call, under the mode and the rules of
+        this one.
+        """
         return Touched(own=True)
 
     @override

@@ -1,6 +1,8 @@
-"""The `apply_patch` tool: changes of any number of files in one patch, all of them or none. Offered to models that are trained on this form.
+"""The `apply_patch` tool: changes of any number of files in one patch, all of them or none. Offered
+to models that are trained on this form.
 
-Not here: what a patch says and where it fits (patches.py), replacing one file (files.py). Entry: `ApplyPatch`.
+Not here: what a patch says and where it fits (patches.py), replacing one file (files.py). Entry:
+`ApplyPatch`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_
 from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.edit import decoded, encoded, existing
 from treadle.tools.builtin.patches import PATCH, FileChange, Kind, parse_diff, parse_patch, patch
-from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
+from treadle.tools.tool import (
+    DidNotHappen,
+    Happened,
+    InvalidArguments,
+    ProbeAnswer,
+    ToolContext,
+    ToolFailed,
+    Touched,
+)
 
 _KINDS: dict[str, Kind] = {"create_file": "add", "update_file": "update", "delete_file": "delete"}
 
@@ -52,9 +62,17 @@ class ApplyPatch(Builtin[PatchArguments]):
     arguments = PatchArguments
     ability = PATCH
     acts_as = ("edit", "write")
-    example = '{"input": "*** Begin Patch\\n*** Update File: src/app.py\\n@@ def run():\\n-    retries = 1\\n+    retries = 3\\n*** End Patch"}'
+    example = (
+        '{"input": "*** Begin Patch\\n*** Update File: src/app.py\\n@@ def run():\\n-    retries '
+        '= 1\\n+    retries = 3\\n*** End Patch"}'
+    )
     parameters = closed_object(
-        {"input": {"type": "string", "description": "The whole patch, from '*** Begin Patch' to '*** End Patch'."}},
+        {
+            "input": {
+                "type": "string",
+                "description": "The whole patch, from '*** Begin Patch' to '*** End Patch'.",
+            }
+        },
         required=["input"],
     )
 
@@ -64,9 +82,14 @@ class ApplyPatch(Builtin[PatchArguments]):
         for path in paths:
             files.check_path(path)
             if path.endswith("/"):
-                raise InvalidArguments(f"{path!r} names a directory; a patch changes files, and makes their directories itself.")
+                raise InvalidArguments(
+                    f"{path!r} names a directory; a patch changes files, and makes their "
+                    "directories itself."
+                )
         if twice := next((path for path in paths if paths.count(path) > 1), None):
-            raise InvalidArguments(f"{twice!r} is named twice: put all changes of a file into one section.")
+            raise InvalidArguments(
+                f"{twice!r} is named twice: put all changes of a file into one section."
+            )
 
     @override
     def touches(self, arguments: PatchArguments, cwd: Path) -> Touched:
@@ -79,7 +102,9 @@ class ApplyPatch(Builtin[PatchArguments]):
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-        """Whether all files read as after the patch, or all as before it; None where they differ in that, or may be either."""
+        """Whether all files read as after the patch, or all as before it; None where they differ in
+        that, or may be either.
+        """
         return await to_thread.run_sync(_probe, ctx, arguments)
 
 
@@ -108,15 +133,27 @@ def _apply(ctx: ToolContext[Any], arguments: PatchArguments) -> str:
     changes = arguments.changes
     places = {path: files.place_of(path, ctx) for change in changes for path in change.paths}
     if len(set(places.values())) < len(places):
-        raise ToolFailed("Two paths of the patch lead to the same file: put all changes of a file into one section. Nothing was changed.")
+        raise ToolFailed(
+            "Two paths of the patch lead to the same file: put all changes of a file into one "
+            "section. Nothing was changed."
+        )
     with files.changing_all(places.values()):
         planned = [_planned(ctx, change, places) for change in changes]
-        steps = [step for each in planned for step in each.steps if step.old is None or step.new != step.old.data]
+        steps = [
+            step
+            for each in planned
+            for step in each.steps
+            if step.old is None or step.new != step.old.data
+        ]
         if not steps:
             return "The files already read like that: nothing was changed."
         _do(ctx, steps)
     done = count(len(changes), "file")
-    return "\n\n".join([each.said for each in planned] if len(planned) == 1 else [f"Patched {done}.", *(each.said for each in planned)])
+    return "\n\n".join(
+        [each.said for each in planned]
+        if len(planned) == 1
+        else [f"Patched {done}.", *(each.said for each in planned)]
+    )
 
 
 def _planned(ctx: ToolContext[Any], change: FileChange, places: dict[str, Path]) -> _Planned:
@@ -133,25 +170,40 @@ def _planned(ctx: ToolContext[Any], change: FileChange, places: dict[str, Path])
                 return _Planned([_Step(place, name, old, None)], f"Deleted {name}.")
             return _updated(ctx, old, change, places)
     except ToolFailed as e:
-        said = e.message if name in e.message or repr(change.path) in e.message else f"{name}: {e.message}"
+        said = (
+            e.message
+            if name in e.message or repr(change.path) in e.message
+            else f"{name}: {e.message}"
+        )
         raise ToolFailed(f"{said} No file was changed.") from e
 
 
 def _added(place: Path, name: str, change: FileChange) -> _Planned:
     if files.load(place) is not None:
-        raise ToolFailed(f"{name} is there already: change it with '*** Update File: {change.path}', or delete it first.")
+        raise ToolFailed(
+            f"{name} is there already: change it with '*** Update File: {change.path}', or "
+            "delete it first."
+        )
     new = _encoded(change)
-    return _Planned([_Step(place, name, None, new)], f"Added {name}: {count(change.content.count(chr(10)), 'line')}.")
+    return _Planned(
+        [_Step(place, name, None, new)],
+        f"Added {name}: {count(change.content.count(chr(10)), 'line')}.",
+    )
 
 
 def _encoded(change: FileChange) -> bytes:
     try:
         return change.content.encode()
     except UnicodeEncodeError as e:
-        raise ToolFailed(f"{change.path!r} would hold {e.object[e.start]!r}, half a character that no file can hold.") from e
+        raise ToolFailed(
+            f"{change.path!r} would hold {e.object[e.start]!r}, half a character that no file "
+            "can hold."
+        ) from e
 
 
-def _updated(ctx: ToolContext[Any], old: files.Loaded, change: FileChange, places: dict[str, Path]) -> _Planned:
+def _updated(
+    ctx: ToolContext[Any], old: files.Loaded, change: FileChange, places: dict[str, Path]
+) -> _Planned:
     place = places[change.path]
     name = files.shown(place, ctx.cwd)
     encoding, document = decoded(old, name)
@@ -159,12 +211,18 @@ def _updated(ctx: ToolContext[Any], old: files.Loaded, change: FileChange, place
     patch(document, change)
     new, shown = encoded(encoding, document, change.path), short_difference(before, document.text)
     if change.move_to is None:
-        return _Planned([_Step(place, name, old, new)], "\n".join([" ".join([f"Updated {name}.", *files.link_notes(old)]), shown]))
+        return _Planned(
+            [_Step(place, name, old, new)],
+            "\n".join([" ".join([f"Updated {name}.", *files.link_notes(old)]), shown]),
+        )
     target = places[change.move_to]
     if files.load(target) is not None:
         raise ToolFailed(f"{name} cannot be moved to {change.move_to!r}, where a file is already.")
     there = files.shown(target, ctx.cwd)
-    return _Planned([_Step(target, there, None, new, like=old), _Step(place, name, old, None)], "\n".join([f"Moved {name} to {there}.", shown]).rstrip())
+    return _Planned(
+        [_Step(target, there, None, new, like=old), _Step(place, name, old, None)],
+        "\n".join([f"Moved {name} to {there}.", shown]).rstrip(),
+    )
 
 
 # ---------------------------------------------------------------- doing it, whole
@@ -179,7 +237,13 @@ def _do(ctx: ToolContext[Any], steps: Sequence[_Step]) -> None:
                 _one(ctx, step)
         except ToolFailed as e:
             if left := _taken_back(done):
-                raise ToolFailed(f"{e.message} These files stay changed, and could not be put back: {', '.join(left)}.", happened=None) from e
+                raise ToolFailed(
+                    (
+                        f"{e.message} These files stay changed, and could not be put back: "
+                        f"{', '.join(left)}."
+                    ),
+                    happened=None,
+                ) from e
             raise ToolFailed(f"{e.message} No file was changed.") from e
         done.append(step)
     for step in done:
@@ -191,7 +255,13 @@ def _do(ctx: ToolContext[Any], steps: Sequence[_Step]) -> None:
 
 def _one(ctx: ToolContext[Any], step: _Step) -> None:
     if step.new is not None:
-        files.save(step.place, step.new, step.old, ctx.before_change, like=step.like.status if step.like else None)
+        files.save(
+            step.place,
+            step.new,
+            step.old,
+            ctx.before_change,
+            like=step.like.status if step.like else None,
+        )
     elif step.old is not None:
         files.remove(step.place, step.old, ctx.before_change)
 
@@ -215,19 +285,33 @@ def _taken_back(done: Sequence[_Step]) -> list[str]:
 
 
 def _probe(ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-    """By what the files say. What the model was shown of them is no help: it is lost with the process."""
+    """By what the files say.
+
+    What the model was shown of them is no help: it is lost with the process.
+    """
     said = [state for change in arguments.changes for state in _states(ctx, change)]
     if all(state == "after" for state in said):
-        names = ", ".join(files.shown(files.place_of(change.paths[-1], ctx), ctx.cwd) for change in arguments.changes)
+        names = ", ".join(
+            files.shown(files.place_of(change.paths[-1], ctx), ctx.cwd)
+            for change in arguments.changes
+        )
         return Happened(f"Patched, as the files show: {names}.")
     return DidNotHappen() if all(state == "before" for state in said) else None
 
 
-def _states(ctx: ToolContext[Any], change: FileChange) -> Iterator[Literal["before", "after", "unknown"]]:
+def _states(
+    ctx: ToolContext[Any], change: FileChange
+) -> Iterator[Literal["before", "after", "unknown"]]:
     try:
         now = files.load(files.place_of(change.path, ctx))
         if change.kind == "add":
-            yield "before" if now is None else "after" if now.data == change.content.encode() else "unknown"
+            yield (
+                "before"
+                if now is None
+                else "after"
+                if now.data == change.content.encode()
+                else "unknown"
+            )
         elif change.kind == "delete" or change.move_to is not None:
             yield "after" if now is None else "before"
         else:
@@ -239,7 +323,9 @@ def _states(ctx: ToolContext[Any], change: FileChange) -> Iterator[Literal["befo
 
 
 def _updated_state(now: files.Loaded, change: FileChange) -> Literal["before", "after", "unknown"]:
-    """Where the patch fits, the file may be as before; where its opposite fits, as after; where both do, nobody knows."""
+    """Where the patch fits, the file may be as before; where its opposite fits, as after; where
+    both do, nobody knows.
+    """
     _, document = decoded(now, change.path)
     may_be_before = _fits(lambda: patch(document, change))
     _, document = decoded(now, change.path)
@@ -257,5 +343,10 @@ def _fits(attempt: Callable[[], None]) -> bool:
 
 def _opposite(change: FileChange) -> FileChange:
     signs = {"+": "-", "-": "+", " ": " "}
-    hunks = [msgspec.structs.replace(hunk, lines=tuple([(signs[sign], text) for sign, text in hunk.lines])) for hunk in change.hunks]
+    hunks = [
+        msgspec.structs.replace(
+            hunk, lines=tuple([(signs[sign], text) for sign, text in hunk.lines])
+        )
+        for hunk in change.hunks
+    ]
     return msgspec.structs.replace(change, hunks=tuple(hunks))

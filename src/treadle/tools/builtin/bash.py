@@ -1,6 +1,7 @@
 """The `bash` tool: one command in a shell of its own, and nothing left of it afterwards.
 
-Not here: which commands may run (policy.py), how they are started (commands.py) and ended (processes.py), what runs on (jobs.py). Entry: `Bash`.
+Not here: which commands may run (policy.py), how they are started (commands.py) and ended
+(processes.py), what runs on (jobs.py). Entry: `Bash`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _LAST_WORDS_S = 0.2
 """How long the rest is awaited once the shell has ended."""
 _PROGRESS_S = 0.2
 _LONG_S = 5.0
-"""From here on the result says how long it took. Below, the same command gives the same result, and a run that goes in circles is seen."""
+"""From here on the result says how long it took.
+
+Below, the same command gives the same result, and a run that goes in circles is seen.
+"""
 _PIECE = 64 * 1024
 _NOTE_CHARS = 500
 _NOTE_LINES = 8
@@ -55,9 +59,15 @@ class Bash(Builtin[BashArguments]):
             "command": {"type": "string", "description": "What bash shall run."},
             "timeout_s": {
                 "type": "number",
-                "description": f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}; in the background none.",
+                "description": (
+                    f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}; in "
+                    "the background none."
+                ),
             },
-            "background": {"type": "boolean", "description": "Go on while it runs; bash_output and bash_kill take the id that comes back."},
+            "background": {
+                "type": "boolean",
+                "description": "Go on while it runs; bash_output and bash_kill take the id that comes back.",  # noqa: E501
+            },
         },
         required=["command"],
     )
@@ -67,7 +77,10 @@ class Bash(Builtin[BashArguments]):
         if not arguments.command.strip():
             raise InvalidArguments(f"The command is empty. A right call: {self.example}")
         if "\0" in arguments.command:
-            raise InvalidArguments("The command holds a NUL character, which no command can: write such bytes with printf '\\0'.")
+            raise InvalidArguments(
+                "The command holds a NUL character, which no command can: write such bytes with "
+                "printf '\\0'."
+            )
         if arguments.timeout_s is not None and not arguments.timeout_s > 0:
             raise InvalidArguments(f"timeout_s must be more than 0, not {arguments.timeout_s}.")
 
@@ -77,29 +90,43 @@ class Bash(Builtin[BashArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: BashArguments) -> str:
-        """Cancellation: SIGTERM to all that runs, after half a second SIGKILL; then it is raised on. A timeout kills at once.
+        """Cancellation: SIGTERM to all that runs, after half a second SIGKILL; then it is raised
+        on. A timeout kills at once.
 
-        Raises ToolFailed where the command could not be started, was killed at its timeout (then nobody knows what it did), or died of a signal.
+        Raises ToolFailed where the command could not be started, was killed at its timeout (then
+        nobody knows what it did), or died of a signal.
         """
         if arguments.background:
             return await _begun(ctx, arguments)
         asked_s = DEFAULT_TIMEOUT_S if arguments.timeout_s is None else arguments.timeout_s
         timeout_s = min(asked_s, MAX_TIMEOUT_S)
         masking = ctx.masking() if ctx.masking is not None else None
-        with Capture(ctx.spill, max_chars=self.max_output - _NOTE_CHARS, max_lines=MAX_OUTPUT_LINES - _NOTE_LINES, masking=masking) as capture:
+        with Capture(
+            ctx.spill,
+            max_chars=self.max_output - _NOTE_CHARS,
+            max_lines=MAX_OUTPUT_LINES - _NOTE_LINES,
+            masking=masking,
+        ) as capture:
             begun = anyio.current_time()
             ended = await _run(ctx, arguments.command, timeout_s, capture)
             took_s = anyio.current_time() - begun
             text = capture.text().rstrip("\n") or "(no output)"
         notes = [
             *_notes(ended, took_s),
-            *([f"[timeout_s was {asked_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if asked_s > timeout_s else []),
+            *(
+                [f"[timeout_s was {asked_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"]
+                if asked_s > timeout_s
+                else []
+            ),
         ]
         warn_of(ctx, "bash", ended.left)
         if not ended.left.begun:
             raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
         if ended.timed_out:
-            cut = f"[the command was still running after {timeout_s:g} s and was killed, with everything it had started; above is its output until then]"
+            cut = (
+                f"[the command was still running after {timeout_s:g} s and was killed, with "
+                "everything it had started; above is its output until then]"
+            )
             raise ToolFailed("\n".join([text, cut, *notes_of(ended.left)]), happened=None)
         ctx.exited(ended.code)
         result = "\n".join([text, *notes])
@@ -120,7 +147,11 @@ def exit_notes(code: int) -> list[str]:
     """Nothing of a success."""
     if not code:
         return []
-    return [f"[exit code {code}{_meaning(code)}]" if code > 0 else f"[the shell was ended by {_signal_name(-code)}]"]
+    return [
+        f"[exit code {code}{_meaning(code)}]"
+        if code > 0
+        else f"[the shell was ended by {_signal_name(-code)}]"
+    ]
 
 
 def _notes(ended: _Ended, took_s: float) -> list[str]:
@@ -175,13 +206,16 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
     reader, writer = pipe()
     os.set_blocking(reader, False)
     try:
-        running = await start(ctx, arguments.command, writer)  # shielded: it ends with a command that runs, or with an error
+        # shielded: it ends with a command that runs, or with an error
+        running = await start(ctx, arguments.command, writer)
     except BaseException:
         os.close(reader)
         raise
     finally:
         os.close(writer)
-    job = jobs.add(lambda name: BackgroundJob(name, running, reader, captures(ctx), arguments.timeout_s))
+    job = jobs.add(
+        lambda name: BackgroundJob(name, running, reader, captures(ctx), arguments.timeout_s)
+    )
     try:
         await job.wait(_AT_ONCE_S)
     except BaseException:
@@ -189,20 +223,32 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
             await job.end()
         raise
     if job.is_running:
-        return f"[{job.name} is running in the background: bash_output shows what it writes, bash_kill ends it; it ends with the session at the latest]"
+        return (
+            f"[{job.name} is running in the background: bash_output shows what it writes, "
+            "bash_kill ends it; it ends with the session at the latest]"
+        )
     output = await job.new_output()
     if not job.left.begun:
         raise ToolFailed(f"Not run: the sandbox could not be made. {output}")
     warn_of(ctx, job.name, job.left)
     ctx.exited(job.code or 0)
-    return "\n".join([output or "(no output)", f"[{job.name} has ended already]", *(exit_notes(job.code or 0) or ["[exit code 0]"]), *notes_of(job.left)])
+    return "\n".join(
+        [
+            output or "(no output)",
+            f"[{job.name} has ended already]",
+            *(exit_notes(job.code or 0) or ["[exit code 0]"]),
+            *notes_of(job.left),
+        ]
+    )
 
 
 # ---------------------------------------------------------------- running
 
 
 async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: Capture) -> _Ended:
-    """The pipe is ours and not asyncio's, so that whoever else holds its other end keeps nobody waiting."""
+    """The pipe is ours and not asyncio's, so that whoever else holds its other end keeps nobody
+    waiting.
+    """
     reader, writer = pipe()
     try:
         os.set_blocking(reader, False)
@@ -211,7 +257,9 @@ async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: C
         finally:
             os.close(writer)
         try:
-            code, timed_out, left_behind = await _followed(running, timeout_s, _Output(reader, capture, ctx, anyio.Event()))
+            code, timed_out, left_behind = await _followed(
+                running, timeout_s, _Output(reader, capture, ctx, anyio.Event())
+            )
             return _Ended(code, timed_out, left_behind, await running.leave())
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -239,14 +287,17 @@ class _Output(msgspec.Struct, frozen=True):
         self.ended.set()
 
     async def _piece(self) -> bytes:
-        await anyio.lowlevel.checkpoint()  # a program that never stops writing must not keep everybody else waiting
+        # a program that never stops writing must not keep everybody else waiting
+        await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):
                 return os.read(self.reader, _PIECE)
             await anyio.wait_readable(self.reader)
 
 
-async def _followed(running: StartedCommand, timeout_s: float, output: _Output) -> tuple[int, bool, bool]:
+async def _followed(
+    running: StartedCommand, timeout_s: float, output: _Output
+) -> tuple[int, bool, bool]:
     """Its exit code, whether its time was over, and whether it left anything running."""
     process, tree = running.process, running.tree
     left_behind, limit = False, anyio.move_on_after(timeout_s)

@@ -1,4 +1,4 @@
-"""The `bash_kill` tool: ends a background job with everything that it started. Entry: `BashKill`."""
+"""The `bash_kill` tool: ends a background job with everything that it started. Entry: `BashKill`."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class BashKill(Builtin[JobArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: JobArguments) -> str:
-        """Cancellation: the job is ended all the same. Raises ToolFailed where there is no such job."""
+        """Cancellation: the job is ended all the same.
+
+        Raises ToolFailed where there is no such job.
+        """
         job = ctx.keep(Jobs).get(arguments.id)
         ran = job.is_running
         with anyio.CancelScope(shield=True):

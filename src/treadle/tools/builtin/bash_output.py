@@ -1,4 +1,6 @@
-"""The `bash_output` tool: what a background job has written since it was last asked, and whether it still runs. Entry: `BashOutput`."""
+"""The `bash_output` tool: what a background job has written since it was last asked, and whether it
+still runs. Entry: `BashOutput`.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,17 @@ class BashOutput(Builtin[OutputArguments]):
     parameters = closed_object(
         {
             "id": _ID,
-            "wait_s": {"type": "number", "description": f"Wait at most so many seconds, at most {MAX_WAIT_S:.0f}. Default 0."},
+            "wait_s": {
+                "type": "number",
+                "description": f"Wait at most so many seconds, at most {MAX_WAIT_S:.0f}. Default 0.",  # noqa: E501
+            },
             "until": {
                 "type": "string",
                 "enum": ["output", "end"],
-                "description": "What ends the wait: new output or the end of the job, or only its end. Default 'output'.",
+                "description": (
+                    "What ends the wait: new output or the end of the job, or only its end. "
+                    "Default 'output'."
+                ),
             },
         },
         required=["id"],
@@ -68,4 +76,6 @@ async def told(ctx: ToolContext[Any], job: BackgroundJob) -> str:
         return f"{output or '(no new output)'}\n[{job.name} is running]"
     how = "ran out of time and was killed" if job.timed_out else "has ended"
     notes = exit_notes(job.code or 0) or ["[exit code 0]"]
-    return "\n".join([output or "(no new output)", f"[{job.name} {how}]", *notes, *notes_of(job.left)])
+    return "\n".join(
+        [output or "(no new output)", f"[{job.name} {how}]", *notes, *notes_of(job.left)]
+    )

@@ -1,4 +1,5 @@
-"""What the built-in coding tools have in common: arguments as a Struct, a schema that is data, and a description in a file beside the code.
+"""What the built-in coding tools have in common: arguments as a Struct, a schema that is data, and
+a description in a file beside the code.
 
 Not here: the tools themselves, and the list of them (coding.py). Entry: `Builtin`.
 """
@@ -18,7 +19,16 @@ from typing_extensions import TypeVarTuple
 
 from treadle._internal.json_text import JsonText, met
 from treadle.models.model import ToolDefinition
-from treadle.tools.tool import MAX_OUTPUT_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    NOTHING_TOUCHED,
+    InvalidArguments,
+    ProbeAnswer,
+    ToolContext,
+    ToolFailed,
+    ToolOutput,
+    Touched,
+)
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -33,11 +43,16 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def closed_object(properties: Mapping[str, Schema], *, required: Sequence[str]) -> Schema:
     """The schema of an object with these fields and no others."""
-    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 class Builtin(ABC, Generic[ArgumentsT]):
-    """A `Tool` over an `Arguments` struct. A subclass states the attributes and writes `execute`."""
+    """A `Tool` over an `Arguments` struct. A subclass states the attributes and writes `execute`."""  # noqa: E501
 
     name: str
     effect: Effect
@@ -52,7 +67,9 @@ class Builtin(ABC, Generic[ArgumentsT]):
     has_commands: bool = False
     """Runs programs, inside the run's sandbox where there is one."""
     ability: str | None = None
-    """Name of an ability in `Abilities` without which a model is not offered this tool; `ToolDefinition.native` too. None: every model is."""
+    """Name of an ability in `Abilities` without which a model is not offered this tool;
+    `ToolDefinition.native` too. None: every model is.
+    """
     acts_as: tuple[str, ...] = ()
     """Tools whose rules to ask and to deny hold for this one too, since it can do what they do."""
     polls: bool = False
@@ -66,11 +83,17 @@ class Builtin(ABC, Generic[ArgumentsT]):
     def definition(self) -> ToolDefinition:
         if self._definition is None:
             met(self.arguments)
-            self._definition = ToolDefinition(name=self.name, description=_description(type(self)), parameters=dict(self.parameters), native=self.ability)
+            self._definition = ToolDefinition(
+                name=self.name,
+                description=_description(type(self)),
+                parameters=dict(self.parameters),
+                native=self.ability,
+            )
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> ArgumentsT:
-        """Lenient where models err harmlessly ("5" for 5, null for what may be left out, a list as JSON text); strict about names.
+        """Lenient where models err harmlessly ("5" for 5, null for what may be left out, a list as
+        JSON text); strict about names.
 
         Raises InvalidArguments that says what is wrong, where, and what a right call looks like.
         """
@@ -87,15 +110,22 @@ class Builtin(ABC, Generic[ArgumentsT]):
             value: object = json.loads(arguments_json)
         except (ValueError, RecursionError) as e:
             what = "nested too deeply" if isinstance(e, RecursionError) else f"no valid JSON ({e})"
-            raise InvalidArguments(f"The arguments of {self.name} are {what}. {self._right_call}") from e
+            raise InvalidArguments(
+                f"The arguments of {self.name} are {what}. {self._right_call}"
+            ) from e
         if not _is_utf8(arguments_json, value):
-            raise InvalidArguments(f"The arguments of {self.name} hold half a character (a lone surrogate such as \\ud83d), which no text can.")
+            raise InvalidArguments(
+                f"The arguments of {self.name} hold half a character (a lone surrogate such as "
+                "\\ud83d), which no text can."
+            )
         value = _mended(value, self.parameters)
         try:
             return msgspec.convert(value, self.arguments, strict=False)
         except (msgspec.ValidationError, UnicodeError, RecursionError):
             problem = _problem(value, self.parameters, "") or str(error)
-            raise InvalidArguments(f"Wrong arguments for {self.name}: {problem}. {self._right_call}") from error
+            raise InvalidArguments(
+                f"Wrong arguments for {self.name}: {problem}. {self._right_call}"
+            ) from error
 
     @property
     def _right_call(self) -> str:
@@ -117,7 +147,8 @@ class Builtin(ABC, Generic[ArgumentsT]):
 
 
 async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *ParametersT) -> ResultT:
-    """Make a short blocking change in a thread. Cancellation does not interrupt it, so its outcome is always known.
+    """Make a short blocking change in a thread. Cancellation does not interrupt it, so its outcome
+    is always known.
 
     Raises ToolFailed(happened=False) where no thread can be started.
     """
@@ -134,7 +165,13 @@ async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *Parame
         except RuntimeError as e:
             if begun:
                 raise
-            raise ToolFailed(f"Nothing was changed: no thread could be started for it ({e}). Make the call again later.", happened=False) from e
+            raise ToolFailed(
+                (
+                    f"Nothing was changed: no thread could be started for it ({e}). Make the call "
+                    "again later."
+                ),
+                happened=False,
+            ) from e
     raise AssertionError("a shielded scope that is never cancelled returns or raises")
 
 
@@ -143,11 +180,19 @@ class _Loader(Protocol):
 
 
 def _description(tool: type[object]) -> str:
-    """The text of NAME.md beside NAME.py, also from a zip. Through the loader, since importlib.resources costs 28 ms of start-up."""
+    """The text of NAME.md beside NAME.py, also from a zip.
+
+    Through the loader, since importlib.resources costs 28 ms of start-up.
+    """
     spec = sys.modules[tool.__module__].__spec__
     assert spec is not None
     assert spec.origin is not None
-    return cast("_Loader", spec.loader).get_data(str(Path(spec.origin).with_suffix(".md"))).decode().strip()
+    return (
+        cast("_Loader", spec.loader)
+        .get_data(str(Path(spec.origin).with_suffix(".md")))
+        .decode()
+        .strip()
+    )
 
 
 # ---------------------------------------------------------------- wrong calls
@@ -161,7 +206,13 @@ def _is_utf8(*values: object) -> bool:
     return True
 
 
-_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "boolean": (bool,), "array": (list,), "object": (dict,)}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
 
 
 def _mended(value: object, schema: Schema) -> object:
@@ -177,9 +228,16 @@ def _mended(value: object, schema: Schema) -> object:
     if kind == "array" and isinstance(value, list):
         return [_mended(item, _part(schema, "items")) for item in cast("list[object]", value)]
     if kind == "object" and isinstance(value, dict):
-        fields, required = _part(schema, "properties"), cast("list[str]", schema.get("required", []))
+        fields, required = (
+            _part(schema, "properties"),
+            cast("list[str]", schema.get("required", [])),
+        )
         given = cast("dict[str, object]", value).items()
-        return {k: _mended(v, cast("Schema", fields.get(k, {}))) for k, v in given if v is not None or k in required or k not in fields}
+        return {
+            k: _mended(v, cast("Schema", fields.get(k, {})))
+            for k, v in given
+            if v is not None or k in required or k not in fields
+        }
     return value
 
 
@@ -196,7 +254,10 @@ def _problem(value: object, schema: Schema, at: str) -> str | None:
         return _problem_in_object(cast("dict[str, object]", value), schema, at)
     if isinstance(value, list):
         items = enumerate(cast("list[object]", value))
-        return next((p for i, item in items if (p := _problem(item, _part(schema, "items"), f"{at}[{i}]"))), None)
+        return next(
+            (p for i, item in items if (p := _problem(item, _part(schema, "items"), f"{at}[{i}]"))),
+            None,
+        )
     choices = cast("list[object] | None", schema.get("enum"))
     if choices is not None and value not in choices:
         return f"{at} must be one of {', '.join(map(repr, choices))}, not {_shortly(value)}"
@@ -208,7 +269,10 @@ def _problem_in_object(value: dict[str, object], schema: Schema, at: str) -> str
     inside = f" in {at}" if at else ""
     for name in value:
         if name not in fields:
-            return f"there is no {name!r}{inside}{_nearest(name, fields)}. {_fields_in_words(fields, required)}"
+            return (
+                f"there is no {name!r}{inside}{_nearest(name, fields)}. "
+                f"{_fields_in_words(fields, required)}"
+            )
     for name in required:
         if name not in value:
             return f"{name!r} is missing{inside}. {_fields_in_words(fields, required)}"
@@ -231,7 +295,9 @@ def _is(value: object, kind: str) -> bool:
 def _nearest(name: str, fields: Schema) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only for a wrong call
 
-    close = get_close_matches(name, fields, n=1, cutoff=0.5) or [f for f in fields if f in name or name in f]
+    close = get_close_matches(name, fields, n=1, cutoff=0.5) or [
+        f for f in fields if f in name or name in f
+    ]
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -23,5 +23,21 @@ from treadle.tools.builtin.write import Write
 
 
 def default_tools() -> tuple[Builtin[Any], ...]:
-    """New ones each time, though they keep nothing between calls. A model is offered `apply_patch` if it is trained on it."""
-    return (Read(), Write(), Edit(), ApplyPatch(), Bash(), BashOutput(), BashKill(), Glob(), Grep(), Ls(), TodoWrite(), Fetch())
+    """New ones each time, though they keep nothing between calls.
+
+    A model is offered `apply_patch` if it is trained on it.
+    """
+    return (
+        Read(),
+        Write(),
+        Edit(),
+        ApplyPatch(),
+        Bash(),
+        BashOutput(),
+        BashKill(),
+        Glob(),
+        Grep(),
+        Ls(),
+        TodoWrite(),
+        Fetch(),
+    )

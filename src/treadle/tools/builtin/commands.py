@@ -1,6 +1,8 @@
-"""A command of a shell from its start to its end, confined or not. What it writes goes to a pipe that the caller reads.
+"""A command of a shell from its start to its end, confined or not. What it writes goes to a pipe
+that the caller reads.
 
-Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended (processes.py). Entry: `start`, `pipe`.
+Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended
+(processes.py). Entry: `start`, `pipe`.
 """
 
 from __future__ import annotations
@@ -41,9 +43,17 @@ SETTINGS = {
 class StartedCommand:
     """One that was started. Whoever has it ends it and then calls `leave`, whatever happens."""
 
-    def __init__(self, process: Process, tree: Tree, cage: Cage | None = None, room: CommandRoom | None = None) -> None:
+    def __init__(
+        self,
+        process: Process,
+        tree: Tree,
+        cage: Cage | None = None,
+        room: CommandRoom | None = None,
+    ) -> None:
         self.process, self.tree, self._cage = process, tree, cage
-        self._network = None if room is None or isinstance(room.network, str | NetworkGate) else room.network
+        self._network = (
+            None if room is None or isinstance(room.network, str | NetworkGate) else room.network
+        )
         self._refused: list[str] = []
 
     async def leave(self) -> CommandNotes:
@@ -63,7 +73,8 @@ class StartedCommand:
 
 
 async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedCommand:
-    """Raises ToolFailed where it cannot be started; nothing is left then. `output`, a descriptor, stays the caller's to close.
+    """Raises ToolFailed where it cannot be started; nothing is left then. `output`, a descriptor,
+    stays the caller's to close.
 
     Cancellation: once begun, the start is finished, so that what has started is always known.
     """
@@ -71,19 +82,32 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedComm
     mark = os.urandom(16).hex()
     environment = {**for_a_shell(ctx.environment), **SETTINGS, MARK: mark}
     shell = find_shell(path_outside(environment.get("PATH"), ctx.cwd))
-    own_files = ["--norc", "--noprofile"] if os.path.basename(shell) == "bash" else []  # which bash reads where it takes itself to be run by sshd
+    # which bash reads where it takes itself to be run by sshd
+    own_files = ["--norc", "--noprofile"] if os.path.basename(shell) == "bash" else []
     argv = [shell, *own_files, "-c", "--", command]
     with anyio.CancelScope(shield=True):
-        return await (_unconfined(ctx, argv, environment, output) if ctx.sandbox is None else _confined(ctx, ctx.sandbox, argv, environment, output))
+        return await (
+            _unconfined(ctx, argv, environment, output)
+            if ctx.sandbox is None
+            else _confined(ctx, ctx.sandbox, argv, environment, output)
+        )
     raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
 
-async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> StartedCommand:
+async def _unconfined(
+    ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int
+) -> StartedCommand:
     process = await _opened(argv, environment, output, cwd=ctx.cwd)
     return StartedCommand(process, tree_of(process.pid, environment[MARK]))
 
 
-async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> StartedCommand:
+async def _confined(
+    ctx: ToolContext[Any],
+    place: Confinement,
+    argv: list[str],
+    environment: Mapping[str, str],
+    output: int,
+) -> StartedCommand:
     hold = _Hold()
     if not isinstance(network := place.room.network, str | NetworkGate):
         network.hold(hold.is_over)
@@ -91,18 +115,31 @@ async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], 
         try:
             cage = await place.cage(argv, ctx.cwd, environment)
         except (AgentError, OSError) as e:
-            raise ToolFailed(f"Not run: the command cannot be confined: {e}.", happened=False) from e
+            raise ToolFailed(
+                f"Not run: the command cannot be confined: {e}.", happened=False
+            ) from e
         try:
-            hold.process = process = await _opened(list(cage.argv), cage.environment, output, cwd=ctx.cwd, pass_fds=tuple(cage.pass_fds))
+            hold.process = process = await _opened(
+                list(cage.argv),
+                cage.environment,
+                output,
+                cwd=ctx.cwd,
+                pass_fds=tuple(cage.pass_fds),
+            )
             inside = await cage.entered(process.pid)
         except BaseException:
             await cage.leave()
             raise
-    return StartedCommand(process, tree_of(process.pid, environment[MARK], inside), cage, place.room)
+    return StartedCommand(
+        process, tree_of(process.pid, environment[MARK], inside), cage, place.room
+    )
 
 
 class _Hold:
-    """Whether a command has ended, from before its start. As a context manager: an error inside means that it never was one."""
+    """Whether a command has ended, from before its start.
+
+    As a context manager: an error inside means that it never was one.
+    """
 
     process: Process | None = None
     _failed = False
@@ -117,26 +154,57 @@ class _Hold:
         self._failed = kind is not None
 
 
-async def _opened(argv: list[str], environment: Mapping[str, str], output: int, *, cwd: Path | None = None, pass_fds: tuple[int, ...] = ()) -> Process:
+async def _opened(
+    argv: list[str],
+    environment: Mapping[str, str],
+    output: int,
+    *,
+    cwd: Path | None = None,
+    pass_fds: tuple[int, ...] = (),
+) -> Process:
     try:
-        return await anyio.open_process(argv, stdin=DEVNULL, stdout=output, stderr=output, cwd=cwd, env=environment, start_new_session=True, pass_fds=pass_fds)
+        return await anyio.open_process(
+            argv,
+            stdin=DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
     except OSError as e:
         if e.errno == errno.E2BIG:
-            text = f"The command is {len(argv[-1]):,} characters long, more than can be started: write it to a file and run that."
+            text = (
+                f"The command is {len(argv[-1]):,} characters long, more than can be started: "
+                "write it to a file and run that."
+            )
             raise ToolFailed(text, happened=False) from e
-        raise ToolFailed(f"Not run: the shell {argv[0]!r} could not be started: {e.strerror or e}.", happened=False) from e
+        raise ToolFailed(
+            f"Not run: the shell {argv[0]!r} could not be started: {e.strerror or e}.",
+            happened=False,
+        ) from e
 
 
 def pipe() -> tuple[int, int]:
-    """A pipe for the output of a command that has not started. Raises ToolFailed(happened=False)."""
+    """A pipe for the output of a command that has not started. Raises ToolFailed(happened=False)."""  # noqa: E501
     try:
         return os.pipe()
     except OSError as e:
-        raise ToolFailed(f"Not run: there is no pipe for its output ({e.strerror or e}). Make the call again later.", happened=False) from e
+        raise ToolFailed(
+            (
+                f"Not run: there is no pipe for its output ({e.strerror or e}). Make the call "
+                "again "
+                "later."
+            ),
+            happened=False,
+        ) from e
 
 
 def _check_place(cwd: Path) -> None:
     if sys.platform == "win32":
         raise ToolFailed("There is no bash on Windows. Use WSL, or do it with the other tools.")
     if not cwd.is_dir():
-        raise ToolFailed(f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it.")
+        raise ToolFailed(
+            f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it."
+        )

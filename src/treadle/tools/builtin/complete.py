@@ -14,11 +14,16 @@ from treadle.tools.structured_output.contract import AnswerType, Unfit
 from treadle.tools.tool import InvalidArguments, ProbeAnswer, ToolContext, Touched
 from treadle.types import Effect
 
-DESCRIPTION = "Ends this task and hands over its output. Call it once, when everything is done, and nothing else beside it."
+DESCRIPTION = (
+    "Ends this task and hands over its output. Call it once, when everything is done, and "
+    "nothing else beside it."
+)
 
 
 class Complete:
-    """Its output is checked like an answer in words: what does not fit is told to the model, which calls again."""
+    """Its output is checked like an answer in words: what does not fit is told to the model, which
+    calls again.
+    """
 
     name = "complete"
     effect: Effect = "pure"
@@ -45,12 +50,20 @@ class Complete:
 
     def _described(self) -> ToolDefinition:
         output: dict[str, object] = {"type": "string", "description": "What you hand over."}
-        parameters: dict[str, object] = {"type": "object", "required": ["output"], "additionalProperties": False}
+        parameters: dict[str, object] = {
+            "type": "object",
+            "required": ["output"],
+            "additionalProperties": False,
+        }
         if self._answer is not None:
             output = dict(self._answer.schema)
             if (named := output.pop("$defs", None)) is not None:
                 parameters["$defs"] = named
-        return ToolDefinition(name=self.name, description=DESCRIPTION, parameters={**parameters, "properties": {"output": output}})
+        return ToolDefinition(
+            name=self.name,
+            description=DESCRIPTION,
+            parameters={**parameters, "properties": {"output": output}},
+        )
 
     def parse(self, arguments_json: JsonText) -> JsonText:
         """The output as JSON. Raises InvalidArguments."""

@@ -1,4 +1,5 @@
-"""What changed between two texts, in few lines: for the model, and for whoever approves or reads along.
+"""What changed between two texts, in few lines: for the model, and for whoever approves or reads
+along.
 
 Not here: patches that can be applied. Entry: `short_difference`, `difference`.
 """
@@ -15,15 +16,24 @@ _TOO_MUCH = "too much to show @@"
 
 
 def short_difference(before: str, after: str) -> str:
-    """A unified diff without file names, of at most 40 lines; what is left out is said in the last. Empty where nothing changed."""
+    """A unified diff without file names, of at most 40 lines; what is left out is said in the last.
+
+    Empty where nothing changed.
+    """
     lines = [line[:_MAX_LINE_CHARS] for line in difference(before, after)]
     if len(lines) > MAX_LINES:
-        lines = [*lines[: MAX_LINES - 1], f"(… {len(lines) - MAX_LINES + 1} more lines of difference)"]
+        lines = [
+            *lines[: MAX_LINES - 1],
+            f"(… {len(lines) - MAX_LINES + 1} more lines of difference)",
+        ]
     return "\n".join(lines)
 
 
 def difference(before: str, after: str) -> list[str]:
-    """The same, whole: every line of it. Texts of which too much is different are not compared, which its one line says then."""
+    """The same, whole: every line of it.
+
+    Texts of which too much is different are not compared, which its one line says then.
+    """
     if all(text.endswith("\n") or not text for text in (before, after)):
         before, after = before.removesuffix("\n"), after.removesuffix("\n")
     old, new = before.split("\n") if before else [], after.split("\n") if after else []
@@ -45,7 +55,10 @@ def is_too_much(before: str, after: str) -> bool:
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:
-    return next((i for i, (was, now) in enumerate(zip(old, new, strict=False)) if was != now), min(len(old), len(new)))
+    return next(
+        (i for i, (was, now) in enumerate(zip(old, new, strict=False)) if was != now),
+        min(len(old), len(new)),
+    )
 
 
 def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:

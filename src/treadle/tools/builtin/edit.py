@@ -18,8 +18,22 @@ from typing_extensions import override
 from treadle.tools.builtin import files, matching
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
-from treadle.tools.builtin.text import Encoding, TextDocument, binary_kind, image_type, to_line_feeds
-from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
+from treadle.tools.builtin.text import (
+    Encoding,
+    TextDocument,
+    binary_kind,
+    image_type,
+    to_line_feeds,
+)
+from treadle.tools.tool import (
+    DidNotHappen,
+    Happened,
+    InvalidArguments,
+    ProbeAnswer,
+    ToolContext,
+    ToolFailed,
+    Touched,
+)
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +49,10 @@ class EditArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 
 _REPLACEMENT = closed_object(
     {
-        "old": {"type": "string", "description": "Text that is in the file, exactly; only once, unless all is true."},
+        "old": {
+            "type": "string",
+            "description": "Text that is in the file, exactly; only once, unless all is true.",
+        },
         "new": {"type": "string", "description": "What stands there afterwards."},
         "all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
     },
@@ -50,8 +67,15 @@ class Edit(Builtin[EditArguments]):
     example = '{"path": "src/app.py", "edits": [{"old": "retries = 1", "new": "retries = 3"}]}'
     parameters = closed_object(
         {
-            "path": {"type": "string", "description": "The file: absolute, or relative to the working directory."},
-            "edits": {"type": "array", "items": _REPLACEMENT, "description": "Applied in order; all of them or none."},
+            "path": {
+                "type": "string",
+                "description": "The file: absolute, or relative to the working directory.",
+            },
+            "edits": {
+                "type": "array",
+                "items": _REPLACEMENT,
+                "description": "Applied in order; all of them or none.",
+            },
         },
         required=["path", "edits"],
     )
@@ -60,14 +84,19 @@ class Edit(Builtin[EditArguments]):
     def check(self, arguments: EditArguments) -> None:
         files.check_path(arguments.path)
         if not arguments.edits:
-            raise InvalidArguments(f"edits is empty, so there is nothing to change. A right call: {self.example}")
+            raise InvalidArguments(
+                f"edits is empty, so there is nothing to change. A right call: {self.example}"
+            )
         for i, edit in enumerate(arguments.edits):
             if not edit.old:
                 raise InvalidArguments(
-                    f"edits[{i}].old is empty. To insert, give a line of the file as old, and that line with the addition as new; to make a file, use write."
+                    f"edits[{i}].old is empty. To insert, give a line of the file as old, and "
+                    "that line with the addition as new; to make a file, use write."
                 )
             if edit.old == edit.new:
-                raise InvalidArguments(f"edits[{i}]: old and new are identical, so there is nothing to change.")
+                raise InvalidArguments(
+                    f"edits[{i}]: old and new are identical, so there is nothing to change."
+                )
 
     @override
     def touches(self, arguments: EditArguments, cwd: Path) -> Touched:
@@ -80,7 +109,9 @@ class Edit(Builtin[EditArguments]):
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-        """Whether the file reads as after this edit, or as it cannot after it; None where it may be either, or is neither."""
+        """Whether the file reads as after this edit, or as it cannot after it; None where it may be
+        either, or is neither.
+        """
         return await to_thread.run_sync(_probe, ctx, arguments)
 
 
@@ -98,16 +129,21 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
             return f"{name} already reads like that: nothing was changed."
         ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
     done = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
-    return "\n".join([" ".join([done, *files.link_notes(old)]), *notes, short_difference(before, document.text)])
+    return "\n".join(
+        [" ".join([done, *files.link_notes(old)]), *notes, short_difference(before, document.text)]
+    )
 
 
 def existing(place: Path, path: str) -> files.Loaded:
-    """The whole file. Raises OSError if there is none, ToolFailed if it is too large to be changed."""
+    """The whole file. Raises OSError if there is none, ToolFailed if it is too large to be changed."""  # noqa: E501
     old = files.load(place)
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if not old.is_whole:
-        raise ToolFailed(f"{path!r} is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB: change it with a command (sed, a script) through bash.")
+        raise ToolFailed(
+            f"{path!r} is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB: change it "
+            "with a command (sed, a script) through bash."
+        )
     return old
 
 
@@ -119,11 +155,20 @@ def decoded(old: files.Loaded, name: str) -> tuple[Encoding, TextDocument]:
     try:
         return encoding, TextDocument(encoding.decode(old.data))
     except UnicodeDecodeError as e:
-        raise ToolFailed(f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be edited as text.", happened=False) from e
+        raise ToolFailed(
+            (
+                f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be "
+                "edited as text."
+            ),
+            happened=False,
+        ) from e
 
 
 def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
-    """How many places were replaced, and what the model is told of it. Raises ToolFailed; the document is then of no use."""
+    """How many places were replaced, and what the model is told of it.
+
+    Raises ToolFailed; the document is then of no use.
+    """
     count, notes = 0, list[str]()
     for i, edit in enumerate(edits, 1):
         old, new = to_line_feeds(edit.old), to_line_feeds(edit.new)
@@ -144,14 +189,21 @@ def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
         return encoding.encode(document.render())
     except UnicodeEncodeError as e:
         wrong = e.object[e.start]
-        raise ToolFailed(f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.", happened=False) from e
+        raise ToolFailed(
+            f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.",
+            happened=False,
+        ) from e
 
 
 # ---------------------------------------------------------------- afterwards
 
 
 def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-    """By what the texts prove. What the model was shown of the file is no help: it is lost with the process, or may be of after the edit."""
+    """By what the texts prove.
+
+    What the model was shown of the file is no help: it is lost with the process, or may be of after
+    the edit.
+    """
     place = files.place_of(arguments.path, ctx)
     try:
         now = files.load(place)
@@ -160,16 +212,24 @@ def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
         _, document = decoded(now, arguments.path)
     except (OSError, ToolFailed):
         return None
-    before, can_still_be = _undone(document, arguments.edits), _made(document, arguments.edits) is not None
+    before, can_still_be = (
+        _undone(document, arguments.edits),
+        _made(document, arguments.edits) is not None,
+    )
     if before is not None and not can_still_be:
-        return Happened(f"Edited {files.shown(place, ctx.cwd)}, as its content shows.\n{short_difference(before.text, document.text)}")
+        return Happened(
+            f"Edited {files.shown(place, ctx.cwd)}, as its content shows.\n"
+            f"{short_difference(before.text, document.text)}"
+        )
     if can_still_be and not _may_be_result(document.text, arguments.edits[-1]):
         return DidNotHappen()
     return None
 
 
 def _undone(document: TextDocument, edits: Sequence[Replacement]) -> TextDocument | None:
-    """The text before the edits, where making them again gives exactly this text: then they may have been made."""
+    """The text before the edits, where making them again gives exactly this text: then they may
+    have been made.
+    """
     before = TextDocument(document.render())
     for edit in reversed(edits):
         spans = matching.exact(before.text, to_line_feeds(edit.new)) if edit.new else ()
@@ -192,8 +252,9 @@ def _made(document: TextDocument, edits: Sequence[Replacement]) -> str | None:
 def _may_be_result(text: str, last: Replacement) -> bool:
     """False where `old` stands where the edit cannot have put or left it: then it was not made.
 
-    After an edit, `old` stands only in what was put in, or across its edges. White space is left out of account, since a text that was alike but for
-    that had its replacement indented anew. Where nothing was put in, the edges may be anywhere.
+    After an edit, `old` stands only in what was put in, or across its edges. White space is left
+    out of account, since a text that was alike but for that had its replacement indented anew.
+    Where nothing was put in, the edges may be anywhere.
     """
     old, new, plain = to_line_feeds(last.old), _without_space(last.new), _without_space(text)
     width = len(_without_space(old))

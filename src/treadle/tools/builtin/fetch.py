@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 30.0
 _ERROR_CHARS = 1_000
-_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/javascript", "application/x-yaml", "application/yaml", "application/toml")
+_TEXT_TYPES = (
+    "text/",
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/x-yaml",
+    "application/yaml",
+    "application/toml",
+)
 
 
 class FetchArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,10 +43,21 @@ class Fetch(Builtin[FetchArguments]):
     effect = "pure"
     arguments = FetchArguments
     example = '{"url": "https://docs.python.org/3/library/os.html"}'
-    parameters = closed_object({"url": {"type": "string", "description": "Of a page: https://… or http://…"}}, required=["url"])
+    parameters = closed_object(
+        {"url": {"type": "string", "description": "Of a page: https://… or http://…"}},
+        required=["url"],
+    )
 
-    def __init__(self, *, resolve: web.Resolve = web.resolve, route: web.Route = web.straight, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
-        """How names are resolved, addresses reached and certificates trusted: as everywhere, but in tests."""
+    def __init__(
+        self,
+        *,
+        resolve: web.Resolve = web.resolve,
+        route: web.Route = web.straight,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """How names are resolved, addresses reached and certificates trusted: as everywhere, but in
+        tests.
+        """
         super().__init__()
         self._resolve, self._route, self._tls = resolve, route, tls
 
@@ -59,10 +78,18 @@ class Fetch(Builtin[FetchArguments]):
         if answer is None:
             raise ToolFailed(f"{url} gave no whole answer within {MAX_SECONDS:.0f} s.")
         if isinstance(answer, web.OtherHost):
-            return f"{url} redirects to another host, which was not asked: {answer.url}\nFetch that, if it is what you want."
+            return (
+                f"{url} redirects to another host, which was not asked: {answer.url}\nFetch "
+                "that, if it is what you want."
+            )
         text = await to_thread.run_sync(_shown, answer)
         if answer.status >= 400:
-            raise ToolFailed(f"{answer.url} answered with status {answer.status}. {text[:_ERROR_CHARS].strip()}".strip())
+            raise ToolFailed(
+                (
+                    f"{answer.url} answered with status {answer.status}. "
+                    f"{text[:_ERROR_CHARS].strip()}"
+                ).strip()
+            )
         return text
 
 
@@ -73,10 +100,18 @@ def _shown(answer: web.PageResponse) -> str:
     media_type = answer.media_type
     if is_html(media_type, answer.body):
         page = readable(decoded(answer.body, answer.charset), answer.url)
-        head, body, notes = [page.title, answer.url] if page.title else [answer.url], page.text, page.notes
+        head, body, notes = (
+            [page.title, answer.url] if page.title else [answer.url],
+            page.text,
+            page.notes,
+        )
     else:
         _must_be_text(answer)
-        head, body, notes = [f"{answer.url} ({media_type})" if media_type else answer.url], decoded(answer.body, answer.charset), []
+        head, body, notes = (
+            [f"{answer.url} ({media_type})" if media_type else answer.url],
+            decoded(answer.body, answer.charset),
+            [],
+        )
     if answer.is_cut:
         notes = [*notes, f"(only the first {web.MAX_BYTES // 1024 // 1024} MiB were read)"]
     return "\n".join([*head, "", body.strip() or "(the page has no text)", *notes])
@@ -84,8 +119,15 @@ def _shown(answer: web.PageResponse) -> str:
 
 def _must_be_text(answer: web.PageResponse) -> None:
     media_type, head = answer.media_type, answer.body[:SNIFF_BYTES]
-    said = media_type.startswith(_TEXT_TYPES) or media_type.endswith(("+json", "+xml")) or media_type in ("", "application/octet-stream")
+    said = (
+        media_type.startswith(_TEXT_TYPES)
+        or media_type.endswith(("+json", "+xml"))
+        or media_type in ("", "application/octet-stream")
+    )
     kind = image_type(head) or binary_kind(head)
     if not said or kind is not None:
         what = kind or media_type
-        raise ToolFailed(f"{answer.url} is {what} of {'over ' if answer.is_cut else ''}{len(answer.body):,} bytes, not text, and is not shown.")
+        raise ToolFailed(
+            f"{answer.url} is {what} of {'over ' if answer.is_cut else ''}{len(answer.body):,} "
+            "bytes, not text, and is not shown."
+        )

@@ -1,6 +1,8 @@
-"""Files as the tools use them: where a path leads, reading, replacing whole, and what the model is told when one of these fails.
+"""Files as the tools use them: where a path leads, reading, replacing whole, and what the model is
+told when one of these fails.
 
-Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is text.py. Entry: `place_of`, `load`, `save`.
+Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is
+text.py. Entry: `place_of`, `load`, `save`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from treadle.tools.file_history import Before, content_hash
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
-"""Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
+"""Files up to this size are compared by their content and can be edited; larger ones are compared
+by size, time and inode.
+"""
 MAX_PATH_CHARS = 4096
 TEMPORARY = ".treadle-"
 """How the names begin under which new content is first written."""
@@ -36,9 +40,11 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 @contextmanager
 def changing(place: Path) -> Generator[None]:
-    """Held while one file is changed: between the look at a file and its replacement, no other tool of this process replaces it.
+    """Held while one file is changed: between the look at a file and its replacement, no other tool
+    of this process replaces it.
 
-    Locks of threads, since the work is in threads and one set of tools may serve several event loops; a few paths may share one.
+    Locks of threads, since the work is in threads and one set of tools may serve several event
+    loops; a few paths may share one.
     """
     with changing_all([place]):
         yield
@@ -46,7 +52,10 @@ def changing(place: Path) -> Generator[None]:
 
 @contextmanager
 def changing_all(places: Iterable[Path]) -> Generator[None]:
-    """`changing` for several files at once. Locks are taken in one order, each once, so that two calls never wait for each other."""
+    """`changing` for several files at once.
+
+    Locks are taken in one order, each once, so that two calls never wait for each other.
+    """
     with ExitStack() as held:
         for n in sorted({hash(place) % len(_LOCKS) for place in places}):
             held.enter_context(_LOCKS[n])
@@ -59,32 +68,43 @@ def changing_all(places: Iterable[Path]) -> Generator[None]:
 def check_path(path: str) -> None:
     """Raises InvalidArguments for what can be no path."""
     if not path:
-        raise InvalidArguments("The path is empty: give the path of a file or directory, such as 'src/app.py'.")
+        raise InvalidArguments(
+            "The path is empty: give the path of a file or directory, such as 'src/app.py'."
+        )
     if "\0" in path:
         raise InvalidArguments(f"The path {path!r} holds a NUL character, which no file name can.")
     if len(path) > MAX_PATH_CHARS:
-        raise InvalidArguments(f"The path is {len(path):,} characters long; at most {MAX_PATH_CHARS:,} are possible.")
+        raise InvalidArguments(
+            f"The path is {len(path):,} characters long; at most {MAX_PATH_CHARS:,} are possible."
+        )
 
 
 def locate(path: str, cwd: Path) -> Path:
-    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like others. It need not exist.
+    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like
+    others. It need not exist.
 
     Raises ToolFailed where links on the way to it are being changed again and again.
     """
     for _ in range(_TRIES):
         with suppress(OSError):  # a link that is gone between two looks at it
             return Path(os.path.realpath(os.path.join(cwd, path)))
-    raise ToolFailed(f"{path!r} is being changed by somebody else while it is looked up. Nothing was done; try again.")
+    raise ToolFailed(
+        f"{path!r} is being changed by somebody else while it is looked up. Nothing was done; "
+        "try again."
+    )
 
 
 def place_of(path: str, ctx: ToolContext[Any]) -> Path:
-    """What a call opens: where its path led when the policy judged it. Links that were put there since are not followed when it is opened."""
+    """What a call opens: where its path led when the policy judged it.
+
+    Links that were put there since are not followed when it is opened.
+    """
     judged = ctx.places.get(path)
     return locate(path, ctx.cwd) if judged is None else Path(judged)
 
 
 def shown(place: Path | str, cwd: Path) -> str:
-    """As the model should call it: relative inside `cwd`, and with what cannot be printed escaped."""
+    """As the model should call it: relative inside `cwd`, and with what cannot be printed escaped."""  # noqa: E501
     text = os.fspath(place)
     inside = os.path.join(os.path.realpath(cwd), "")
     return printable(text[len(inside) :] if text.startswith(inside) and text != inside else text)
@@ -115,7 +135,9 @@ def parent_of(place: Path, *, create: bool = False) -> Generator[OpenFolder]:
 def open_file(place: Path) -> int:
     """A descriptor for reading. Raises OSError, ToolFailed for a file that no tool reads."""
     if place.parts[1:2] == ("proc",) and place.name == "environ":
-        raise ToolFailed(f"{place} holds the environment of a process, and keys with it: it is not read.")
+        raise ToolFailed(
+            f"{place} holds the environment of a process, and keys with it: it is not read."
+        )
     if place.parent == place:
         raise NotARegularFile("a directory")
     with parent_of(place) as folder:
@@ -159,13 +181,21 @@ def digest_of_large(status: os.stat_result) -> str:
 
 
 def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
-    """Raises ToolFailed where the model has not read the file in this session, or it has changed since."""
+    """Raises ToolFailed where the model has not read the file in this session, or it has changed
+    since.
+    """
     seen = ctx.seen_files.get(os.fspath(place))
     name = shown(place, ctx.cwd)
     if seen is None:
-        raise ToolFailed(f"You have not read {name!r} in this session. Read it with the read tool first, then make this call again.")
+        raise ToolFailed(
+            f"You have not read {name!r} in this session. Read it with the read tool first, then "
+            "make this call again."
+        )
     if seen != digest:
-        raise ToolFailed(f"{name!r} has changed since you last read it (by a command, or by somebody else). Read it again, then make this call again.")
+        raise ToolFailed(
+            f"{name!r} has changed since you last read it (by a command, or by somebody else). "
+            "Read it again, then make this call again."
+        )
 
 
 # ---------------------------------------------------------------- writing
@@ -175,19 +205,36 @@ Keep: TypeAlias = Callable[[Before], None]
 """Keeps what a file was before it is changed (ToolContext.before_change)."""
 
 
-def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None, *, like: os.stat_result | None = None) -> str:
-    """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
+def save(
+    place: Path,
+    data: bytes,
+    old: Loaded | None,
+    keep: Keep | None = None,
+    *,
+    like: os.stat_result | None = None,
+) -> str:
+    """Replaces the file in one step, or makes it with its directories: a reader sees all of the old
+    content or all of the new.
 
-    `old` is the file as it was looked at, None for a new one: it must still be like that, and owner (where allowed) and mode are kept.
-    `keep` is told of it before anything is made or changed; not of a file over 16 MiB. `like`: whose owner and mode a new file gets.
-    Returns the digest of the new content. Raises OSError; ToolFailed where the file has changed or is read-only.
+    `old` is the file as it was looked at, None for a new one: it must still be like that, and owner
+    (where allowed) and mode are kept. `keep` is told of it before anything is made or changed; not
+    of a file over 16 MiB. `like`: whose owner and mode a new file gets. Returns the digest of the
+    new content. Raises OSError; ToolFailed where the file has changed or is read-only.
     """
     status = old.status if old is not None else like
     _must_be_writable(place, old)
     temporary = f"{TEMPORARY}{os.urandom(8).hex()}.tmp"
     if keep is not None and (old is None or old.is_whole):
         made = _missing_above(place) if old is None else ()
-        keep(Before(path=os.fspath(place), content=None if old is None else old.data, after=content_hash(data), made=made, temporary=temporary))
+        keep(
+            Before(
+                path=os.fspath(place),
+                content=None if old is None else old.data,
+                after=content_hash(data),
+                made=made,
+                temporary=temporary,
+            )
+        )
     with parent_of(place, create=True) as folder:
         fd = folder.create_file(temporary, 0o666 if status is None else 0o600)
         try:
@@ -205,12 +252,21 @@ def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None,
         try:
             folder.sync()
         except OSError as e:
-            raise ToolFailed(f"{place} was written, but the disk failed to store its name ({e.strerror or e}): look at the file.", happened=True) from e
+            raise ToolFailed(
+                (
+                    f"{place} was written, but the disk failed to store its name "
+                    f"({e.strerror or e}): look at the file."
+                ),
+                happened=True,
+            ) from e
     return digest_of(data) if len(data) <= MAX_WHOLE_BYTES else digest_of_large(os.stat(place))
 
 
 def remove(place: Path, old: Loaded, keep: Keep | None = None) -> None:
-    """Removes the file, which must still be as it was looked at. `keep` is told of it before. Raises OSError, ToolFailed as `save` does."""
+    """Removes the file, which must still be as it was looked at. `keep` is told of it before.
+
+    Raises OSError, ToolFailed as `save` does.
+    """
     _must_be_writable(place, old)
     if keep is not None and old.is_whole:
         keep(Before(path=os.fspath(place), content=old.data, after=None))
@@ -223,7 +279,10 @@ def remove(place: Path, old: Loaded, keep: Keep | None = None) -> None:
 def _must_be_as(place: Path, old: Loaded | None) -> None:
     now = load(place)
     if (now.digest if now is not None else None) != (old.digest if old is not None else None):
-        raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
+        raise ToolFailed(
+            f"{place} was changed by somebody else just now, and nothing was written. Read it "
+            "again, then make this call again."
+        )
 
 
 def _missing_above(place: Path) -> tuple[str, ...]:
@@ -239,14 +298,28 @@ def _missing_above(place: Path) -> tuple[str, ...]:
 def link_notes(old: Loaded | None) -> list[str]:
     """What the model is told of other names of a file that was replaced."""
     others = old.status.st_nlink - 1 if old is not None else 0
-    return [f"It had {others} other hard link{'s' if others > 1 else ''}, which keep{'s' if others == 1 else ''} the old content."] if others > 0 else []
+    return (
+        [
+            (
+                f"It had {others} other hard link{'s' if others > 1 else ''}, which "
+                f"keep{'s' if others == 1 else ''} the old content."
+            )
+        ]
+        if others > 0
+        else []
+    )
 
 
 def _must_be_writable(place: Path, old: Loaded | None) -> None:
-    """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its meaning, we ask."""
+    """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its
+    meaning, we ask.
+    """
     if old is not None and (not old.status.st_mode & 0o222 or not os.access(place, os.W_OK)):
         mode = f"{old.status.st_mode & 0o7777:04o}"
-        raise ToolFailed(f"{place} is read-only (mode {mode}), and nothing was written. Change its mode first, if that is what the user wants.")
+        raise ToolFailed(
+            f"{place} is read-only (mode {mode}), and nothing was written. Change its mode "
+            "first, if that is what the user wants."
+        )
 
 
 def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:
@@ -262,7 +335,10 @@ def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:
 
 @contextmanager
 def telling(doing: str, path: str, cwd: Path) -> Generator[None]:
-    """Turn an OSError inside into a ToolFailed(happened=False). `doing` is a verb: 'read', 'write', 'list'."""
+    """Turn an OSError inside into a ToolFailed(happened=False). `doing` is a verb:
+
+    'read', 'write', 'list'.
+    """
     try:
         yield
     except OSError as e:
@@ -279,7 +355,10 @@ def _why(error: OSError, doing: str, path: str, cwd: Path) -> str:
     if isinstance(error, PermissionError):
         return f"No permission to {doing} {path!r}. Nothing was changed."
     if error.errno == errno.ELOOP:
-        return f"{path!r} is a loop of symbolic links, or its directories were changed while it was opened."
+        return (
+            f"{path!r} is a loop of symbolic links, or its directories were changed while it was "
+            "opened."
+        )
     return f"Could not {doing} {path!r}: {error.strerror or error}."
 
 
@@ -299,12 +378,18 @@ def _missing(path: str, place: Path, cwd: Path) -> str:
         link = f" (it is a symbolic link to {os.readlink(os.path.join(cwd, path))!r})"
     tilde = " '~' is not expanded: give the whole path." if path.startswith("~") else ""
     close = _suggestions(place, cwd)
-    hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else " Use glob or ls to find it."
+    hint = (
+        f" Did you mean {' or '.join(repr(c) for c in close)}?"
+        if close
+        else " Use glob or ls to find it."
+    )
     return f"{path!r} does not exist{link}.{tilde}{hint}"
 
 
 def _suggestions(place: Path, cwd: Path) -> list[str]:
-    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it that are like it, then it elsewhere below."""
+    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it
+    that are like it, then it elsewhere below.
+    """
     from difflib import get_close_matches  # noqa: PLC0415  only for a path that is missing
 
     tails = [cwd.joinpath(*place.parts[i:]) for i in range(1, len(place.parts))]
@@ -327,6 +412,10 @@ def _namesakes(place: Path, cwd: Path) -> list[str]:
     if not place.is_relative_to(root):
         return []
     try:
-        return [printable(file.path) for file in islice(walk(os.fspath(root)), _LOOKED_AT) if file.name == place.name]
+        return [
+            printable(file.path)
+            for file in islice(walk(os.fspath(root)), _LOOKED_AT)
+            if file.name == place.name
+        ]
     except OSError:
         return []

@@ -1,8 +1,10 @@
-"""An open directory: names are looked up in it through its descriptor, and no symbolic link is ever followed.
+"""An open directory: names are looked up in it through its descriptor, and no symbolic link is ever
+followed.
 
-Every file that a tool opens, makes or replaces passes through here, so that what was decided about a path still holds when it is used:
-a directory that is swapped for a link in between is an error, never another place. Little is imported, since the
-search process starts with this. What a path of the model means, and what it reads when one fails, is files.py. Entry: `OpenFolder.at`.
+Every file that a tool opens, makes or replaces passes through here, so that what was decided about
+a path still holds when it is used: a directory that is swapped for a link in between is an error,
+never another place. Little is imported, since the search process starts with this. What a path of
+the model means, and what it reads when one fails, is files.py. Entry: `OpenFolder.at`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,15 @@ from treadle._internal import held_files
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
-# O_PATH asks for search permission only, as a lookup by path does; where it is missing, O_RDONLY wants read permission too
+# O_PATH asks for search permission only, as a lookup by path does; where it is missing, O_RDONLY
+# wants read permission too
 _LOOKUP = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
-_FILE = _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_FILE = (
+    _NO_FOLLOW
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 # macOS: no component of the whole path may be a link
 _NO_FOLLOW_ANY: int | None = getattr(os, "O_NOFOLLOW_ANY", None)
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
@@ -60,7 +68,10 @@ class OpenFolder:
 
     @classmethod
     def at(cls, path: str, *, create: bool = False) -> OpenFolder:
-        """Opens an absolute path without `.`, `..` and links. `create` makes the directories that are missing."""
+        """Opens an absolute path without `.`, `..` and links.
+
+        `create` makes the directories that are missing.
+        """
         if not _BY_DESCRIPTOR:
             os.makedirs(path, exist_ok=True) if create else os.stat(path)
             return cls(path, None)
@@ -94,7 +105,9 @@ class OpenFolder:
 
     def folder(self, name: str) -> OpenFolder:
         path = os.path.join(self.path, name)
-        return OpenFolder(path, os.open(name, _LOOKUP, dir_fd=self._fd) if self._fd is not None else None)
+        return OpenFolder(
+            path, os.open(name, _LOOKUP, dir_fd=self._fd) if self._fd is not None else None
+        )
 
     def stat(self, name: str) -> os.stat_result:
         """Of a link itself, not of where it leads."""
@@ -108,7 +121,11 @@ class OpenFolder:
 
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]]]:
-        """In no order. Each `entry.name` is the bare name; what else an entry can tell, it can only inside the `with`."""
+        """In no order.
+
+        Each `entry.name` is the bare name; what else an entry can tell, it can only inside the
+        `with`.
+        """
         if self._fd is None:
             with os.scandir(self.path) as found:
                 yield found
@@ -128,7 +145,11 @@ class OpenFolder:
         return os.readlink(self._name(name), dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
-        """Open a file for reading; never blocks. Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal, unopened."""
+        """Open a file for reading; never blocks.
+
+        Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal,
+        unopened.
+        """
         found = self.stat(name)
         if not stat.S_ISREG(found.st_mode):
             raise NotARegularFile(kind_of(found.st_mode))
@@ -142,7 +163,9 @@ class OpenFolder:
 
     def create_file(self, name: str, mode: int) -> int:
         """For writing; it must not exist."""
-        return os.open(self._name(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self._fd)
+        return os.open(
+            self._name(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self._fd
+        )
 
     def replace(self, source: str, target: str) -> None:
         os.replace(self._name(source), self._name(target), src_dir_fd=self._fd, dst_dir_fd=self._fd)

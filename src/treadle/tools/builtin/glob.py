@@ -40,8 +40,14 @@ class Glob(Builtin[GlobArguments]):
     example = '{"pattern": "**/*.py", "path": "src"}'
     parameters = closed_object(
         {
-            "pattern": {"type": "string", "description": "Such as **/*.py or src/**/*.{ts,tsx}; relative to path."},
-            "path": {"type": "string", "description": "The directory to look in. Default: the working directory."},
+            "pattern": {
+                "type": "string",
+                "description": "Such as **/*.py or src/**/*.{ts,tsx}; relative to path.",
+            },
+            "path": {
+                "type": "string",
+                "description": "The directory to look in. Default: the working directory.",
+            },
         },
         required=["pattern"],
     )
@@ -72,13 +78,19 @@ def _glob(ctx: ToolContext[Any], arguments: GlobArguments, max_chars: int) -> st
     with files.telling("list", arguments.path, cwd):
         newest = heapq.nlargest(MAX_FILES, search.run(MAX_SECONDS))
     if not newest:
-        return f"No file matches {arguments.pattern!r} in {arguments.path!r}.{search.was_cut or _near_misses(arguments, top, cwd)}"
+        return (
+            f"No file matches {arguments.pattern!r} in "
+            f"{arguments.path!r}.{search.was_cut or _near_misses(arguments, top, cwd)}"
+        )
     lines = [files.shown(top / path, cwd) for _, path in newest]
     while sum(map(len, lines)) + len(lines) > max_chars - 200:
         lines.pop()
     left = search.count - len(lines)
     if left:
-        lines.append(f"({len(lines)} of {search.count:,} files, the newest; {left:,} are left out: take a narrower pattern or path)")
+        lines.append(
+            f"({len(lines)} of {search.count:,} files, the newest; {left:,} are left out: take a "
+            "narrower pattern or path)"
+        )
     return "\n".join(lines) + search.was_cut
 
 
@@ -92,11 +104,16 @@ class _Search(msgspec.Struct):
     def run(self, seconds: float) -> Iterator[tuple[int, str]]:
         """When each matching file was changed, and its path."""
         deadline = time.monotonic() + seconds
-        for i, found in enumerate(walk(self.top, all_files=self.all_files, enter=self.pattern.may_contain)):
+        for i, found in enumerate(
+            walk(self.top, all_files=self.all_files, enter=self.pattern.may_contain)
+        ):
             if i % 256 == 0:
                 from_thread.check_cancelled()
                 if time.monotonic() > deadline:
-                    self.was_cut = f"\n(stopped after {seconds:.0f} s; there may be more: take a narrower path)"
+                    self.was_cut = (
+                        f"\n(stopped after {seconds:.0f} s; there may be more: take a narrower "
+                        "path)"
+                    )
                     return
             if self.pattern.matches(found.path) and (changed := _changed_at(found)) is not None:
                 self.count += 1
@@ -119,5 +136,12 @@ def _near_misses(arguments: GlobArguments, top: Path, cwd: Path) -> str:
     if name in ("*", "**") or set("{}") & set(arguments.pattern):
         return ""
     elsewhere = _Search(GlobPattern(f"**/{name}"), os.fspath(top), all_files=True)
-    found = [files.shown(top / path, cwd) for _, path in heapq.nlargest(_HINTS, elsewhere.run(_HINT_SECONDS))]
-    return f" In other directories, or excluded by .gitignore, there is {', '.join(found)}." if found else ""
+    found = [
+        files.shown(top / path, cwd)
+        for _, path in heapq.nlargest(_HINTS, elsewhere.run(_HINT_SECONDS))
+    ]
+    return (
+        f" In other directories, or excluded by .gitignore, there is {', '.join(found)}."
+        if found
+        else ""
+    )

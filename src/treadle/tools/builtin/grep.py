@@ -1,7 +1,9 @@
-"""The `grep` tool: lines that match a regular expression, by ripgrep where there is one, else by our own search process.
+"""The `grep` tool: lines that match a regular expression, by ripgrep where there is one, else by
+our own search process.
 
-Either can be killed, and what either writes is read alike, so that the result is the same but for the dialect of regular expressions.
-Not here: what ripgrep is told (ripgrep.py), searching without it (search.py), what the model is shown (report.py). Entry: `Grep`.
+Either can be killed, and what either writes is read alike, so that the result is the same but for
+the dialect of regular expressions. Not here: what ripgrep is told (ripgrep.py), searching without
+it (search.py), what the model is shown (report.py). Entry: `Grep`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ MAX_CONTEXT = 20
 MAX_PATTERN_CHARS = 10_000
 MAX_SECONDS = 20.0
 _TAKEN_UNORDERED = 2_000
-"""Matches that are taken in whatever order they come, to be sorted; where there are more, the first ones are searched for in order."""
+"""Matches that are taken in whatever order they come, to be sorted; where there are more, the first
+ones are searched for in order.
+"""
 _TAKEN_CHARS = 4 * 1024 * 1024
 _HINT_CHARS = 300
 _SPECIAL = "\\ . ^ $ * + ? ( ) [ ] { } |"
@@ -53,11 +57,30 @@ class Grep(Builtin[GrepArguments]):
     example = '{"pattern": "def main\\\\(", "path": "src", "glob": "*.py"}'
     parameters = closed_object(
         {
-            "pattern": {"type": "string", "description": "A regular expression, matched within one line."},
-            "path": {"type": "string", "description": "The file or directory to search. Default: the working directory."},
-            "glob": {"type": "string", "description": "Only files whose name (or path, where it has a /) matches, such as *.py or src/**/*.ts."},
-            "context": {"type": "integer", "description": f"Lines to show before and after each match, 0 to {MAX_CONTEXT}. Default 0."},
-            "mode": {"type": "string", "enum": ["content", "files", "count"], "description": "What to show. Default content."},
+            "pattern": {
+                "type": "string",
+                "description": "A regular expression, matched within one line.",
+            },
+            "path": {
+                "type": "string",
+                "description": "The file or directory to search. Default: the working directory.",
+            },
+            "glob": {
+                "type": "string",
+                "description": (
+                    "Only files whose name (or path, where it has a /) matches, such as *.py or "
+                    "src/**/*.ts."
+                ),
+            },
+            "context": {
+                "type": "integer",
+                "description": f"Lines to show before and after each match, 0 to {MAX_CONTEXT}. Default 0.",  # noqa: E501
+            },
+            "mode": {
+                "type": "string",
+                "enum": ["content", "files", "count"],
+                "description": "What to show. Default content.",
+            },
         },
         required=["pattern"],
     )
@@ -66,13 +89,24 @@ class Grep(Builtin[GrepArguments]):
     def check(self, arguments: GrepArguments) -> None:
         files.check_path(arguments.path)
         if not 0 <= arguments.context <= MAX_CONTEXT:
-            raise InvalidArguments(f"context must be from 0 to {MAX_CONTEXT}, not {arguments.context}.")
+            raise InvalidArguments(
+                f"context must be from 0 to {MAX_CONTEXT}, not {arguments.context}."
+            )
         if not arguments.pattern or "\0" in arguments.pattern:
-            raise InvalidArguments(f"The pattern {arguments.pattern!r} is {'empty' if not arguments.pattern else 'one with a NUL, which no text has'}.")
+            raise InvalidArguments(
+                f"The pattern {arguments.pattern!r} is "
+                f"{'empty' if not arguments.pattern else 'one with a NUL, which no text has'}."
+            )
         if len(arguments.pattern) > MAX_PATTERN_CHARS:
-            raise InvalidArguments(f"The pattern is {len(arguments.pattern):,} characters long; at most {MAX_PATTERN_CHARS:,} are possible.")
+            raise InvalidArguments(
+                f"The pattern is {len(arguments.pattern):,} characters long; at most "
+                f"{MAX_PATTERN_CHARS:,} are possible."
+            )
         if "\n" in arguments.pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", arguments.pattern):
-            raise InvalidArguments("The pattern holds a line break, and it is matched within one line: search for one of the lines, with context.")
+            raise InvalidArguments(
+                "The pattern holds a line break, and it is matched within one line: search for "
+                "one of the lines, with context."
+            )
         try:
             GlobPattern.of_names(arguments.glob or "*")
         except ValueError as e:
@@ -93,8 +127,22 @@ class Grep(Builtin[GrepArguments]):
         finally:
             if target.fd is not None:
                 os.close(target.fd)
-        shown = await to_thread.run_sync(report, search.findings, ctx.cwd, self.max_output - _HINT_CHARS, ctx.withheld, ctx.is_secret)
-        return f"{shown}\n(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower path or glob)" if limit.cancelled_caught else shown
+        shown = await to_thread.run_sync(
+            report,
+            search.findings,
+            ctx.cwd,
+            self.max_output - _HINT_CHARS,
+            ctx.withheld,
+            ctx.is_secret,
+        )
+        return (
+            (
+                f"{shown}\n(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower "
+                "path or glob)"
+            )
+            if limit.cancelled_caught
+            else shown
+        )
 
 
 class _Target(NamedTuple):
@@ -107,11 +155,17 @@ class _Target(NamedTuple):
 
     @property
     def cwd(self) -> str | None:
-        """Where a program that searches it is started: the very directory that is open, where the system has a name for that."""
+        """Where a program that searches it is started: the very directory that is open, where the
+        system has a name for that.
+        """
         if self.is_file:
             return None
         by_descriptor = f"/proc/self/fd/{self.fd}"
-        return by_descriptor if self.fd is not None and os.path.isdir(by_descriptor) else os.fspath(self.place)
+        return (
+            by_descriptor
+            if self.fd is not None and os.path.isdir(by_descriptor)
+            else os.fspath(self.place)
+        )
 
 
 def _opened(path: str, ctx: ToolContext[Any]) -> _Target:
@@ -144,7 +198,9 @@ def _request(arguments: GrepArguments, target: _Target) -> Request:
 
 
 class _Search:
-    """One search, in up to three ways: ripgrep with all its threads, ripgrep in order of paths, our own process."""
+    """One search, in up to three ways: ripgrep with all its threads, ripgrep in order of paths, our
+    own process.
+    """
 
     def __init__(self, request: Request, target: _Target, ctx: ToolContext[Any]) -> None:
         self.findings = Findings(request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False)
@@ -157,18 +213,35 @@ class _Search:
         if rg is not None and await self._by_ripgrep(rg):
             return
         if not sys.executable or getattr(sys, "frozen", False):
-            raise ToolFailed("There is no ripgrep (rg) and no Python here to search with: use bash with grep -rnE.")
-        code, errors = await self._run(search.command(self._request), Findings(self._request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False))
+            raise ToolFailed(
+                "There is no ripgrep (rg) and no Python here to search with: use bash with grep "
+                "-rnE."
+            )
+        code, errors = await self._run(
+            search.command(self._request),
+            Findings(self._request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False),
+        )
         if code == search.INVALID_PATTERN:
             raise InvalidArguments(
-                f"The pattern {self._request.pattern!r} is no regular expression: {errors.strip()}. To search for plain text, escape {_SPECIAL} with \\."
+                f"The pattern {self._request.pattern!r} is no regular expression: "
+                f"{errors.strip()}. To search for plain text, escape {_SPECIAL} with \\."
             )
 
     async def _by_ripgrep(self, rg: str) -> bool:
-        """False where it cannot be started, or cannot read the pattern: Python's expressions have words that its have not (look-around)."""
+        """False where it cannot be started, or cannot read the pattern:
+
+        Python's expressions have words that its have not (look-around).
+        """
         for in_order in (False, True):
-            command = await to_thread.run_sync(lambda: ripgrep.command(rg, self._request, in_order=in_order))  # noqa: B023  awaited here
-            findings = Findings(self._request, MAX_MATCHES if in_order else _TAKEN_UNORDERED, _TAKEN_CHARS, has_offsets=True)
+            command = await to_thread.run_sync(
+                lambda: ripgrep.command(rg, self._request, in_order=in_order)  # noqa: B023
+            )
+            findings = Findings(
+                self._request,
+                MAX_MATCHES if in_order else _TAKEN_UNORDERED,
+                _TAKEN_CHARS,
+                has_offsets=True,
+            )
             try:
                 code, errors = await self._run(command, findings)
             except OSError:
@@ -180,7 +253,10 @@ class _Search:
         return True
 
     async def _run(self, command: list[str], findings: Findings) -> tuple[int, str]:
-        """The exit code, and what was written to standard error. Stops the process as soon as it is enough."""
+        """The exit code, and what was written to standard error.
+
+        Stops the process as soon as it is enough.
+        """
         async with await anyio.open_process(
             command,
             stdin=self._target.fd if self._target.is_file else DEVNULL,

@@ -1,7 +1,9 @@
-"""Commands that run in the background of a session: what they have written since it was last asked for, and their end.
+"""Commands that run in the background of a session: what they have written since it was last asked
+for, and their end.
 
-They end with the session's runtime (with the run, where there is no session): nothing outlives it. Not here: how a command is started
-(commands.py), what the model is told (bash.py, bash_output.py, bash_kill.py). Entry: `Jobs`.
+They end with the session's runtime (with the run, where there is no session): nothing outlives it.
+Not here: how a command is started (commands.py), what the model is told (bash.py, bash_output.py,
+bash_kill.py). Entry: `Jobs`.
 """
 
 from __future__ import annotations
@@ -24,20 +26,37 @@ SHOWN_CHARS = 29_000
 SHOWN_LINES = 1_900
 _PIECE = 64 * 1024
 _PAUSE_S = 0.005
-"""Between two pieces of output: what writes without end is slowed down, and keeps nobody else waiting."""
+"""Between two pieces of output: what writes without end is slowed down, and keeps nobody else
+waiting.
+"""
 _LAST_WORDS_S = 0.2
 
 
 def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
     """Makes a new one for what a command writes between two looks at it."""
     spill, masking = ctx.spill, ctx.masking
-    return lambda: Capture(spill, max_chars=SHOWN_CHARS, max_lines=SHOWN_LINES, masking=None if masking is None else masking())
+    return lambda: Capture(
+        spill,
+        max_chars=SHOWN_CHARS,
+        max_lines=SHOWN_LINES,
+        masking=None if masking is None else masking(),
+    )
 
 
 class BackgroundJob:
-    """One command in the background. Its output is read as it comes, in the event loop, and shown once."""
+    """One command in the background.
 
-    def __init__(self, name: str, command: StartedCommand, reader: int, new_capture: Callable[[], Capture], timeout_s: float | None) -> None:
+    Its output is read as it comes, in the event loop, and shown once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: StartedCommand,
+        reader: int,
+        new_capture: Callable[[], Capture],
+        timeout_s: float | None,
+    ) -> None:
         self.name = name
         self.timed_out = False
         self.is_told = False
@@ -51,7 +70,9 @@ class BackgroundJob:
         self._left: CommandNotes | None = None
         self._freeing = anyio.Lock()
         self._loop = asyncio.get_running_loop()
-        self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._out_of_time)
+        self._timer = (
+            None if timeout_s is None else self._loop.call_later(timeout_s, self._out_of_time)
+        )
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
 
@@ -88,7 +109,9 @@ class BackgroundJob:
         return self._command.process.returncode
 
     async def wait(self, seconds: float, *, to_the_end: bool = True) -> None:
-        """Wait at most so long until it has ended; without `to_the_end` also until it has written something that was not shown yet."""
+        """Wait at most so long until it has ended; without `to_the_end` also until it has written
+        something that was not shown yet.
+        """
         with anyio.move_on_after(seconds):
             if to_the_end:
                 await self._command.process.wait()
@@ -100,7 +123,9 @@ class BackgroundJob:
     # ------------------------------------------------------------ what is shown
 
     async def new_output(self) -> str:
-        """What it has written since this was last asked for: head and tail, with the whole in a file where it is too long."""
+        """What it has written since this was last asked for: head and tail, with the whole in a
+        file where it is too long.
+        """
         if not self.is_running:
             self.is_told = True
             await self._finish()
@@ -109,7 +134,9 @@ class BackgroundJob:
             return capture.text().rstrip("\n")
 
     async def end(self) -> CommandNotes:
-        """SIGTERM to all of it, SIGKILL half a second later; what it wrote until then is still shown. Idempotent. Shield it."""
+        """SIGTERM to all of it, SIGKILL half a second later; what it wrote until then is still
+        shown. Idempotent. Shield it.
+        """
         if self._left is None and self._command.process.returncode is None:
             await self._command.tree.end()
         return await self._finish()
@@ -153,8 +180,14 @@ class Jobs:
 
     def check_room(self) -> None:
         """Raises ToolFailed where there are too many."""
-        if len(running := [job.name for job in self._jobs.values() if job.is_running]) >= MAX_RUNNING:
-            raise ToolFailed(f"{len(running)} jobs run already ({', '.join(running)}): end one with bash_kill first.")
+        if (
+            len(running := [job.name for job in self._jobs.values() if job.is_running])
+            >= MAX_RUNNING
+        ):
+            raise ToolFailed(
+                f"{len(running)} jobs run already ({', '.join(running)}): end one with bash_kill "
+                "first."
+            )
 
     def add(self, make: Callable[[str], BackgroundJob]) -> BackgroundJob:
         self._began += 1
@@ -166,9 +199,13 @@ class Jobs:
         """Raises ToolFailed for the model."""
         job = self._jobs.get(name)
         if job is None:
-            known = ", ".join(f"{job.name} ({'running' if job.is_running else 'ended'})" for job in self._jobs.values())
+            known = ", ".join(
+                f"{job.name} ({'running' if job.is_running else 'ended'})"
+                for job in self._jobs.values()
+            )
             raise ToolFailed(
-                f"There is no job {name!r}. {f'There are: {known}' if known else 'None was started, or they ended with the process that had them'}."
+                f"There is no job {name!r}. "
+                f"{f'There are: {known}' if known else 'None was started, or they ended with the process that had them'}."  # noqa: E501
             )
         return job
 
@@ -177,7 +214,10 @@ class Jobs:
         ended = [job for job in self._jobs.values() if not job.is_told and not job.is_running]
         for job in ended:
             job.is_told = True
-        return [f"[{job.name} has ended with exit code {job.code}: bash_output shows what it wrote]" for job in ended]
+        return [
+            f"[{job.name} has ended with exit code {job.code}: bash_output shows what it wrote]"
+            for job in ended
+        ]
 
     async def aclose(self) -> None:
         """Ends them all."""

@@ -33,7 +33,15 @@ class Ls(Builtin[LsArguments]):
     arguments = LsArguments
     example = '{"path": "src"}'
     parameters = closed_object(
-        {"path": {"type": "string", "description": "The directory: absolute, or relative to the working directory. Default: that itself."}},
+        {
+            "path": {
+                "type": "string",
+                "description": (
+                    "The directory: absolute, or relative to the working directory. Default: "
+                    "that itself."
+                ),
+            }
+        },
         required=[],
     )
 
@@ -67,7 +75,22 @@ def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
             break
         shown.append(line)
     left = counter.total - len(shown)
-    return "\n".join([*shown, *([f"({left:,} more of {counter.total:,} entries are left out: use glob with a pattern)"] if left else [])])
+    return "\n".join(
+        [
+            *shown,
+            *(
+                [
+                    (
+                        f"({left:,} more of {counter.total:,} entries are left out: use glob "
+                        "with a "
+                        "pattern)"
+                    )
+                ]
+                if left
+                else []
+            ),
+        ]
+    )
 
 
 def _opened(place: Path, path: str) -> OpenFolder:

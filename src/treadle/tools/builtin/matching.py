@@ -1,4 +1,5 @@
-"""Where the text that an edit names stands in a file: exactly, or, told to the model, but for white space; else what stands nearest.
+"""Where the text that an edit names stands in a file: exactly, or, told to the model, but for white
+space; else what stands nearest.
 
 Pure functions over text with line feeds. Not here: files (edit.py). Entry: `find`.
 """
@@ -18,7 +19,10 @@ _LINE_CHARS_COMPARED = 400
 _CHARS_COMPARED = 2_000
 _REGION_LINES = 20
 _NUMBERS_SHOWN = 10
-_BE_UNIQUE = "Take in more of the lines around the one that is meant, so that it is there only once, or set all to true."
+_BE_UNIQUE = (
+    "Take in more of the lines around the one that is meant, so that it is there only once, or "
+    "set all to true."
+)
 _NUMBERED = re.compile(r"^ *\d+\t")
 
 
@@ -32,14 +36,18 @@ class EditMatch(msgspec.Struct, frozen=True):
 
 
 def find(text: str, old: str, new: str, *, every: bool) -> EditMatch:
-    """Raises ToolFailed, in words for the model, where `old` is not there, or is there more than once and not `every` one is meant."""
+    """Raises ToolFailed, in words for the model, where `old` is not there, or is there more than
+    once and not `every` one is meant.
+    """
     spans = exact(text, old)
     if not spans:
         return _but_for_white_space(text, old, new)
     if every or (len(spans) == 1 and text.find(old, spans[0][0] + 1) < 0):
         return EditMatch(spans, new)
     starts = _starts(text, old)
-    at = _line_numbers([text.count("\n", 0, start) + 1 for start in starts[:_NUMBERS_SHOWN]], of=len(starts))
+    at = _line_numbers(
+        [text.count("\n", 0, start) + 1 for start in starts[:_NUMBERS_SHOWN]], of=len(starts)
+    )
     raise ToolFailed(f"old was found {len(starts)} times, at lines {at}. {_BE_UNIQUE}")
 
 
@@ -53,7 +61,9 @@ def exact(text: str, old: str) -> tuple[tuple[int, int], ...]:
 
 
 def _starts(text: str, old: str) -> list[int]:
-    """Also those that overlap: of two lines in a row of three like them, nobody can say which two are meant."""
+    """Also those that overlap: of two lines in a row of three like them, nobody can say which two
+    are meant.
+    """
     starts = [text.find(old)]
     while (start := text.find(old, starts[-1] + 1)) >= 0:
         starts.append(start)
@@ -68,7 +78,10 @@ def _line_numbers(numbers: Sequence[int], *, of: int) -> str:
 
 
 def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
-    """Whole lines that are equal once white space is collapsed, where they stand only once. Nothing less alike is ever taken."""
+    """Whole lines that are equal once white space is collapsed, where they stand only once.
+
+    Nothing less alike is ever taken.
+    """
     lines = text.split("\n")
     wanted = old.removesuffix("\n").split("\n")
     starts = _alike([_collapsed(line) for line in lines], [_collapsed(line) for line in wanted])
@@ -77,15 +90,25 @@ def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
     if len(starts) > 1:
         at = _line_numbers([start + 1 for start in starts], of=len(starts))
         raise ToolFailed(
-            f"old was not found exactly, and is alike but for white space in {len(starts)} places, at lines {at}. Give the exact text of the one that is meant."
+            f"old was not found exactly, and is alike but for white space in {len(starts)} "
+            f"places, at lines {at}. Give the exact text of the one that is meant."
         )
     first, count = starts[0], len(wanted)
     start = sum(len(line) + 1 for line in lines[:first])
     taken = "\n".join(lines[first : first + count])
     end = min(start + len(taken) + old.endswith("\n"), len(text))
-    where = f"line {first + 1}, alike but for white space, was" if count == 1 else f"lines {first + 1}-{first + count}, alike but for white space, were"
-    note = f"Note: old did not match exactly; {where} replaced, and new was indented to fit. Check the difference."
-    return EditMatch(((start, end),), _reindented(new, wanted, lines[first : first + count], lines), note)
+    where = (
+        f"line {first + 1}, alike but for white space, was"
+        if count == 1
+        else f"lines {first + 1}-{first + count}, alike but for white space, were"
+    )
+    note = (
+        f"Note: old did not match exactly; {where} replaced, and new was indented to fit. Check "
+        "the difference."
+    )
+    return EditMatch(
+        ((start, end),), _reindented(new, wanted, lines[first : first + count], lines), note
+    )
 
 
 def _collapsed(line: str) -> str:
@@ -96,7 +119,11 @@ def _alike(lines: list[str], wanted: list[str]) -> list[int]:
     if not any(wanted):
         return []
     count = len(wanted)
-    return [i for i in range(len(lines) - count + 1) if lines[i] == wanted[0] and lines[i : i + count] == wanted]
+    return [
+        i
+        for i in range(len(lines) - count + 1)
+        if lines[i] == wanted[0] and lines[i : i + count] == wanted
+    ]
 
 
 def _indent(line: str) -> str:
@@ -104,7 +131,9 @@ def _indent(line: str) -> str:
 
 
 def _reindented(new: str, wanted: list[str], taken: list[str], lines: list[str]) -> str:
-    """`new` with each line's indentation put as the file puts it: seen from the lines that match, else scaled to the file's unit."""
+    """`new` with each line's indentation put as the file puts it: seen from the lines that match,
+    else scaled to the file's unit.
+    """
     known = {_indent(w): _indent(t) for w, t in zip(wanted, taken, strict=True) if w.strip()}
     if all(w == t for w, t in known.items()):
         return new
@@ -116,14 +145,23 @@ def _reindented(new: str, wanted: list[str], taken: list[str], lines: list[str])
             return known.get(own, own) + line[len(own) :]
         base = max((k for k in known if own.startswith(k)), key=len, default="")
         extra = own[len(base) :].expandtabs(4)
-        return known.get(base, "") + unit * (len(extra) // step) + " " * (len(extra) % step) + line[len(own) :]
+        return (
+            known.get(base, "")
+            + unit * (len(extra) // step)
+            + " " * (len(extra) % step)
+            + line[len(own) :]
+        )
 
     return "\n".join(map(fitted, new.split("\n")))
 
 
 def _unit(lines: list[str]) -> str:
-    """One level of indentation: a tab where tabs are used, else the narrowest indentation of two blanks or more."""
-    indents = [indent for line in lines[:_LINES_COMPARED] if line.strip() and (indent := _indent(line))]
+    """One level of indentation: a tab where tabs are used, else the narrowest indentation of two
+    blanks or more.
+    """
+    indents = [
+        indent for line in lines[:_LINES_COMPARED] if line.strip() and (indent := _indent(line))
+    ]
     if any(indent.startswith("\t") for indent in indents):
         return "\t"
     return " " * min((len(indent) for indent in indents if len(indent) > 1), default=4)
@@ -135,38 +173,63 @@ def _unit(lines: list[str]) -> str:
 def _not_found(lines: list[str], old: str) -> str:
     wanted = old.removesuffix("\n").split("\n")
     if any(w.strip() for w in wanted) and all(_NUMBERED.match(w) for w in wanted if w.strip()):
-        return "old was not found. It begins its lines with numbers as the read tool shows them: these and the tab after them are not in the file."
+        return (
+            "old was not found. It begins its lines with numbers as the read tool shows them: "
+            "these and the tab after them are not in the file."
+        )
     if (shown := closest(lines, wanted, named="old")) is None:
-        return "old was not found, nor anything like it. Read the file again and give its exact text."
+        return (
+            "old was not found, nor anything like it. Read the file again and give its exact text."
+        )
     return f"old was not found. {shown}"
 
 
 def closest(lines: list[str], wanted: list[str], *, named: str) -> str | None:
-    """Show the model the text most like `wanted`, and where they first differ; None if nothing is like it. `named`: where `wanted` is from."""
+    """Show the model the text most like `wanted`, and where they first differ; None if nothing is
+    like it. `named`: where `wanted` is from.
+    """
     region = _closest(lines, wanted)
     if region is None:
         return None
     first, count = region
     there = lines[first : first + count]
-    shown = "\n".join(f"{number:6d}\t{line[:200]}" for number, line in enumerate(there[:_REGION_LINES], first + 1))
-    return f"The closest text is:\n{shown}\n{_first_difference(first, there, wanted, named)}Give the exact text of the file."
+    shown = "\n".join(
+        f"{number:6d}\t{line[:200]}" for number, line in enumerate(there[:_REGION_LINES], first + 1)
+    )
+    return (
+        f"The closest text is:\n{shown}\n{_first_difference(first, there, wanted, named)}Give "
+        "the exact text of the file."
+    )
 
 
 def _first_difference(first: int, there: list[str], wanted: list[str], named: str) -> str:
     for i, (is_, want) in enumerate(zip(there, wanted, strict=False)):
         if is_ != want:
-            return f"The first difference is in line {first + i + 1}: the file has {is_[:200]!r}, {named} has {want[:200]!r}. "
+            return (
+                f"The first difference is in line {first + i + 1}: the file has {is_[:200]!r}, "
+                f"{named} has {want[:200]!r}. "
+            )
     return ""
 
 
 def _closest(lines: list[str], wanted: list[str]) -> tuple[int, int] | None:
-    """The first line and the number of lines of the region most like `wanted`, where the likeness is at least 0.6."""
+    """The first line and the number of lines of the region most like `wanted`, where the likeness
+    is at least 0.6.
+    """
     from difflib import SequenceMatcher, get_close_matches  # noqa: PLC0415  only for an edit that fails
 
     anchor = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
-    candidates = dict.fromkeys(line.strip() for line in lines[:_LINES_COMPARED] if len(line) <= _LINE_CHARS_COMPARED)
-    like_anchor = get_close_matches(wanted[anchor].strip()[:_LINE_CHARS_COMPARED], candidates, n=3, cutoff=_SIMILAR)
-    firsts = [max(i - anchor, 0) for i, line in enumerate(lines[:_LINES_COMPARED]) if line.strip() in like_anchor][:20]
+    candidates = dict.fromkeys(
+        line.strip() for line in lines[:_LINES_COMPARED] if len(line) <= _LINE_CHARS_COMPARED
+    )
+    like_anchor = get_close_matches(
+        wanted[anchor].strip()[:_LINE_CHARS_COMPARED], candidates, n=3, cutoff=_SIMILAR
+    )
+    firsts = [
+        max(i - anchor, 0)
+        for i, line in enumerate(lines[:_LINES_COMPARED])
+        if line.strip() in like_anchor
+    ][:20]
     matcher = SequenceMatcher(None, autojunk=False)
     matcher.set_seq2("\n".join(wanted)[:_CHARS_COMPARED])
     best, best_first = 0.0, 0

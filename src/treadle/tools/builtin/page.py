@@ -1,7 +1,8 @@
-"""An HTML page as plain text that reads well: headings, paragraphs, lists, tables, code, and where links lead.
+"""An HTML page as plain text that reads well: headings, paragraphs, lists, tables, code, and where
+links lead.
 
-What a person would not see is left out: scripts, hidden elements, characters without a shape. Not here: fetching it (web.py).
-Entry: `readable`, `decoded`.
+What a person would not see is left out: scripts, hidden elements, characters without a shape. Not
+here: fetching it (web.py). Entry: `readable`, `decoded`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,20 @@ _BLOCKS = re.compile(
     "address|article|aside|blockquote|body|br|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|main"
     "|nav|ol|option|p|pre|section|summary|table|tbody|td|tfoot|th|thead|tr|ul"
 ).fullmatch
-_WITHOUT_END = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr").fullmatch
+_WITHOUT_END = re.compile(
+    "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
+).fullmatch
 _END_MAY_LACK = re.compile("dd|dt|li|option|p|tbody|td|tfoot|th|thead|tr").fullmatch
-_UNSEEN = re.compile("script|style|template|svg|noscript|iframe|object|canvas|audio|video|head|select|button").fullmatch
+_UNSEEN = re.compile(
+    "script|style|template|svg|noscript|iframe|object|canvas|audio|video|head|select|button"
+).fullmatch
 _HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-_SHAPELESS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
-_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.IGNORECASE)
+_SHAPELESS = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
+_CHARSET = re.compile(
+    rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.IGNORECASE
+)
 _TEXT_CODECS = re.compile(
     r"(?:utf[-_]?(?:8|16|32)(?:[-_]?[bl]e)?|us[-_]ascii|ascii|latin[-_]?\d+|iso[-_]8859[-_]\d+|(?:windows|cp)[-_]?\d+|koi8[-_][ru]|gb\w+|big5\w*"
     r"|shift[-_]?jis|sjis|euc[-_]\w+|iso[-_]2022[-_]\w+|mac\w*|tis[-_]?620)",
@@ -51,16 +60,24 @@ def is_html(media_type: str, body: bytes) -> bool:
     """By what the server says; by how it begins where that says nothing."""
     if media_type in ("text/html", "application/xhtml+xml"):
         return True
-    return media_type in ("", "application/octet-stream") and re.match(rb"\s*<(?:!doctype html|html)\b", body, re.IGNORECASE) is not None
+    return (
+        media_type in ("", "application/octet-stream")
+        and re.match(rb"\s*<(?:!doctype html|html)\b", body, re.IGNORECASE) is not None
+    )
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """By a byte order mark, by what the server or the page says, else as UTF-8. Characters without a shape are left out."""
+    """By a byte order mark, by what the server or the page says, else as UTF-8.
+
+    Characters without a shape are left out.
+    """
     codec = Encoding.of(body[:4], whole=False)
     if codec.bom:
         text = body[len(codec.bom) :].decode(codec.codec, "replace")
     else:
-        said = charset or (found[1].decode() if (found := _CHARSET.search(body[:4096])) else "utf-8")
+        said = charset or (
+            found[1].decode() if (found := _CHARSET.search(body[:4096])) else "utf-8"
+        )
         try:
             text = body.decode(said if _TEXT_CODECS.fullmatch(said) else "utf-8", "replace")
         except LookupError:
@@ -111,7 +128,13 @@ class _Reader(HTMLParser):
         if tag == "body":
             self._unseen.clear()
         given = dict(attrs)
-        if self._unseen or _UNSEEN(tag) or "hidden" in given or given.get("aria-hidden") == "true" or _HIDDEN.search(given.get("style") or ""):
+        if (
+            self._unseen
+            or _UNSEEN(tag)
+            or "hidden" in given
+            or given.get("aria-hidden") == "true"
+            or _HIDDEN.search(given.get("style") or "")
+        ):
             if not _WITHOUT_END(tag) and len(self._unseen) < _DEEPEST:
                 self._unseen.append(tag)
             return
@@ -171,7 +194,11 @@ class _Reader(HTMLParser):
             self._lines.append(self._line)
         elif self._line.strip():
             text = self._prefix + self._line.strip()
-            self._lines += [text] if len(text) <= MAX_LINE_CHARS else textwrap.wrap(text, MAX_LINE_CHARS, break_on_hyphens=False)
+            self._lines += (
+                [text]
+                if len(text) <= MAX_LINE_CHARS
+                else textwrap.wrap(text, MAX_LINE_CHARS, break_on_hyphens=False)
+            )
             self._prefix = ""
         self._line, self._link = "", None
 
@@ -227,4 +254,4 @@ class _Reader(HTMLParser):
         except ValueError:
             return
         if target.startswith(("http://", "https://")) and target != words:
-            self._line = f"{self._line[:at]}{' ' if self._line[at:].startswith(' ') else ''}[{words}]({target})"
+            self._line = f"{self._line[:at]}{' ' if self._line[at:].startswith(' ') else ''}[{words}]({target})"  # noqa: E501

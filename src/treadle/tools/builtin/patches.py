@@ -1,7 +1,9 @@
-"""Patches in the form that GPT models are trained on (V4A): read from text, and applied to the text of one file.
+"""Patches in the form that GPT models are trained on (V4A): read from text, and applied to the text
+of one file.
 
-Pure functions over text with line feeds. Files are apply_patch.py's, likeness of texts is matching.py's. Entry: `parse_patch`, `parse_diff`, `patch`.
-Source: developers.openai.com, "Apply patch", and the tool instructions of openai/codex, read 2026-11-26.
+Pure functions over text with line feeds. Files are apply_patch.py's, likeness of texts is
+matching.py's. Entry: `parse_patch`, `parse_diff`, `patch`. Source: developers.openai.com, "Apply
+patch", and the tool instructions of openai/codex, read 2026-11-26.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"
 _END_OF_FILE: Final = "*** End of File"
 _MOVE: Final = "*** Move to: "
-_HEADS: Final = {"*** Add File: ": "add", "*** Update File: ": "update", "*** Delete File: ": "delete"}
+_HEADS: Final = {
+    "*** Add File: ": "add",
+    "*** Update File: ": "update",
+    "*** Delete File: ": "delete",
+}
 _NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)?(?: @@.*)?")
 """Line numbers of a unified diff, which this form does without: they are not looked at."""
 _SHOWN: Final = 10
@@ -67,38 +73,67 @@ class _Line(NamedTuple):
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Read a whole patch, with sections for any number of files. Raises InvalidArguments with the line that is wrong."""
-    lines = [_Line(n, line) for n, line in enumerate(to_line_feeds(text).strip("\n ").split("\n"), 1)]
+    """Read a whole patch, with sections for any number of files.
+
+    Raises InvalidArguments with the line that is wrong.
+    """
+    lines = [
+        _Line(n, line) for n, line in enumerate(to_line_feeds(text).strip("\n ").split("\n"), 1)
+    ]
     if lines[0].text.strip() != BEGIN or lines[-1].text.strip() != END or len(lines) < 2:
-        raise InvalidArguments(f"A patch begins with the line '{BEGIN}' and ends with the line '{END}'; this one does not.")
+        raise InvalidArguments(
+            f"A patch begins with the line '{BEGIN}' and ends with the line '{END}'; this one "
+            "does not."
+        )
     changes, at, last = list[FileChange](), 1, len(lines) - 1
     while at < last:
         kind, path = _head(lines[at])
-        end = next((n for n in range(at + 1, last) if lines[n].text.startswith(tuple(_HEADS))), last)
+        end = next(
+            (n for n in range(at + 1, last) if lines[n].text.startswith(tuple(_HEADS))), last
+        )
         changes.append(_section(kind, path, lines[at + 1 : end], lines[at]))
         at = end
     if not changes:
-        raise InvalidArguments("The patch has no section: '*** Add File: PATH', '*** Update File: PATH' or '*** Delete File: PATH'.")
+        raise InvalidArguments(
+            "The patch has no section: '*** Add File: PATH', '*** Update File: PATH' or '*** "
+            "Delete File: PATH'."
+        )
     return tuple(changes)
 
 
 def parse_diff(kind: Kind, path: str, diff: str) -> FileChange:
-    """Read the body of one section. A head of another section in it is an error. Raises InvalidArguments."""
+    """Read the body of one section. A head of another section in it is an error.
+
+    Raises InvalidArguments.
+    """
     text = to_line_feeds(diff).removesuffix("\n")
-    return _section(kind, path, [_Line(n, line) for n, line in enumerate(text.split("\n"), 1)] if text else [], _Line(0, f"the diff of {path!r}"))
+    return _section(
+        kind,
+        path,
+        [_Line(n, line) for n, line in enumerate(text.split("\n"), 1)] if text else [],
+        _Line(0, f"the diff of {path!r}"),
+    )
 
 
 def _head(line: _Line) -> tuple[Kind, str]:
     for head, kind in _HEADS.items():
         if line.text.startswith(head):
             return kind, line.text.removeprefix(head).strip()  # pyright: ignore[reportReturnType]  one of the three
-    raise _wrong(line, "is no head of a section: '*** Add File: PATH', '*** Update File: PATH' or '*** Delete File: PATH' is expected")
+    raise _wrong(
+        line,
+        (
+            "is no head of a section: '*** Add File: PATH', '*** Update File: PATH' or '*** Delete "
+            "File: PATH' is expected"
+        ),
+    )
 
 
 def _section(kind: Kind, path: str, lines: Sequence[_Line], head: _Line) -> FileChange:
     if kind == "delete":
         if left := next((line for line in lines if line.text.strip()), None):
-            raise _wrong(left, "follows a head that deletes a file, after which nothing belongs to it")
+            raise _wrong(
+                left, "follows a head that deletes a file, after which nothing belongs to it"
+            )
         return FileChange(kind, path)
     while lines and not lines[-1].text:  # a blank line before the next section
         lines = lines[:-1]
@@ -136,14 +171,18 @@ def _hunks(lines: Sequence[_Line]) -> Iterator[Hunk]:
         yield _hunk(anchors, body, lines[-1])
 
 
-def _hunk(anchors: Sequence[str], body: Sequence[tuple[str, str]], line: _Line, *, at_end: bool = False) -> Hunk:
+def _hunk(
+    anchors: Sequence[str], body: Sequence[tuple[str, str]], line: _Line, *, at_end: bool = False
+) -> Hunk:
     if all(sign == " " for sign, _ in body):
         raise _wrong(line, "ends a hunk that changes nothing: it has no line with '-' or '+'")
     return Hunk(tuple(anchors), tuple(body), at_end)
 
 
 def _wrong(line: _Line, why: str) -> InvalidArguments:
-    return InvalidArguments(f"Line {line.number} of the patch, {line.text[:_LINE_CHARS]!r}, {why}. Nothing was changed.")
+    return InvalidArguments(
+        f"Line {line.number} of the patch, {line.text[:_LINE_CHARS]!r}, {why}. Nothing was changed."
+    )
 
 
 # ---------------------------------------------------------------- applying
@@ -162,9 +201,11 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, hunks: Sequence[Hunk]) -> list[Span]:
-    """What to put where in `text`, in rising order, not overlapping. Whether the last line ends in a line feed stays as it is.
+    """What to put where in `text`, in rising order, not overlapping. Whether the last line ends in
+    a line feed stays as it is.
 
-    Raises ToolFailed, in words for the model, where a hunk is not found, or is found more than once and no `@@` line says which is meant.
+    Raises ToolFailed, in words for the model, where a hunk is not found, or is found more than once
+    and no `@@` line says which is meant.
     """
     lines = text.removesuffix("\n").split("\n") if text else []
     starts = [0]
@@ -176,8 +217,12 @@ def spans_of(text: str, hunks: Sequence[Hunk]) -> list[Span]:
         try:
             at = _place(lines, hunk, cursor)
         except ToolFailed as e:
-            raise ToolFailed(f"Hunk {n} of {len(hunks)}: {e.message}" if len(hunks) > 1 else e.message) from e
-        spans += (_span(text, starts, at + first, removed, added) for first, removed, added in _runs(hunk))
+            raise ToolFailed(
+                f"Hunk {n} of {len(hunks)}: {e.message}" if len(hunks) > 1 else e.message
+            ) from e
+        spans += (
+            _span(text, starts, at + first, removed, added) for first, removed, added in _runs(hunk)
+        )
         cursor = at + len(hunk.before)
     return spans
 
@@ -190,15 +235,21 @@ def _place(lines: list[str], hunk: Hunk, cursor: int) -> int:
     before = hunk.before
     if not before:
         return _insertion(lines, hunk, start)
-    for alike in (str, str.rstrip, str.strip):  # as written, then but for white space at the ends of lines
+    # as written, then but for white space at the ends of lines
+    for alike in (str, str.rstrip, str.strip):
         found = _found([alike(line) for line in lines[start:]], [alike(line) for line in before])
         if hunk.at_end and len(lines) - len(before) - start in found:
             return len(lines) - len(before)
         if len(found) == 1 or (found and hunk.anchors):
             return start + found[0]
         if found:
-            at = ", ".join(str(start + n + 1) for n in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-            raise ToolFailed(f"its lines stand in {len(found)} places, at lines {at}. Add more lines around the change, or an '@@' line that is above it.")
+            at = ", ".join(str(start + n + 1) for n in found[:_SHOWN]) + (
+                ", …" if len(found) > _SHOWN else ""
+            )
+            raise ToolFailed(
+                f"its lines stand in {len(found)} places, at lines {at}. Add more lines around "
+                "the change, or an '@@' line that is above it."
+            )
     raise ToolFailed(_not_found(lines, before, start))
 
 
@@ -207,37 +258,59 @@ def _insertion(lines: list[str], hunk: Hunk, start: int) -> int:
         return len(lines)
     if hunk.anchors:
         return start + 1
-    raise ToolFailed(f"it only adds lines, and nothing says where. Add lines of the file around them, or '{_END_OF_FILE}' below them.")
+    raise ToolFailed(
+        "it only adds lines, and nothing says where. Add lines of the file around them, or "
+        f"'{_END_OF_FILE}' below them."
+    )
 
 
 def _anchored(lines: list[str], anchor: str, start: int) -> int:
     wanted = anchor.strip()
-    tests: tuple[Callable[[str], bool], ...] = (lambda line: line == anchor, lambda line: line.strip() == wanted, lambda line: line.strip().startswith(wanted))
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda line: line == anchor,
+        lambda line: line.strip() == wanted,
+        lambda line: line.strip().startswith(wanted),
+    )
     for test in tests:
         if (at := next((n for n in range(start, len(lines)) if test(lines[n])), None)) is not None:
             return at
         if any(map(test, lines[:start])):  # another change below the same line
             return start
-    raise ToolFailed(f"no line {anchor[:_LINE_CHARS]!r}, which stands behind '@@', is in the file below line {start}. {_closest_to(lines, [anchor])}")
+    raise ToolFailed(
+        f"no line {anchor[:_LINE_CHARS]!r}, which stands behind '@@', is in the file below line "
+        f"{start}. {_closest_to(lines, [anchor])}"
+    )
 
 
 def _found(lines: list[str], wanted: list[str]) -> list[int]:
     count = len(wanted)
-    return [n for n in range(len(lines) - count + 1) if lines[n] == wanted[0] and lines[n : n + count] == wanted]
+    return [
+        n
+        for n in range(len(lines) - count + 1)
+        if lines[n] == wanted[0] and lines[n : n + count] == wanted
+    ]
 
 
 def _not_found(lines: list[str], before: list[str], start: int) -> str:
     if start and _found([line.strip() for line in lines], [line.strip() for line in before]):
-        return f"its lines stand only above line {start + 1}, where the hunk or '@@' line before it is. Give hunks in the order of the file."
+        return (
+            f"its lines stand only above line {start + 1}, where the hunk or '@@' line before it "
+            "is. Give hunks in the order of the file."
+        )
     return f"its lines were not found. {_closest_to(lines, before)}"
 
 
 def _closest_to(lines: list[str], wanted: list[str]) -> str:
-    return matching.closest(lines, wanted, named="the patch") or "Nothing like it is there. Read the file again and give its exact text."
+    return (
+        matching.closest(lines, wanted, named="the patch")
+        or "Nothing like it is there. Read the file again and give its exact text."
+    )
 
 
 def _runs(hunk: Hunk) -> Iterator[tuple[int, int, list[str]]]:
-    """Each change in a hunk: how many lines of the file come before it in the hunk, how many are removed, and what is added."""
+    """Each change in a hunk: how many lines of the file come before it in the hunk, how many are
+    removed, and what is added.
+    """
     at = first = removed = 0
     added, is_open = list[str](), False
     for sign, text in [*hunk.lines, (" ", "")]:
@@ -272,7 +345,9 @@ _NAMED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)
 
 
 def named_paths(arguments: Mapping[str, object]) -> list[str]:
-    """Files that a call of `apply_patch` names, as far as its arguments can be read; also while they still come, or are wrong."""
+    """Files that a call of `apply_patch` names, as far as its arguments can be read; also while
+    they still come, or are wrong.
+    """
     operation = arguments.get("operation")
     if isinstance(operation, Mapping):
         return [str(cast("Mapping[str, object]", operation).get("path", ""))]

@@ -1,6 +1,8 @@
-"""File name patterns: `*`, `?`, `[a-z]`, `{a,b}` within a name, `**` for any number of directories. Matching takes linear time.
+"""File name patterns: `*`, `?`, `[a-z]`, `{a,b}` within a name, `**` for any number of directories.
+Matching takes linear time.
 
-Only the standard library is imported, since the search process starts with this. Not here: walking (walk.py). Entry: `GlobPattern`.
+Only the standard library is imported, since the search process starts with this. Not here: walking
+(walk.py). Entry: `GlobPattern`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Part: TypeAlias = "Callable[[str], object] | None"
 
 
 class GlobPattern:
-    """A pattern over paths relative to a directory, with `/` between names. Upper and lower case differ; a leading dot is a character.
+    """A pattern over paths relative to a directory, with `/` between names. Upper and lower case
+    differ; a leading dot is a character.
 
     Raises ValueError, in words for whoever wrote the pattern.
     """
@@ -46,7 +49,9 @@ class GlobPattern:
 
 
 def _after(parts: list[Part], names: list[str]) -> set[int]:
-    """How many of the parts can be used up by the names: all possibilities at once, so nothing is ever tried twice."""
+    """How many of the parts can be used up by the names: all possibilities at once, so nothing is
+    ever tried twice.
+    """
     states = _closed(parts, {0})
     for name in names:
         states = _closed(parts, {j for i in states if (j := _step(parts, i, name)) is not None})
@@ -75,12 +80,21 @@ def _closed(parts: list[Part], states: set[int]) -> set[int]:
 
 def _parts(pattern: str) -> list[Part]:
     if pattern.startswith(("/", "~")):
-        raise ValueError(f"the pattern {pattern!r} is absolute: give the directory as path, and here only what lies below it")
+        raise ValueError(
+            f"the pattern {pattern!r} is absolute: give the directory as path, and here only "
+            "what lies below it"
+        )
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
-        raise ValueError(f"the pattern {pattern!r} climbs out with '..': give the directory as path, and here only what lies below it")
+        raise ValueError(
+            f"the pattern {pattern!r} climbs out with '..': give the directory as path, and here "
+            "only what lies below it"
+        )
     if pattern.endswith("/") or not names:
-        raise ValueError(f"the pattern {pattern!r} names a directory; only files are found: {pattern.rstrip('/') or '.'}/** finds those in it")
+        raise ValueError(
+            f"the pattern {pattern!r} names a directory; only files are found: "
+            f"{pattern.rstrip('/') or '.'}/** finds those in it"
+        )
     parts: list[Part] = []
     for name in names:
         if name != _DEEP:
@@ -94,7 +108,8 @@ def _name_matcher(name: str) -> Callable[[str], object]:
     if _MAGIC.search(name) is None:
         return name.__eq__
     matches = re.compile(fnmatch.translate(name.replace("[^", "[!"))).match
-    return (lambda there: there == name or matches(there)) if "[" in name else matches  # a file may really be named [id].tsx
+    # a file may really be named [id].tsx
+    return (lambda there: there == name or matches(there)) if "[" in name else matches
 
 
 def _braces_expanded(pattern: str) -> list[str]:
@@ -109,7 +124,10 @@ def _braces_expanded(pattern: str) -> list[str]:
     for alternative in _each_expanded(expanded):
         found.append(alternative)
         if len(found) > MAX_ALTERNATIVES:
-            raise ValueError(f"the braces in {pattern!r} give more than {MAX_ALTERNATIVES} patterns: use fewer, or a '*'")
+            raise ValueError(
+                f"the braces in {pattern!r} give more than {MAX_ALTERNATIVES} patterns: use "
+                "fewer, or a '*'"
+            )
     return found
 
 

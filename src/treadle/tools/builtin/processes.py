@@ -1,7 +1,8 @@
 """Ending a program with everything that it started.
 
-Its process group is found everywhere; on Linux also descendants that left the group, by their parents and by a mark in their environment.
-Elsewhere a process that called setsid itself is not found. Not here: starting and reading (bash.py). Entry: `Tree`.
+Its process group is found everywhere; on Linux also descendants that left the group, by their
+parents and by a mark in their environment. Elsewhere a process that called setsid itself is not
+found. Not here: starting and reading (bash.py). Entry: `Tree`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,24 @@ class ProcessIdentity(NamedTuple):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """What the leader of a process group started. `mark` is the value of MARK in its environment."""
+    """What the leader of a process group started. `mark` is the value of MARK in its environment."""  # noqa: E501
 
     leader: int
     mark: str
     started: str = ""
-    """When the leader was, as `ProcessIdentity.started`: once it is gone, its pid and group may become a stranger's. Empty where nobody can tell."""
+    """When the leader was, as `ProcessIdentity.started`: once it is gone, its pid and group may
+    become a stranger's. Empty where nobody can tell.
+    """
     inside: ProcessIdentity | None = None
-    """The first process of a sandbox: the group that does the work is its, and with it everything in the sandbox dies."""
+    """The first process of a sandbox: the group that does the work is its, and with it everything
+    in the sandbox dies.
+    """
 
     async def end(self) -> None:
-        """SIGTERM to the group, half a second, then `kill`. Shield it: it is how a cancelled command ends."""
+        """SIGTERM to the group, half a second, then `kill`.
+
+        Shield it: it is how a cancelled command ends.
+        """
         before = await to_thread.run_sync(self._members)
         if self.inside is None and self._has_group:
             _signal_group(self.leader, signal.SIGTERM)
@@ -53,7 +61,10 @@ class Tree(msgspec.Struct, frozen=True):
         await self.kill(before)
 
     async def kill(self, before: frozenset[ProcessIdentity] = frozenset()) -> None:
-        """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left. `before`: what was found earlier."""
+        """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left.
+
+        `before`: what was found earlier.
+        """
         if self.inside is not None:
             await self._kill_inside(self.inside)
             return
@@ -68,7 +79,9 @@ class Tree(msgspec.Struct, frozen=True):
                 found = await to_thread.run_sync(self._members)
 
     async def _kill_inside(self, first: ProcessIdentity) -> None:
-        """Its processes see the first one as their init: with it the kernel kills them all, wherever they have gone."""
+        """Its processes see the first one as their init: with it the kernel kills them all,
+        wherever they have gone.
+        """
         with anyio.move_on_after(_DEATH_S):
             while is_alive(first) or self._lives():
                 self.kill_now()
@@ -98,18 +111,31 @@ class Tree(msgspec.Struct, frozen=True):
     def _members(self) -> frozenset[ProcessIdentity]:
         """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
         processes, leader = list(_processes()), self.leader if self._has_group else -1
-        inside = {p.pid for p in processes if leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
+        inside = {
+            p.pid
+            for p in processes
+            if leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)
+        }
         size = -1
         while size != len(inside):
             size = len(inside)
             inside |= {p.pid for p in processes if p.parent in inside}
-        return frozenset(ProcessIdentity(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
+        return frozenset(
+            ProcessIdentity(p.pid, p.started)
+            for p in processes
+            if p.pid in inside and p.state not in "ZX"
+        )
 
 
 def tree_of(leader: int, mark: str, inside: int | None = None) -> Tree:
     """Of a program that was started just now."""
     known = seen(leader)
-    return Tree(leader, mark, "" if known is None else known.started, None if inside is None else seen(inside))
+    return Tree(
+        leader,
+        mark,
+        "" if known is None else known.started,
+        None if inside is None else seen(inside),
+    )
 
 
 # ---------------------------------------------------------------- signals
@@ -164,9 +190,14 @@ def _process(pid: int) -> _Process | None:
             text = file.read()
     except OSError:
         return None
-    # "pid (name) state ppid pgrp session …": the name may hold anything, blanks and brackets too; the start is field 22
+    # "pid (name) state ppid pgrp session …": the name may hold anything, blanks and brackets too;
+    # the start is field 22
     fields = text.rpartition(")")[2].split()
-    return _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19]) if len(fields) > 19 else None
+    return (
+        _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
+        if len(fields) > 19
+        else None
+    )
 
 
 def is_alive(one: ProcessIdentity) -> bool:

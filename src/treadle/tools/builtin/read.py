@@ -1,4 +1,5 @@
-"""The `read` tool: a page of a text file with line numbers, or an image. It streams: the size of the file does not matter.
+"""The `read` tool: a page of a text file with line numbers, or an image. It streams: the size of
+the file does not matter.
 
 Not here: what makes a file readable at all (files.py), what is text (text.py). Entry: `Read`.
 """
@@ -22,8 +23,23 @@ from treadle.messages import images
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
-from treadle.tools.builtin.text import LATIN_1, SNIFF_BYTES, UTF_8, Encoding, binary_kind, image_type
-from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput, Touched
+from treadle.tools.builtin.text import (
+    LATIN_1,
+    SNIFF_BYTES,
+    UTF_8,
+    Encoding,
+    binary_kind,
+    image_type,
+)
+from treadle.tools.tool import (
+    MAX_LINE_CHARS,
+    MAX_OUTPUT_LINES,
+    InvalidArguments,
+    ToolContext,
+    ToolFailed,
+    ToolOutput,
+    Touched,
+)
 
 _CHUNK = 256 * 1024
 _HINT_CHARS = 300
@@ -43,9 +59,21 @@ class Read(Builtin[ReadArguments]):
     example = '{"path": "src/app.py", "offset": 1, "limit": 200}'
     parameters = closed_object(
         {
-            "path": {"type": "string", "description": "The file: absolute, or relative to the working directory."},
-            "offset": {"type": "integer", "description": "The first line to show, from 1. Negative: that many lines before the end. Default 1."},
-            "limit": {"type": "integer", "description": "How many lines to show, at least 1. Default and most: 2000."},
+            "path": {
+                "type": "string",
+                "description": "The file: absolute, or relative to the working directory.",
+            },
+            "offset": {
+                "type": "integer",
+                "description": (
+                    "The first line to show, from 1. Negative: that many lines before the end. "
+                    "Default 1."
+                ),
+            },
+            "limit": {
+                "type": "integer",
+                "description": "How many lines to show, at least 1. Default and most: 2000.",
+            },
         },
         required=["path"],
     )
@@ -54,7 +82,10 @@ class Read(Builtin[ReadArguments]):
     def check(self, arguments: ReadArguments) -> None:
         files.check_path(arguments.path)
         if arguments.offset == 0:
-            raise InvalidArguments("offset counts lines from 1 (or, negative, from the end of the file); it cannot be 0.")
+            raise InvalidArguments(
+                "offset counts lines from 1 (or, negative, from the end of the file); it cannot "
+                "be 0."
+            )
         if arguments.limit < 1:
             raise InvalidArguments(f"limit must be at least 1, not {arguments.limit}.")
 
@@ -80,14 +111,18 @@ class _Looked(msgspec.Struct, frozen=True):
 
 def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
     place = files.place_of(arguments.path, ctx)
-    with files.telling("read", arguments.path, ctx.cwd), os.fdopen(files.open_file(place), "rb") as file:
+    with (
+        files.telling("read", arguments.path, ctx.cwd),
+        os.fdopen(files.open_file(place), "rb") as file,
+    ):
         head = file.read(SNIFF_BYTES)
         if (media_type := image_type(head)) is not None:
             return _Looked(_image(file, arguments.path, media_type), place, None)
         if (kind := binary_kind(head)) is not None:
             size = os.fstat(file.fileno()).st_size
             raise ToolFailed(
-                f"{arguments.path!r} is {kind} of {size:,} bytes, not text, and is not shown. Use bash (file, strings, xxd, a script) to look inside."
+                f"{arguments.path!r} is {kind} of {size:,} bytes, not text, and is not shown. "
+                "Use bash (file, strings, xxd, a script) to look inside."
             )
         survey = _survey(file, head, to_the_end=arguments.offset < 0)
         page = _page(file, survey, arguments, max_chars)
@@ -99,8 +134,13 @@ def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
     file.seek(0)
     data = file.read(images.FILE_BYTES_MAX + 1)
     if len(data) > images.FILE_BYTES_MAX:
-        raise ToolFailed(f"{path!r} is an image larger than {images.FILE_BYTES_MAX // 1024 // 1024} MiB: make a smaller copy with bash and read that.")
-    whole = MediaPart(media_type=media_type, data=b2a_base64(data, newline=False).decode(), name=Path(path).name)
+        raise ToolFailed(
+            f"{path!r} is an image larger than {images.FILE_BYTES_MAX // 1024 // 1024} MiB: make "
+            "a smaller copy with bash and read that."
+        )
+    whole = MediaPart(
+        media_type=media_type, data=b2a_base64(data, newline=False).decode(), name=Path(path).name
+    )
     try:
         image, note = images.fitted(whole)
     except AgentError as e:
@@ -120,7 +160,9 @@ class _Survey(msgspec.Struct, frozen=True):
 
 
 def _survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> _Survey:
-    """Looks at the file up to 16 MiB, or `to_the_end`: what it is encoded in, how many lines it has, what stands for its content."""
+    """Looks at the file up to 16 MiB, or `to_the_end`: what it is encoded in, how many lines it
+    has, what stands for its content.
+    """
     import hashlib  # noqa: PLC0415  as in files.py
 
     encoding = Encoding.of(head, whole=False)
@@ -136,11 +178,17 @@ def _survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> _Survey:
         lines.feed(chunk)
         encoding = _still(encoding, is_utf8, chunk)
     encoding = _still(encoding, is_utf8, b"", final=True)
-    digest = hashed.hexdigest() if size <= files.MAX_WHOLE_BYTES else files.digest_of_large(os.fstat(file.fileno()))
+    digest = (
+        hashed.hexdigest()
+        if size <= files.MAX_WHOLE_BYTES
+        else files.digest_of_large(os.fstat(file.fileno()))
+    )
     return _Survey(encoding, digest, lines.total())
 
 
-def _still(encoding: Encoding, is_utf8: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> Encoding:
+def _still(
+    encoding: Encoding, is_utf8: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False
+) -> Encoding:
     if encoding is not UTF_8:
         return encoding
     try:
@@ -153,7 +201,9 @@ def _still(encoding: Encoding, is_utf8: codecs.IncrementalDecoder, chunk: bytes,
 class _LineCount:
     def __init__(self, encoding: Encoding) -> None:
         self._bom: bytes = encoding.bom
-        self._decoder = codecs.getincrementaldecoder(encoding.codec)("replace") if encoding.is_wide else None
+        self._decoder = (
+            codecs.getincrementaldecoder(encoding.codec)("replace") if encoding.is_wide else None
+        )
         self._breaks = 0
         self._open = False
 
@@ -187,19 +237,39 @@ def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
 def _page(file: BinaryIO, survey: _Survey, arguments: ReadArguments, max_chars: int) -> str:
     if survey.lines == 0:
         return "(the file is empty)"
-    first = arguments.offset if arguments.offset > 0 else max((survey.lines or 0) + arguments.offset + 1, 1)
+    first = (
+        arguments.offset
+        if arguments.offset > 0
+        else max((survey.lines or 0) + arguments.offset + 1, 1)
+    )
     texts = _lines(file, survey.encoding, first)
-    lines, more = _fitting(texts, first, min(arguments.limit, MAX_OUTPUT_LINES), max_chars - _HINT_CHARS)
+    lines, more = _fitting(
+        texts, first, min(arguments.limit, MAX_OUTPUT_LINES), max_chars - _HINT_CHARS
+    )
     if not lines:
-        total = survey.lines if survey.lines is not None else _survey(file, survey.encoding.bom, to_the_end=True).lines
-        raise ToolFailed(f"offset {arguments.offset} is past the end of {arguments.path!r}, which has {total:,} lines.")
-    if len(lines) > MAX_OUTPUT_LINES - _HINT_LINES and (more or first > 1 or survey.encoding is not UTF_8):
+        total = (
+            survey.lines
+            if survey.lines is not None
+            else _survey(file, survey.encoding.bom, to_the_end=True).lines
+        )
+        raise ToolFailed(
+            f"offset {arguments.offset} is past the end of {arguments.path!r}, which has "
+            f"{total:,} lines."
+        )
+    if len(lines) > MAX_OUTPUT_LINES - _HINT_LINES and (
+        more or first > 1 or survey.encoding is not UTF_8
+    ):
         lines, more = lines[: MAX_OUTPUT_LINES - _HINT_LINES], True
-    hints = [*_place_hint(first, first + len(lines) - 1, survey.lines, more=more), *_encoding_hint(survey.encoding)]
+    hints = [
+        *_place_hint(first, first + len(lines) - 1, survey.lines, more=more),
+        *_encoding_hint(survey.encoding),
+    ]
     return "\n".join([*lines, *(["", *hints] if hints else [])])
 
 
-def _fitting(texts: Generator[str], first: int, limit: int, max_chars: int) -> tuple[list[str], bool]:
+def _fitting(
+    texts: Generator[str], first: int, limit: int, max_chars: int
+) -> tuple[list[str], bool]:
     """The numbered lines that fit, and whether there are more."""
     lines: list[str] = []
     for number, text in enumerate(texts, first):
@@ -214,7 +284,11 @@ def _fitting(texts: Generator[str], first: int, limit: int, max_chars: int) -> t
 
 def _place_hint(first: int, last: int, total: int | None, *, more: bool) -> Iterator[str]:
     if more:
-        of = f"lines {first:,}-{last:,} of {total:,}" if total is not None else f"lines {first:,}-{last:,} of a very large file"
+        of = (
+            f"lines {first:,}-{last:,} of {total:,}"
+            if total is not None
+            else f"lines {first:,}-{last:,} of a very large file"
+        )
         yield f"({of}; use offset={last + 1} to read on)"
     elif first > 1:
         yield f"(lines {first:,}-{last:,}: the end of the file)"
@@ -222,13 +296,18 @@ def _place_hint(first: int, last: int, total: int | None, *, more: bool) -> Iter
 
 def _encoding_hint(encoding: Encoding) -> Iterator[str]:
     if encoding.is_guess:
-        yield "(this file is not UTF-8; it is shown as Latin-1, so letters beyond ASCII may be wrong)"
+        yield (
+            "(this file is not UTF-8; it is shown as Latin-1, so letters beyond ASCII may be wrong)"
+        )
     elif encoding is not UTF_8:
         yield f"(this file is {encoding.label}; write and edit keep that)"
 
 
 def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
-    """The lines from number `first` on, without their ends, each cut at 2,000 characters. No more than a chunk and a line is held."""
+    """The lines from number `first` on, without their ends, each cut at 2,000 characters.
+
+    No more than a chunk and a line is held.
+    """
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     skip, line, length = first - 1, "", 0
     for chunk in _chunks(file, len(encoding.bom)):

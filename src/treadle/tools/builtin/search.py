@@ -1,8 +1,9 @@
 """The search process: what ripgrep does for `grep`, for machines without it.
 
-A process of its own, so that a pattern that takes for ever can be killed: a match inside Python cannot be interrupted. Only the standard
-library is imported, and pathspec where there is a .gitignore. It writes what `rg --null --no-heading --line-number` writes: path, NUL,
-number, `:` or `-`, line. Not here: what the model is shown (grep.py). Entry: `main`, started by `command`.
+A process of its own, so that a pattern that takes for ever can be killed: a match inside Python
+cannot be interrupted. Only the standard library is imported, and pathspec where there is a
+.gitignore. It writes what `rg --null --no-heading --line-number` writes: path, NUL, number, `:` or
+`-`, line. Not here: what the model is shown (grep.py). Entry: `main`, started by `command`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,16 @@ _SHOWN_BYTES = 2_000
 _SNIFF_BYTES = 64 * 1024
 _WHOLE_BYTES = 4 * 1024 * 1024
 _UTF16 = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_START = "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from treadle.tools.builtin.search import main; main()"
+_START = (
+    "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from "
+    "treadle.tools.builtin.search import main; main()"
+)
 
 INVALID_PATTERN = 3
-"""Exit code: the pattern is wrong, and standard error says how. (0 and 1 as with grep: something, nothing was found.)"""
+"""Exit code: the pattern is wrong, and standard error says how.
+
+(0 and 1 as with grep: something, nothing was found.)
+"""
 
 
 class Request(NamedTuple):
@@ -52,9 +59,24 @@ class Request(NamedTuple):
 
 
 def command(request: Request) -> list[str]:
-    """What to start. Isolated from the environment and the working directory: nothing that lies there is ever imported."""
-    places = {os.path.dirname(os.path.dirname(spec.origin)) for name in ("treadle", "pathspec") if (spec := find_spec(name)) is not None and spec.origin}
-    return [sys.executable, "-I", "-c", _START, json.dumps(sorted(places)), json.dumps(request._asdict())]
+    """What to start.
+
+    Isolated from the environment and the working directory: nothing that lies there is ever
+    imported.
+    """
+    places = {
+        os.path.dirname(os.path.dirname(spec.origin))
+        for name in ("treadle", "pathspec")
+        if (spec := find_spec(name)) is not None and spec.origin
+    }
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        _START,
+        json.dumps(sorted(places)),
+        json.dumps(request._asdict()),
+    ]
 
 
 def main() -> None:
@@ -88,8 +110,13 @@ class _Search:
             with OpenFolder.at(self._request.directory) as folder:
                 self._in_file(folder, name, name)
             return
-        wanted = GlobPattern.of_names(self._request.glob) if self._request.glob is not None else None
-        for found in walk(self._request.directory, enter=wanted.may_contain if wanted is not None else lambda path: True):
+        wanted = (
+            GlobPattern.of_names(self._request.glob) if self._request.glob is not None else None
+        )
+        for found in walk(
+            self._request.directory,
+            enter=wanted.may_contain if wanted is not None else lambda path: True,
+        ):
             if not found.is_link and (wanted is None or wanted.matches(found.path)):
                 self._in_file(found.folder, found.name, found.path)
 
@@ -136,11 +163,15 @@ def _line(path: bytes, number: int, mark: bytes, line: str) -> bytes:
 
 
 def text_lines(file: BinaryIO, literal: bytes = b"") -> Iterator[str]:
-    """Without their ends; none of a file that does not hold the literal, or has a NUL near its start; no more of one after a NUL."""
+    """Without their ends; none of a file that does not hold the literal, or has a NUL near its
+    start; no more of one after a NUL.
+    """
     data = file.read(_WHOLE_BYTES)
     for bom, codec in _UTF16:
         if data.startswith(bom):
-            return iter((data + file.read()).decode(codec, "replace").removeprefix("\ufeff").splitlines())
+            return iter(
+                (data + file.read()).decode(codec, "replace").removeprefix("\ufeff").splitlines()
+            )
     nul = data.find(b"\0")
     if 0 <= nul < _SNIFF_BYTES:
         return iter(())
@@ -172,13 +203,21 @@ def _lines_of_large(file: BinaryIO) -> Iterator[str]:
 
 
 def literal_in(pattern: str) -> str:
-    """Text that is in every line that the pattern matches, so that most files need no closer look; empty where none is plain to see."""
+    """Text that is in every line that the pattern matches, so that most files need no closer look;
+    empty where none is plain to see.
+    """
     if re.search(r"[|(\[{]|\\[xuUN0-9]", re.sub(r"\\[^xuUN0-9]", "", pattern)):
         return ""
     longest, run = "", ""
     for token in re.findall(r"(?:\\.|[^\\])[?*+]*", pattern, re.DOTALL):
         char, quantity = (token[1], token[2:]) if token[0] == "\\" else (token[0], token[1:])
         is_plain = not char.isalnum() if token[0] == "\\" else char not in ".^$"
-        run = run + char if is_plain and not quantity else char if is_plain and quantity[0] == "+" else ""
+        run = (
+            run + char
+            if is_plain and not quantity
+            else char
+            if is_plain and quantity[0] == "+"
+            else ""
+        )
         longest = max(longest, run, key=len)
     return longest

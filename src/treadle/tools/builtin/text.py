@@ -1,4 +1,5 @@
-"""What the bytes of a file say as text: their encoding, their line ends, or that they are no text at all.
+"""What the bytes of a file say as text: their encoding, their line ends, or that they are no text
+at all.
 
 Not here: opening files (folder.py, files.py). Entry: `Encoding.of`, `TextDocument`.
 """
@@ -48,7 +49,9 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: bytes, *, whole: bool = True) -> Encoding:
-        """By the byte order mark, else UTF-8 where it fits, else Latin-1, in which every byte is a character. `whole`: not just the start."""
+        """By the byte order mark, else UTF-8 where it fits, else Latin-1, in which every byte is a
+        character. `whole`: not just the start.
+        """
         for bom, codec, label in _BOMS:
             if data.startswith(bom):
                 return cls(codec, label, bom)
@@ -88,7 +91,7 @@ LATIN_1 = Encoding("latin-1", "not UTF-8, taken as Latin-1")
 
 
 def binary_kind(head: bytes) -> str | None:
-    """What it is, where the first 4 KiB are no text: a NUL, or more than 30 % control characters."""
+    """What it is, where the first 4 KiB are no text: a NUL, or more than 30 % control characters."""  # noqa: E501
     head = head[:SNIFF_BYTES]
     if any(head.startswith(bom) for bom, *_ in _BOMS):
         return None
@@ -120,16 +123,25 @@ class TextDocument:
             self._returns = bytearray(line.endswith("\r") for line in text.split("\n")[:-1])
 
     def replace(self, spans: Sequence[tuple[int, int]], new: str) -> None:
-        """Puts `new` for each `text[start:end]`, in rising order. Line breaks keep their kind where there are as many as before."""
+        """Puts `new` for each `text[start:end]`, in rising order.
+
+        Line breaks keep their kind where there are as many as before.
+        """
         pieces: list[str] = []
         returns = bytearray()
         at = broken = 0
         for start, end in spans:
             pieces += (self.text[at:start], new)
             if self._returns is not None:
-                kept, was, now = self.text.count("\n", at, start), self.text.count("\n", start, end), new.count("\n")
+                kept, was, now = (
+                    self.text.count("\n", at, start),
+                    self.text.count("\n", start, end),
+                    new.count("\n"),
+                )
                 inside = self._returns[broken + kept : broken + kept + was]
-                returns += self._returns[broken : broken + kept] + (inside if was == now else bytes([self._new_return]) * now)
+                returns += self._returns[broken : broken + kept] + (
+                    inside if was == now else bytes([self._new_return]) * now
+                )
                 broken += kept + was
             at = end
         pieces.append(self.text[at:])
@@ -141,4 +153,10 @@ class TextDocument:
         if self._returns is None:
             return self.text.replace("\n", "\r\n") if self._new_return else self.text
         lines = self.text.split("\n")
-        return "".join(line + ("\r\n" if cr else "\n") for line, cr in zip(lines, self._returns, strict=False)) + lines[-1]
+        return (
+            "".join(
+                line + ("\r\n" if cr else "\n")
+                for line, cr in zip(lines, self._returns, strict=False)
+            )
+            + lines[-1]
+        )

@@ -20,8 +20,15 @@ MAX_CHARS = 500
 _TODO = closed_object(
     {
         "content": {"type": "string", "description": "What is to be done: 'Run the tests'."},
-        "active_form": {"type": "string", "description": "The same while it is being done: 'Running the tests'."},
-        "status": {"type": "string", "enum": [*get_args(TodoStatus)], "description": "At most one is in_progress."},
+        "active_form": {
+            "type": "string",
+            "description": "The same while it is being done: 'Running the tests'.",
+        },
+        "status": {
+            "type": "string",
+            "enum": [*get_args(TodoStatus)],
+            "description": "At most one is in_progress.",
+        },
     },
     required=["content", "active_form", "status"],
 )
@@ -35,9 +42,19 @@ class TodoWrite(Builtin[TodoWriteArguments]):
     name = TOOL
     effect = "pure"
     arguments = TodoWriteArguments
-    example = '{"todos": [{"content": "Run the tests", "active_form": "Running the tests", "status": "in_progress"}]}'
+    example = (
+        '{"todos": [{"content": "Run the tests", "active_form": "Running the tests", "status": '
+        '"in_progress"}]}'
+    )
     parameters = closed_object(
-        {"todos": {"type": "array", "items": _TODO, "description": "The whole list, in order; it replaces the last one."}}, required=["todos"]
+        {
+            "todos": {
+                "type": "array",
+                "items": _TODO,
+                "description": "The whole list, in order; it replaces the last one.",
+            }
+        },
+        required=["todos"],
     )
 
     @override
@@ -45,16 +62,21 @@ class TodoWrite(Builtin[TodoWriteArguments]):
         todos = arguments.todos
         if len(todos) > MAX_TODOS:
             raise InvalidArguments(
-                f"The list has {len(todos)} entries; at most {MAX_TODOS} are possible. Join small steps, and leave out what was done long ago."
+                f"The list has {len(todos)} entries; at most {MAX_TODOS} are possible. Join "
+                "small steps, and leave out what was done long ago."
             )
         for i, todo in enumerate(todos):
             if not todo.content.strip():
                 raise InvalidArguments(f"todos[{i}].content is empty: say what is to be done.")
             if len(todo.content) > MAX_CHARS or len(todo.active_form) > MAX_CHARS:
-                raise InvalidArguments(f"todos[{i}] is too long: at most {MAX_CHARS} characters for content and for active_form.")
+                raise InvalidArguments(
+                    f"todos[{i}] is too long: at most {MAX_CHARS} characters for content and for "
+                    "active_form."
+                )
         if len(active := [todo.content for todo in todos if todo.status == "in_progress"]) > 1:
             raise InvalidArguments(
-                f"{len(active)} entries are in_progress ({active[0]!r}, {active[1]!r}): one at most. Set the others to pending or completed."
+                f"{len(active)} entries are in_progress ({active[0]!r}, {active[1]!r}): one at "
+                "most. Set the others to pending or completed."
             )
 
     @override

@@ -1,6 +1,8 @@
-"""Which files below a directory bear a time at which something ran: the trace that a command leaves, where nobody kept what it changed.
+"""Which files below a directory bear a time at which something ran: the trace that a command
+leaves, where nobody kept what it changed.
 
-What was removed leaves none, nor does what lies elsewhere, and somebody else may have changed a file at the same time. Entry: `changed_at`.
+What was removed leaves none, nor does what lies elsewhere, and somebody else may have changed a
+file at the same time. Entry: `changed_at`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Traces(NamedTuple):
 
 
 def changed_at(top: Path, times: Sequence[tuple[float, float]]) -> Traces:
-    """Files that were last changed between the two of any of `times`, in seconds of the epoch; without what .gitignore excludes. Blocks."""
+    """Files that were last changed between the two of any of `times`, in seconds of the epoch;
+    without what .gitignore excludes. Blocks.
+    """
     found: list[str] = []
     deadline = time.monotonic() + MAX_SECONDS
     try:

@@ -1,7 +1,8 @@
-"""The files below a directory, in the order of their names: without what .gitignore excludes, and never through a link.
+"""The files below a directory, in the order of their names: without what .gitignore excludes, and
+never through a link.
 
-Imports only the standard library, and pathspec where there is a .gitignore, since the search process starts with this.
-Not here: which names are wanted (patterns.py). Entry: `walk`.
+Imports only the standard library, and pathspec where there is a .gitignore, since the search
+process starts with this. Not here: which names are wanted (patterns.py). Entry: `walk`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class FoundFile(NamedTuple):
 
 
 class IgnoreRules(NamedTuple):
-    """What one .gitignore says. `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above the top."""
+    """What one .gitignore says.
+
+    `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above
+    the top.
+    """
 
     spec: GitIgnoreSpec
     base: str = ""
@@ -41,7 +46,9 @@ class IgnoreRules(NamedTuple):
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
         """True: excluded; False: kept in so many words; None: not mentioned."""
-        return self.spec.check_file(f"{self.above}{path[len(self.base) :]}{'/' if is_directory else ''}").include
+        return self.spec.check_file(
+            f"{self.above}{path[len(self.base) :]}{'/' if is_directory else ''}"
+        ).include
 
 
 class _Entry(NamedTuple):
@@ -57,15 +64,20 @@ class _Level:
     entries: Iterator[_Entry]
 
 
-def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True) -> Iterator[FoundFile]:
-    """Regular files and links, sorted by name in each directory. What cannot be read is passed over.
+def walk(
+    top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True
+) -> Iterator[FoundFile]:
+    """Regular files and links, sorted by name in each directory. What cannot be read is passed
+    over.
 
-    `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)` says whether a directory is looked into.
-    Raises OSError where the top cannot be opened.
+    `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)`
+    says whether a directory is looked into. Raises OSError where the top cannot be opened.
     """
     rules = None if all_files else rules_above(top)
     in_repository = rules is not None
-    levels = [_level(OpenFolder.at(top), "", None if all_files else rules or (), in_repository=False)]
+    levels = [
+        _level(OpenFolder.at(top), "", None if all_files else rules or (), in_repository=False)
+    ]
     try:
         while levels:
             level = levels[-1]
@@ -75,7 +87,9 @@ def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = la
                 continue
             is_directory = entry.kind == "directory"
             path = f"{level.path}{entry.name}"
-            if entry.name in VERSION_CONTROL or _is_excluded(level.rules, path, is_directory=is_directory):
+            if entry.name in VERSION_CONTROL or _is_excluded(
+                level.rules, path, is_directory=is_directory
+            ):
                 continue
             if not is_directory:
                 if entry.kind != "other":
@@ -99,12 +113,15 @@ def _descend(levels: list[_Level], name: str, path: str, *, in_repository: bool)
         folder.__exit__()
 
 
-def _level(folder: OpenFolder, path: str, rules: tuple[IgnoreRules, ...] | None, *, in_repository: bool) -> _Level:
+def _level(
+    folder: OpenFolder, path: str, rules: tuple[IgnoreRules, ...] | None, *, in_repository: bool
+) -> _Level:
     with folder.entries() as found:
         entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
     if rules is not None:
         names = {entry.name for entry in entries}
-        if in_repository and ".git" in names:  # another repository: what is said outside does not hold in it
+        # another repository: what is said outside does not hold in it
+        if in_repository and ".git" in names:
             rules = ()
         if ".gitignore" in names and (spec := _spec_in(folder)) is not None:
             rules = (IgnoreRules(spec, base=path), *rules)
@@ -112,7 +129,7 @@ def _level(folder: OpenFolder, path: str, rules: tuple[IgnoreRules, ...] | None,
 
 
 def _entry(found: os.DirEntry[str]) -> _Entry:
-    """Looked at while the directory is open: afterwards an entry has lost what it is relative to."""
+    """Looked at while the directory is open: afterwards an entry has lost what it is relative to."""  # noqa: E501
     if found.is_symlink():
         return _Entry(found.name, "link")
     if found.is_dir(follow_symlinks=False):
@@ -133,19 +150,25 @@ def _is_excluded(rules: tuple[IgnoreRules, ...] | None, path: str, *, is_directo
 
 
 def rules_above(top: str) -> tuple[IgnoreRules, ...] | None:
-    """What the directories above `top` say, nearest first, up to the root of its repository. None where `top` stands for itself.
+    """What the directories above `top` say, nearest first, up to the root of its repository. None
+    where `top` stands for itself.
 
-    So it does outside a repository, and where they exclude it: who names an excluded directory wants to look into it.
+    So it does outside a repository, and where they exclude it: who names an excluded directory
+    wants to look into it.
     """
     directories = [PurePath(top), *PurePath(top).parents]
-    root = next((i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None)
+    root = next(
+        (i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None
+    )
     if root is None:
         return None
     rules: list[IgnoreRules] = []
     for directory in directories[1 : root + 1]:
         spec = _spec_at(os.fspath(directory))
         if spec is not None:
-            rules.append(IgnoreRules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/"))
+            rules.append(
+                IgnoreRules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/")
+            )
     return None if any(rule.spec.check_file(rule.above).include for rule in rules) else tuple(rules)
 
 

@@ -14,7 +14,14 @@ from typing_extensions import override
 from treadle._internal.units import count
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
-from treadle.tools.builtin.text import UTF_8, Encoding, binary_kind, image_type, is_crlf_throughout, to_line_feeds
+from treadle.tools.builtin.text import (
+    UTF_8,
+    Encoding,
+    binary_kind,
+    image_type,
+    is_crlf_throughout,
+    to_line_feeds,
+)
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, Touched
 
 
@@ -30,7 +37,13 @@ class Write(Builtin[WriteArguments]):
     example = '{"path": "src/app.py", "content": "print(1)\\n"}'
     parameters = closed_object(
         {
-            "path": {"type": "string", "description": "The file: absolute, or relative to the working directory. Missing directories are made."},
+            "path": {
+                "type": "string",
+                "description": (
+                    "The file: absolute, or relative to the working directory. Missing "
+                    "directories are made."
+                ),
+            },
             "content": {"type": "string", "description": "The whole new content of the file."},
         },
         required=["path", "content"],
@@ -40,7 +53,10 @@ class Write(Builtin[WriteArguments]):
     def check(self, arguments: WriteArguments) -> None:
         files.check_path(arguments.path)
         if arguments.path.endswith("/"):
-            raise InvalidArguments(f"{arguments.path!r} names a directory; write takes the path of a file and makes its directories itself.")
+            raise InvalidArguments(
+                f"{arguments.path!r} names a directory; write takes the path of a file and makes "
+                "its directories itself."
+            )
 
     @override
     def touches(self, arguments: WriteArguments, cwd: Path) -> Touched:
@@ -64,18 +80,35 @@ def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
         if old is not None and old.data:
             files.must_be_seen(ctx, place, old.digest)
         ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
-    lines = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
+    lines = arguments.content.count("\n") + (
+        not arguments.content.endswith("\n") and arguments.content != ""
+    )
     notes += files.link_notes(old)
-    return " ".join([f"{'Created' if old is None else 'Overwrote'} {name}: {count(lines, 'line')}, {count(len(data), 'byte')}.", *notes])
+    return " ".join(
+        [
+            (
+                f"{'Created' if old is None else 'Overwrote'} {name}: {count(lines, 'line')}, "
+                f"{count(len(data), 'byte')}."
+            ),
+            *notes,
+        ]
+    )
 
 
-def _in_the_style_of(old: files.Loaded | None, arguments: WriteArguments) -> tuple[bytes, list[str]]:
-    """The bytes to write: encoding, byte order mark and CRLF line ends stay those of the file; and what the model is told of it."""
+def _in_the_style_of(
+    old: files.Loaded | None, arguments: WriteArguments
+) -> tuple[bytes, list[str]]:
+    """The bytes to write: encoding, byte order mark and CRLF line ends stay those of the file; and
+    what the model is told of it.
+    """
     content = arguments.content
     if old is None or not old.data:
         return _encoded(UTF_8, content), []
     if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
-        raise ToolFailed(f"{arguments.path!r} is {kind}, not text, and was not overwritten. Remove it first if it shall be replaced.")
+        raise ToolFailed(
+            f"{arguments.path!r} is {kind}, not text, and was not overwritten. Remove it first "
+            "if it shall be replaced."
+        )
     encoding = Encoding.of(old.data, whole=old.is_whole)
     notes: list[str] = []
     if is_crlf_throughout(old.data[len(encoding.bom) :].decode(encoding.codec, "replace")):
@@ -83,7 +116,9 @@ def _in_the_style_of(old: files.Loaded | None, arguments: WriteArguments) -> tup
         notes.append("Its CRLF line ends were kept.")
     if encoding.is_guess and not encoding.can_encode(content):
         encoding = UTF_8
-        notes.append("It was taken as Latin-1 before, which cannot hold this text, and is UTF-8 now.")
+        notes.append(
+            "It was taken as Latin-1 before, which cannot hold this text, and is UTF-8 now."
+        )
     elif encoding.is_guess and not content.isascii():
         notes.append("It still is Latin-1.")
     elif encoding.bom:
@@ -96,4 +131,7 @@ def _encoded(encoding: Encoding, content: str) -> bytes:
     try:
         return encoding.encode(content)
     except UnicodeEncodeError as e:
-        raise ToolFailed(f"The content holds {content[e.start]!r} at character {e.start}, half a character that no file can hold. Nothing was written.") from e
+        raise ToolFailed(
+            f"The content holds {content[e.start]!r} at character {e.start}, half a character "
+            "that no file can hold. Nothing was written."
+        ) from e

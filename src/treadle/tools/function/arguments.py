@@ -1,6 +1,8 @@
-"""The arguments that a function's own signature asks for: a definition for the model, and a parse of what it sent.
+"""The arguments that a function's own signature asks for: a definition for the model, and a parse
+of what it sent.
 
-Light on purpose: pydantic, and all that turns annotations into a schema (schema.py), come with the first use. Entry: `SignatureArguments`.
+Light on purpose: pydantic, and all that turns annotations into a schema (schema.py), come with the
+first use. Entry: `SignatureArguments`.
 """
 
 from __future__ import annotations
@@ -16,13 +18,21 @@ from treadle.tools.function.isolated import ParsedText
 from treadle.tools.function.signature import AnyFunction, Signature
 
 _first_use: Final = threading.RLock()
-"""Invariant: a definition is built once, also where two threads ask for it at the same time. A type's own schema may ask for another tool's."""
+"""Invariant: a definition is built once, also where two threads ask for it at the same time.
+
+A type's own schema may ask for another tool's.
+"""
 
 
 class SignatureArguments:
-    """What a function's signature asks for. Nothing is evaluated before `definition` or `parse` is used."""
+    """What a function's signature asks for.
 
-    def __init__(self, name: str, description: str | None, signature: Signature, docstring: str | None) -> None:
+    Nothing is evaluated before `definition` or `parse` is used.
+    """
+
+    def __init__(
+        self, name: str, description: str | None, signature: Signature, docstring: str | None
+    ) -> None:
         self.name: Final = name
         self.description: Final = description
         """None: what the docstring says."""
@@ -33,11 +43,18 @@ class SignatureArguments:
 
     def of_bound(self, method: AnyFunction) -> SignatureArguments:
         """The same for a method that was bound to an instance: `self` is not asked for."""
-        return SignatureArguments(self.name, self.description, Signature.of(method, self.signature.namespaces[1]), self.docstring)
+        return SignatureArguments(
+            self.name,
+            self.description,
+            Signature.of(method, self.signature.namespaces[1]),
+            self.docstring,
+        )
 
     @property
     def definition(self) -> ToolDefinition:
-        """Raises AgentError(invalid) naming the function, the parameter and its type where that is no JSON."""
+        """Raises AgentError(invalid) naming the function, the parameter and its type where that is
+        no JSON.
+        """
         if self._definition is None:
             with _first_use:
                 if self._definition is None:
@@ -46,7 +63,10 @@ class SignatureArguments:
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        """Validated values by name, without those that are left to the function's own defaults. Raises InvalidArguments."""
+        """Validated values by name, without those that are left to the function's own defaults.
+
+        Raises InvalidArguments.
+        """
         try:
             return self._validate(arguments_json)
         except (ValueError, RecursionError) as e:
@@ -66,7 +86,9 @@ class SignatureArguments:
         described = describe(self.name, self.signature, self.docstring)
         text = self.description if self.description is not None else described.text
         self._validate = described.validate
-        self._definition = ToolDefinition(name=self.name, description=text, parameters=described.parameters)
+        self._definition = ToolDefinition(
+            name=self.name, description=text, parameters=described.parameters
+        )
 
 
 class WithText:
@@ -87,7 +109,13 @@ class Unbound:
     """In the place of the arguments of a method that was taken from its class."""
 
     def __init__(self, label: str) -> None:
-        self._error = AgentError("invalid", f"{label} is a method: take the tool from an instance, which becomes its first parameter")
+        self._error = AgentError(
+            "invalid",
+            (
+                f"{label} is a method: take the tool from an instance, which becomes its first "
+                "parameter"
+            ),
+        )
 
     @property
     def definition(self) -> ToolDefinition:

@@ -1,7 +1,9 @@
-"""Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` takes a given one.
+"""Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` takes a
+given one.
 
-Nothing is evaluated at decoration that can wait: annotations, docstring and pydantic come with the first use (arguments.py). Timeouts, approval and
-caps on output are declared here and done by whoever runs the call (toolbox.py). Entry: `tool`, `FunctionTool`.
+Nothing is evaluated at decoration that can wait: annotations, docstring and pydantic come with the
+first use (arguments.py). Timeouts, approval and caps on output are declared here and done by
+whoever runs the call (toolbox.py). Entry: `tool`, `FunctionTool`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,25 @@ from treadle.tools.function.arguments import SignatureArguments, Unbound, WithTe
 from treadle.tools.function.given import GivenArguments
 from treadle.tools.function.isolated import Target
 from treadle.tools.function.returned import to_output, to_text
-from treadle.tools.function.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
+from treadle.tools.function.signature import (
+    AnyFunction,
+    Context,
+    Signature,
+    context_of,
+    docstring_of,
+    label_of,
+)
 from treadle.tools.function.traits import Traits, check_function, is_async
-from treadle.tools.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput, Touched
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    DidNotHappen,
+    Happened,
+    Probe,
+    ProbeAnswer,
+    ToolContext,
+    ToolOutput,
+    Touched,
+)
 from treadle.types import Effect
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
@@ -48,9 +66,11 @@ class _Arguments(Protocol):
 
 
 class FunctionTool(Generic[Deps, Params, Result]):
-    """A function that a model can call, and you can still call: `await charge(ctx, 3)` goes straight to the function.
+    """A function that a model can call, and you can still call: `await charge(ctx, 3)` goes
+    straight to the function.
 
-    `FunctionTool[Shop]` needs the dependencies Shop; one that asks for no context is a `FunctionTool[object]` and fits every agent.
+    `FunctionTool[Shop]` needs the dependencies Shop; one that asks for no context is a
+    `FunctionTool[object]` and fits every agent.
     """
 
     function: AnyFunction
@@ -100,11 +120,21 @@ class FunctionTool(Generic[Deps, Params, Result]):
         max_output: int = MAX_OUTPUT_CHARS,
         probe: Probe | None = None,
     ) -> None:
-        """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and with the context where it takes one.
+        """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and
+        with the context where it takes one.
 
-        Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell is raised at the first call.
+        Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell
+        is raised at the first call.
         """
-        traits = Traits(name=name, effect=effect, timeout_s=timeout_s, parallel=parallel, needs_approval=needs_approval, max_output=max_output, probe=probe)
+        traits = Traits(
+            name=name,
+            effect=effect,
+            timeout_s=timeout_s,
+            parallel=parallel,
+            needs_approval=needs_approval,
+            max_output=max_output,
+            probe=probe,
+        )
         traits.check(f"tool {name!r}")
         check_function(execute, f"tool {name!r}")
         arguments = GivenArguments(name, description, parameters)
@@ -114,19 +144,40 @@ class FunctionTool(Generic[Deps, Params, Result]):
         self._set_up(arguments, execute, traits, _runner(traits, execute, context, "null"))
 
     @classmethod
-    def of(cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits) -> FunctionTool[Any, ..., Any]:
-        """What `tool` makes: arguments by the function's own signature. Checks nothing but whether an isolated one can be found again."""
+    def of(
+        cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits
+    ) -> FunctionTool[Any, ..., Any]:
+        """What `tool` makes: arguments by the function's own signature.
+
+        Checks nothing but whether an isolated one can be found again.
+        """
         signature = arguments.signature
         nothing = "done" if signature.returns_nothing else "null"
         made = cls.__new__(cls)
         if traits.isolate is None:
-            made._set_up(arguments, function, traits, _runner(traits, function, signature.context, nothing), nothing=nothing)
+            made._set_up(
+                arguments,
+                function,
+                traits,
+                _runner(traits, function, signature.context, nothing),
+                nothing=nothing,
+            )
         else:
             target = Target.of(function, signature.label, tool=traits.name, nothing=nothing)
-            made._set_up(WithText(arguments), function, traits, _isolated_runner(target), nothing=nothing)
+            made._set_up(
+                WithText(arguments), function, traits, _isolated_runner(target), nothing=nothing
+            )
         return made
 
-    def _set_up(self, arguments: _Arguments, function: AnyFunction, traits: Traits, run: _Run, *, nothing: str = "null") -> None:
+    def _set_up(
+        self,
+        arguments: _Arguments,
+        function: AnyFunction,
+        traits: Traits,
+        run: _Run,
+        *,
+        nothing: str = "null",
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.name = traits.name
         self.effect: Effect = traits.effect
@@ -154,12 +205,16 @@ class FunctionTool(Generic[Deps, Params, Result]):
     def definition(self) -> ToolDefinition:
         """Built at the first use, the same object from then on.
 
-        Raises AgentError(invalid) naming the function, the parameter and its type where that cannot be described as JSON.
+        Raises AgentError(invalid) naming the function, the parameter and its type where that cannot
+        be described as JSON.
         """
         return self._arguments.definition
 
     def parse(self, arguments_json: str) -> dict[str, Any]:
-        """Validated arguments by name; an empty text is `{}`. Raises InvalidArguments, with a line for each problem."""
+        """Validated arguments by name; an empty text is `{}`.
+
+        Raises InvalidArguments, with a line for each problem.
+        """
         return self._arguments.parse(arguments_json)
 
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
@@ -170,13 +225,15 @@ class FunctionTool(Generic[Deps, Params, Result]):
         """Calls the function with what `parse` gave. What it raises is raised.
 
         Raises ToolFailed(happened=True) for a result that is neither text, media nor JSON.
-        Cancellation: an async function is cancelled; a sync one runs on in its thread (threads.abandoned_calls); an isolated one is killed.
+        Cancellation: an async function is cancelled; a sync one runs on in its thread
+        (threads.abandoned_calls); an isolated one is killed.
         """
         value = await self._run(ctx, arguments)
         return value if type(value) is str else to_output(value, self._nothing)
 
     async def probe(self, ctx: ToolContext[Deps], arguments: Any) -> ProbeAnswer:
-        """Whether this call happened, by the tool's own probe; None where there is none, or it cannot tell.
+        """Whether this call happened, by the tool's own probe; None where there is none, or it
+        cannot tell.
 
         What the probe raises is raised; AgentError(tool) where it gives something else.
         """
@@ -185,19 +242,34 @@ class FunctionTool(Generic[Deps, Params, Result]):
         answer = cast("object", await self._traits.probe(ctx, **arguments))
         if answer is None or isinstance(answer, (Happened, DidNotHappen)):
             return answer
-        raise AgentError("tool", f"the probe of tool {self.name!r} gave {answer!r}: it gives Happened(result), DidNotHappen() or None")
+        raise AgentError(
+            "tool",
+            (
+                f"the probe of tool {self.name!r} gave {answer!r}: it gives Happened(result), "
+                "DidNotHappen() or None"
+            ),
+        )
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """A tool decorated in a class body is a method: taken from an instance it is bound to it, as a function would be."""
+        """A tool decorated in a class body is a method: taken from an instance it is bound to it,
+        as a function would be.
+        """
         arguments = self._arguments
-        if isinstance(arguments, SignatureArguments) and getattr(self.function, "__qualname__", "") == f"{owner.__qualname__}.{name}":
+        if (
+            isinstance(arguments, SignatureArguments)
+            and getattr(self.function, "__qualname__", "") == f"{owner.__qualname__}.{name}"
+        ):
             self._method = arguments
             self._arguments = Unbound(arguments.signature.label)
 
     @overload
-    def __get__(self, instance: None, owner: type | None = None) -> FunctionTool[Deps, Params, Result]: ...
+    def __get__(
+        self, instance: None, owner: type | None = None
+    ) -> FunctionTool[Deps, Params, Result]: ...
     @overload
-    def __get__(self: FunctionTool[D, Concatenate[S, P], R], instance: S, owner: type | None = None) -> FunctionTool[D, P, R]: ...
+    def __get__(
+        self: FunctionTool[D, Concatenate[S, P], R], instance: S, owner: type | None = None
+    ) -> FunctionTool[D, P, R]: ...
     def __get__(self, instance: object | None, owner: type | None = None) -> Any:
         if self._method is None or instance is None:
             return self
@@ -220,7 +292,9 @@ def _runner(traits: Traits, function: AnyFunction, context: Context | None, noth
     async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
         from treadle.tools.function.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
 
-        value = await run_in_thread(traits.name, ctx, functools.partial(call, ctx, arguments), text_of)
+        value = await run_in_thread(
+            traits.name, ctx, functools.partial(call, ctx, arguments), text_of
+        )
         return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
     return in_thread
@@ -230,11 +304,16 @@ def _late_text(value: object, nothing: str) -> str:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
-        return f"It ended with a {type(value).__name__} that nobody waited for any more: what that was to do may not have been done."
+        return (
+            f"It ended with a {type(value).__name__} that nobody waited for any more: what that "
+            "was to do may not have been done."
+        )
     return to_text(value, nothing)
 
 
-def _caller(function: AnyFunction, context: Context | None) -> Callable[[ToolContext[Any], Mapping[str, Any]], Any]:
+def _caller(
+    function: AnyFunction, context: Context | None
+) -> Callable[[ToolContext[Any], Mapping[str, Any]], Any]:
     if context is None:
         return lambda _, arguments: function(**arguments)
     if context.first:
@@ -259,17 +338,25 @@ class Decorator(Protocol):
     """What `tool(...)` with options gives."""
 
     @overload
-    def __call__(self, function: Callable[Concatenate[ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D], P], R], /
+    ) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[S, ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[S, ToolContext[D], P], R], /
+    ) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> FunctionTool[object, P, R]: ...
 
 
 @overload
-def tool(function: Callable[Concatenate[ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[D], P], R], /
+) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
 @overload
-def tool(function: Callable[Concatenate[S, ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
+def tool(
+    function: Callable[Concatenate[S, ToolContext[D], P], R], /
+) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[object, P, R]: ...
 @overload
@@ -301,15 +388,18 @@ def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaul
 ) -> Any:
     """Makes a tool of a function: `@tool`, or `@tool(effect="pure", timeout_s=20)`.
 
-    The schema comes from the signature and the docstring (Google, NumPy, reST); a parameter without an annotation takes any JSON. A parameter annotated
-    `ToolContext` or `ToolContext[Deps]`, or named `ctx` and not annotated, is given the call's context and is not in the schema; put it first.
-    None as a result becomes "done" where the function is annotated to return None or not annotated, else "null".
+    The schema comes from the signature and the docstring (Google, NumPy, reST); a parameter without
+    an annotation takes any JSON. A parameter annotated `ToolContext` or `ToolContext[Deps]`, or
+    named `ctx` and not annotated, is given the call's context and is not in the schema; put it
+    first. None as a result becomes "done" where the function is annotated to return None or not
+    annotated, else "null".
 
     Args:
         function: An async function, a sync one (it runs in a thread), a method, a functools.partial or a callable object.
         effect: What a repetition does (`Effect`).
         name: Letters, digits, `_` and `-`; the function's own where nothing is said.
-        description: What the model reads; the docstring without its parameters where nothing is said.
+        description: What the model reads; the docstring without its parameters where nothing is
+        said.
         timeout_s: Seconds until a call is cut.
         parallel: False: no other call of the turn runs beside it.
         needs_approval: Somebody is asked before each call, in every mode.
@@ -318,8 +408,9 @@ def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaul
         isolate: "process": a sync function runs in a process that is killed when the call is cut (isolated.py has the limits).
 
     Raises:
-        AgentError: invalid, for everything that can be told without evaluating annotations; what they tell comes with the first use.
-    """
+        AgentError: invalid, for everything that can be told without evaluating annotations; what
+        they tell comes with the first use.
+    """  # noqa: E501
     traits = Traits(
         name=name or "",
         effect=effect,
@@ -334,16 +425,24 @@ def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaul
     def decorate(function: AnyFunction) -> FunctionTool[Any, ..., Any]:
         return _from_function(function, description, traits, _names_around())
 
-    return decorate if function is None else _from_function(function, description, traits, _names_around())
+    return (
+        decorate
+        if function is None
+        else _from_function(function, description, traits, _names_around())
+    )
 
 
 def _names_around() -> Mapping[str, object]:
-    """The local names where a decorator stands: annotations kept as text may mean classes of the function around it."""
+    """The local names where a decorator stands: annotations kept as text may mean classes of the
+    function around it.
+    """
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  the one way to see them; get_type_hints sees globals only
     return {} if frame.f_locals is frame.f_globals else frame.f_locals
 
 
-def _from_function(function: AnyFunction, description: str | None, traits: Traits, scope: Mapping[str, object]) -> FunctionTool[Any, ..., Any]:
+def _from_function(
+    function: AnyFunction, description: str | None, traits: Traits, scope: Mapping[str, object]
+) -> FunctionTool[Any, ..., Any]:
     if isinstance(function, FunctionTool):
         raise AgentError("invalid", f"{function!r} is a tool already: decorate the function once")
     check_function(function, f"@tool on {function!r}")
@@ -352,7 +451,24 @@ def _from_function(function: AnyFunction, description: str | None, traits: Trait
     traits.check(label)
     signature = Signature.of(function, scope)
     if traits.isolate is not None and signature.context is not None:
-        raise AgentError("invalid", f"{label}: an isolated function has no context, which cannot be sent to another process: drop {signature.context.name!r}")
+        raise AgentError(
+            "invalid",
+            (
+                f"{label}: an isolated function has no context, which cannot be sent to another "
+                f"process: drop {signature.context.name!r}"
+            ),
+        )
     if traits.isolate is not None and is_async(function):
-        raise AgentError("invalid", f"{label}: isolate='process' takes a sync function; an async one can be cancelled as it is")
-    return FunctionTool[Any, ..., Any].of(SignatureArguments(traits.name, description, signature, docstring_of(function)), function, traits)
+        raise AgentError(
+            "invalid",
+            (
+                f"{label}: isolate='process' takes a sync function; an async one can be "
+                "cancelled as "
+                "it is"
+            ),
+        )
+    return FunctionTool[Any, ..., Any].of(
+        SignatureArguments(traits.name, description, signature, docstring_of(function)),
+        function,
+        traits,
+    )

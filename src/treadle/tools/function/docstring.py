@@ -1,8 +1,8 @@
 """A docstring taken apart: the description of each parameter, and the text for the model.
 
-Google, NumPy and reST forms are read side by side; types and defaults in a docstring are ignored, the signature knows them better.
-Sections for programmers (returns, raises, examples, notes and the like) are left out.
-Entry: `read_docstring`.
+Google, NumPy and reST forms are read side by side; types and defaults in a docstring are ignored,
+the signature knows them better. Sections for programmers (returns, raises, examples, notes and the
+like) are left out. Entry: `read_docstring`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,30 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-_GOOGLE: Final = re.compile(r"(args|arguments|params|parameters|keyword args|keyword arguments|other args|other parameters):", re.IGNORECASE)
+_GOOGLE: Final = re.compile(
+    (
+        r"(args|arguments|params|parameters|keyword args|keyword arguments|other args|other "
+        r"parameters):"
+    ),
+    re.IGNORECASE,
+)
 _NUMPY: Final = re.compile(r"(parameters|other parameters|keyword arguments)", re.IGNORECASE)
-_LEFT_OUT: Final = r"returns?|yields?|receives?|raises?|except(?:ion)?s?|warns|attributes|methods|examples?|notes|see also|references|todos?"
+_LEFT_OUT: Final = (
+    r"returns?|yields?|receives?|raises?|except(?:ion)?s?|warns|attributes|methods|examples?|notes|see "  # noqa: E501
+    r"also|references|todos?"
+)
 _GOOGLE_LEFT_OUT: Final = re.compile(rf"(?:{_LEFT_OUT}):", re.IGNORECASE)
 _INLINE_LEFT_OUT: Final = re.compile(r"(?:returns|yields|raises):\s.*", re.IGNORECASE)
 _NUMPY_LEFT_OUT: Final = re.compile(_LEFT_OUT, re.IGNORECASE)
-_REST_LEFT_OUT: Final = re.compile(r"[:@](?:type|returns?|rtype|yields?|ytype|raises?|except(?:ion)?|[ic]?var|vartype)\b[^:]*:.*")
+_REST_LEFT_OUT: Final = re.compile(
+    r"[:@](?:type|returns?|rtype|yields?|ytype|raises?|except(?:ion)?|[ic]?var|vartype)\b[^:]*:.*"
+)
 _RULE: Final = re.compile(r"-{3,}|={3,}")
 _GOOGLE_ENTRY: Final = re.compile(r"`{0,2}\*{0,2}(\w+)`{0,2}\s*(?:\(.*?\)\s*)?:(?!:)\s*(.*)")
 _NUMPY_ENTRY: Final = re.compile(r"((?:\*{0,2}\w+\s*,\s*)*\*{0,2}\w+)\s*(?::.*)?")
-_REST: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\\?\*{0,2}(\w+)\s*:\s*(.*)")
+_REST: Final = re.compile(
+    r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\\?\*{0,2}(\w+)\s*:\s*(.*)"
+)
 _REST_ANY: Final = re.compile(r"[:@]\w+[^:]*:")
 _ITEM: Final = re.compile(r"[-*+•]\s|\d+[.)]\s")
 
@@ -35,18 +48,27 @@ _Entry: TypeAlias = tuple[list[str], str]
 @dataclass(frozen=True, slots=True)
 class Docstring:
     text: str
-    """The tool's description: all of it but parameters and what is written for programmers; those too if nothing else is there."""
+    """The tool's description: all of it but parameters and what is written for programmers; those
+    too if nothing else is there.
+    """
     parameters: dict[str, str]
 
 
 def read_docstring(docstring: str | None, names: Collection[str]) -> Docstring:
-    """`names` are the function's parameters: nothing else is taken for one, so that a colon in prose stays prose."""
+    """`names` are the function's parameters: nothing else is taken for one, so that a colon in
+    prose stays prose.
+    """
     reader = _Reader(inspect.cleandoc(docstring or "").splitlines(), frozenset(names))
-    return Docstring(text=reader.text(), parameters={name: _flowing(lines) for name, lines in reader.said.items()})
+    return Docstring(
+        text=reader.text(),
+        parameters={name: _flowing(lines) for name, lines in reader.said.items()},
+    )
 
 
 class _Reader:
-    """Goes down the lines once; each `_take_*` consumes a section or field that begins at `at`, or leaves everything as it is."""
+    """Goes down the lines once; each `_take_*` consumes a section or field that begins at `at`, or
+    leaves everything as it is.
+    """
 
     def __init__(self, lines: list[str], names: frozenset[str]) -> None:
         self.lines = lines
@@ -56,7 +78,9 @@ class _Reader:
         self.left_out: list[str] = []
         self.at = 0
         while self.at < len(lines):
-            if not (self._take_google() or self._take_numpy() or self._take_rest() or self._leave_out()):
+            if not (
+                self._take_google() or self._take_numpy() or self._take_rest() or self._leave_out()
+            ):
                 self.kept.append(lines[self.at])
                 self.at += 1
 
@@ -72,17 +96,26 @@ class _Reader:
         return self._take_entries(start, end, deeper, _google_entry)
 
     def _take_numpy(self) -> bool:
-        """A header with a rule below it, and entries at the same depth: `a, b : type`, their words deeper."""
+        """A header with a rule below it, and entries at the same depth:
+
+        `a, b : type`, their words deeper.
+        """
         header = self.lines[self.at]
-        if not (_NUMPY.fullmatch(header.strip()) and _RULE.fullmatch(self._line(self.at + 1).strip())):
+        if not (
+            _NUMPY.fullmatch(header.strip()) and _RULE.fullmatch(self._line(self.at + 1).strip())
+        ):
             return False
         return self._take_entries(self.at + 2, self._end_of_numpy(), _indent(header), _numpy_entry)
 
     def _end_of_google(self) -> int:
         """The next line that stands no deeper than the header."""
-        indent = _indent(self.lines[self.at]) if self.at else -1  # below a first line, cleandoc leaves no indentation
+        # below a first line, cleandoc leaves no indentation
+        indent = _indent(self.lines[self.at]) if self.at else -1
         rest = range(self.at + 1, len(self.lines))
-        return next((i for i in rest if self.lines[i].strip() and _indent(self.lines[i]) <= indent), len(self.lines))
+        return next(
+            (i for i in rest if self.lines[i].strip() and _indent(self.lines[i]) <= indent),
+            len(self.lines),
+        )
 
     def _end_of_numpy(self) -> int:
         """The next header with a rule below it."""
@@ -91,8 +124,12 @@ class _Reader:
             end += 1
         return end
 
-    def _take_entries(self, start: int, end: int, indent: int, read: Callable[[str], _Entry | None]) -> bool:
-        """False, and nothing is taken, where no line names a parameter: then it was no such section."""
+    def _take_entries(
+        self, start: int, end: int, indent: int, read: Callable[[str], _Entry | None]
+    ) -> bool:
+        """False, and nothing is taken, where no line names a parameter: then it was no such
+        section.
+        """
         said: dict[str, list[str]] = {}
         words: list[str] = []
         for line in self.lines[start:end]:
@@ -136,7 +173,9 @@ class _Reader:
             return True
         if _NUMPY_LEFT_OUT.fullmatch(line) and _RULE.fullmatch(self._line(start + 1).strip()):
             self.at = self._end_of_numpy()
-        elif _GOOGLE_LEFT_OUT.fullmatch(line) or (start and not self._line(start - 1).strip() and _INLINE_LEFT_OUT.fullmatch(line)):
+        elif _GOOGLE_LEFT_OUT.fullmatch(line) or (
+            start and not self._line(start - 1).strip() and _INLINE_LEFT_OUT.fullmatch(line)
+        ):
             self.at = self._end_of_google()
         self.left_out += self.lines[start : self.at]
         return self.at > start
@@ -144,7 +183,9 @@ class _Reader:
     def _belongs(self, line: str, indent: int) -> bool:
         if not line.strip():
             return self.at + 1 < len(self.lines) and _indent(self.lines[self.at + 1]) > indent
-        return _indent(line) > indent or not (_REST_ANY.match(line.strip()) or _GOOGLE_LEFT_OUT.fullmatch(line.strip()))
+        return _indent(line) > indent or not (
+            _REST_ANY.match(line.strip()) or _GOOGLE_LEFT_OUT.fullmatch(line.strip())
+        )
 
     def _line(self, i: int) -> str:
         return self.lines[i] if i < len(self.lines) else ""

@@ -1,4 +1,5 @@
-"""Arguments by a JSON Schema that somebody else wrote: checked for sense when the tool is made, compiled when it is first called.
+"""Arguments by a JSON Schema that somebody else wrote: checked for sense when the tool is made,
+compiled when it is first called.
 
 Schemas made from functions are schema.py's part. Entry: `GivenArguments`.
 """
@@ -20,16 +21,29 @@ class GivenArguments:
     """Reads a call's arguments by a given schema. Remote references are never fetched."""
 
     def __init__(self, name: str, description: str, parameters: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) where this can be no schema of an object; what only a full check finds is raised at the first call."""
-        self._checked: Final = CheckedSchema(parameters, f"the parameters of tool {name!r} are", "parameters")
+        """Raises AgentError(invalid) where this can be no schema of an object; what only a full
+        check finds is raised at the first call.
+        """
+        self._checked: Final = CheckedSchema(
+            parameters, f"the parameters of tool {name!r} are", "parameters"
+        )
         own = cast("object", self._checked.schema)
         kind = cast("dict[str, object]", own).get("type") if isinstance(own, dict) else None
-        if fault := f"'type' is {kind!r} and must be 'object'" if kind != "object" else self._checked.fault:
-            raise AgentError("invalid", f"the parameters of tool {name!r} are no JSON Schema of an object: {fault}")
-        self.definition: Final = ToolDefinition(name=name, description=description, parameters=self._checked.schema)
+        if (
+            fault := f"'type' is {kind!r} and must be 'object'"
+            if kind != "object"
+            else self._checked.fault
+        ):
+            raise AgentError(
+                "invalid",
+                f"the parameters of tool {name!r} are no JSON Schema of an object: {fault}",
+            )
+        self.definition: Final = ToolDefinition(
+            name=name, description=description, parameters=self._checked.schema
+        )
 
     def states(self) -> int:
-        """States of its patterns. Compiles it; raises AgentError(invalid) as the first call would."""
+        """States of its patterns. Compiles it; raises AgentError(invalid) as the first call would."""  # noqa: E501
         return self._checked.compile()[1].states
 
     def asks_for(self, name: str) -> bool:
@@ -44,7 +58,15 @@ class GivenArguments:
         except (ValueError, RecursionError) as e:
             raise unparsable(name, text, str(e)) from e
         if not isinstance(arguments, dict):
-            raise misfit(name, [SchemaProblem((), f"expected one JSON object, got {shown(arguments)}{as_string(arguments)}")])
+            raise misfit(
+                name,
+                [
+                    SchemaProblem(
+                        (),
+                        f"expected one JSON object, got {shown(arguments)}{as_string(arguments)}",
+                    )
+                ],
+            )
         try:
             if self._checked.fits(cast("object", arguments), len(text)):
                 return cast("dict[str, Any]", arguments)

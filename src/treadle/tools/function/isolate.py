@@ -1,7 +1,9 @@
-"""A sync function in a process of its own, for each call a new one: it can be killed at any moment, and takes nobody with it.
+"""A sync function in a process of its own, for each call a new one: it can be killed at any moment,
+and takes nobody with it.
 
-It is no sandbox: the function may do there what the user may do, and a process that it starts in a session of its own is out of reach.
-What happens on the other side is isolated.py. Entry: `run_isolated`.
+It is no sandbox: the function may do there what the user may do, and a process that it starts in a
+session of its own is out of reach. What happens on the other side is isolated.py. Entry:
+`run_isolated`.
 """
 
 from __future__ import annotations
@@ -19,11 +21,18 @@ import msgspec
 from anyio.abc import ByteReceiveStream, Process
 
 from treadle.messages.message import MediaPart, TextPart
-from treadle.tools.function.isolated import ANSWER, MAX_REPLY_BYTES, ParsedText, Target, refuse_while_loading
+from treadle.tools.function.isolated import (
+    ANSWER,
+    MAX_REPLY_BYTES,
+    ParsedText,
+    Target,
+    refuse_while_loading,
+)
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
 _START: Final = (
-    "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = request['path'];"
+    "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = "
+    "request['path'];"
     "from treadle.tools.function.isolated import main; main(request)"
 )
 _EXIT_GRACE_S: Final = 0.5
@@ -32,11 +41,14 @@ _TAIL_BYTES: Final = 2_000
 """Of what it printed, shown where it died; the rest is read and dropped."""
 
 
-async def run_isolated(target: Target, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> ToolOutput:
+async def run_isolated(
+    target: Target, ctx: ToolContext[Any], arguments: Mapping[str, Any]
+) -> ToolOutput:
     """What the function returned. What it raised is raised here under the same name.
 
-    Raises ToolFailed(happened=False) where it could not be started, ToolFailed(happened=None) where it died.
-    Cancellation: the process and its group are killed at once, and gone before it is re-raised.
+    Raises ToolFailed(happened=False) where it could not be started, ToolFailed(happened=None) where
+    it died. Cancellation: the process and its group are killed at once, and gone before it is
+    re-raised.
     """
     refuse_while_loading(target)
     request = _request(target, arguments)
@@ -53,7 +65,13 @@ async def run_isolated(target: Target, ctx: ToolContext[Any], arguments: Mapping
         # a death is explained by what was printed last, which may still be on its way
         group.cancel_scope.deadline = anyio.current_time() + (_EXIT_GRACE_S if reply is None else 0)
     if reply is None:
-        raise ToolFailed(f"The process of the tool {target.tool!r} {_death(died_of)} before it gave a result.{_last_words(printed)}", happened=None)
+        raise ToolFailed(
+            (
+                f"The process of the tool {target.tool!r} {_death(died_of)} before it gave a "
+                f"result.{_last_words(printed)}"
+            ),
+            happened=None,
+        )
     return _result(json.loads(reply), target)
 
 
@@ -65,7 +83,9 @@ class _Child:
         self._killed = False
 
     def kill(self) -> None:
-        """The whole group, also where its leader is gone: what that left behind still has the number. Once, because later another may have it."""
+        """The whole group, also where its leader is gone: what that left behind still has the
+        number. Once, because later another may have it.
+        """
         if self._killed:
             return
         self._killed = True
@@ -78,10 +98,13 @@ class _Child:
 
 @asynccontextmanager
 async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
-    # -E: an empty entry in PYTHONPATH would put the working directory, where a model writes, on the path. -P: and so would -c
+    # -E: an empty entry in PYTHONPATH would put the working directory, where a model writes, on the
+    # path. -P: and so would -c
     command = [sys.executable or "", "-E", "-P", "-c", _START]
     try:
-        process = await anyio.open_process(command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True)
+        process = await anyio.open_process(
+            command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True
+        )
     except OSError as e:
         raise ToolFailed(f"The tool's process could not be started: {e}", happened=False) from e
     child = _Child(process)
@@ -94,14 +117,29 @@ async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
 
 
 def _request(target: Target, arguments: Mapping[str, Any]) -> bytes:
-    given = {"arguments": arguments} if _is_json(arguments) else {"text": cast("ParsedText", arguments).text}
-    return json.dumps({"path": [os.path.abspath(p) for p in sys.path], "target": msgspec.structs.asdict(target), **given}).encode() + b"\n"
+    given = (
+        {"arguments": arguments}
+        if _is_json(arguments)
+        else {"text": cast("ParsedText", arguments).text}
+    )
+    return (
+        json.dumps(
+            {
+                "path": [os.path.abspath(p) for p in sys.path],
+                "target": msgspec.structs.asdict(target),
+                **given,
+            }
+        ).encode()
+        + b"\n"
+    )
 
 
 def _is_json(value: object) -> bool:
     """True where JSON gives back exactly this."""
     if isinstance(value, ParsedText) or type(value) is dict:
-        return all(type(k) is str and _is_json(v) for k, v in cast("dict[object, object]", value).items())
+        return all(
+            type(k) is str and _is_json(v) for k, v in cast("dict[object, object]", value).items()
+        )
     if type(value) is list:
         return all(_is_json(v) for v in cast("list[object]", value))
     return value is None or type(value) in (str, int, float, bool)
@@ -112,7 +150,8 @@ async def _ask(process: Process, request: bytes) -> bytes | None:
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
-        await process.stdin.send(request)  # and it stays open: its end tells the process that we are gone
+        # and it stays open: its end tells the process that we are gone
+        await process.stdin.send(request)
         reply = bytearray()
         while len(reply) <= MAX_REPLY_BYTES:
             reply += (chunk := await process.stdout.receive())
@@ -151,7 +190,10 @@ def _result(reply: dict[str, Any], target: Target) -> ToolOutput:
             error.add_note(f"in the process of the tool {target.tool!r}:\n{trace}")
             raise error
         case _:
-            raise ToolFailed(f"The tool {target.tool!r} could not be loaded in its process: {reply.get('unloadable')}")
+            raise ToolFailed(
+                f"The tool {target.tool!r} could not be loaded in its process: "
+                f"{reply.get('unloadable')}"
+            )
 
 
 def _death(returncode: int | None) -> str:

@@ -1,9 +1,11 @@
-"""Where a process finds the function of an isolated tool, and what it does with it there: load it, call it, answer in one line of JSON.
+"""Where a process finds the function of an isolated tool, and what it does with it there: load it,
+call it, answer in one line of JSON.
 
 The side that starts and kills the process is isolate.py. Entry: `Target`, `main`.
 
-A function is found by its module and its name, so it stands at the top level of a module, or of the script that was started. That script is run a
-second time under another name: what is to happen once belongs below `if __name__ == "__main__":`.
+A function is found by its module and its name, so it stands at the top level of a module, or of the
+script that was started. That script is run a second time under another name: what is to happen once
+belongs below `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -32,12 +34,16 @@ MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 ANSWER: Final = b"\x1e"
 """Begins the answer: what was printed while Python itself started stands before it."""
 _SCRIPT: Final = "__treadle_main__"
-"""What the user's script is called here: not `__main__`, so that its last lines do not start everything again."""
+"""What the user's script is called here: not `__main__`, so that its last lines do not start
+everything again.
+"""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class ParsedText(dict[str, Any]):
-    """Parsed arguments with the text they came as: values that JSON cannot carry are parsed once more in the process."""
+    """Parsed arguments with the text they came as: values that JSON cannot carry are parsed once
+    more in the process.
+    """
 
     def __init__(self, arguments: Mapping[str, Any], text: str) -> None:
         super().__init__(arguments)
@@ -58,8 +64,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, function: Callable[..., object], label: str, *, tool: str, nothing: str) -> Target:
         """Raises AgentError(invalid) for a function that cannot be found again."""
-        if not inspect.isfunction(function) or "." in function.__qualname__ or "<" in function.__qualname__:
-            raise AgentError("invalid", f"{label}: isolate='process' takes a function that another process can import, at the top level of a module")
+        if (
+            not inspect.isfunction(function)
+            or "." in function.__qualname__
+            or "<" in function.__qualname__
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"{label}: isolate='process' takes a function that another process can import, "
+                    "at the top level of a module"
+                ),
+            )
         names: dict[str, Any] = function.__globals__
         module: str | None = names.get("__name__")
         file: str | None = names.get("__file__")
@@ -67,8 +83,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             spec = names.get("__spec__")
             module = spec.name if spec is not None and spec.name != "__main__" else None
         if module is None and (file is None or not os.path.exists(file)):
-            raise AgentError("invalid", f"{label}: isolate='process' takes a function that stands in a file, and this one was typed into an interpreter")
-        return cls(module=module, file=file and os.path.abspath(file), function=function.__name__, tool=tool, nothing=nothing)
+            raise AgentError(
+                "invalid",
+                (
+                    f"{label}: isolate='process' takes a function that stands in a file, and this "
+                    "one was typed into an interpreter"
+                ),
+            )
+        return cls(
+            module=module,
+            file=file and os.path.abspath(file),
+            function=function.__name__,
+            tool=tool,
+            nothing=nothing,
+        )
 
     def load(self) -> Callable[..., object]:
         """On the other side. Raises whatever the module raises while it is imported."""
@@ -81,9 +109,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return importlib.import_module(self.module)
         except ModuleNotFoundError as e:
-            if self.file is None or e.name is None or not f"{self.module}.".startswith(f"{e.name}."):
+            if (
+                self.file is None
+                or e.name is None
+                or not f"{self.module}.".startswith(f"{e.name}.")
+            ):
                 raise
-            return _from_file(self.module, self.file)  # it came to the first process by another way than sys.path
+            # it came to the first process by another way than sys.path
+            return _from_file(self.module, self.file)
 
 
 def _from_file(name: str, file: str) -> ModuleType:
@@ -102,16 +135,23 @@ _loading: Final[list[str]] = []
 
 
 def refuse_while_loading(target: Target) -> None:
-    """Raises AgentError(invalid) where a script that is being loaded for one of its tools begins to run its agents again."""
+    """Raises AgentError(invalid) where a script that is being loaded for one of its tools begins to
+    run its agents again.
+    """
     if _loading:
         raise AgentError(
             "invalid",
-            f"{target.tool!r} was called while its script was loaded for the tool {_loading[0]!r}: put what the script does below `if __name__ == '__main__':`",
+            (
+                f"{target.tool!r} was called while its script was loaded for the tool "
+                f"{_loading[0]!r}: put what the script does below `if __name__ == '__main__':`"
+            ),
         )
 
 
 def main(request: dict[str, Any]) -> None:
-    """Answers on what was stdout; from then on everything printed goes to stderr, and there is nothing to read."""
+    """Answers on what was stdout; from then on everything printed goes to stderr, and there is
+    nothing to read.
+    """
     parent, answer = os.dup(_STDIN), os.dup(_STDOUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, _STDIN)
@@ -121,14 +161,19 @@ def main(request: dict[str, Any]) -> None:
     faulthandler.enable()
     reply = json.dumps(_call(request)).encode()
     if len(reply) >= MAX_REPLY_BYTES:
-        text = f"The tool ran, but its result has {len(reply)} bytes, more than the {MAX_REPLY_BYTES} that are passed on."
+        text = (
+            f"The tool ran, but its result has {len(reply)} bytes, more than the "
+            f"{MAX_REPLY_BYTES} that are passed on."
+        )
         reply = json.dumps({"failed": text, "happened": True}).encode()
     with open(answer, "wb") as out:
         out.write(ANSWER + reply + b"\n")
 
 
 def _die_with(parent: int) -> None:
-    """The other end of this pipe is held by the process that waits for us; it closes when that process is gone."""
+    """The other end of this pipe is held by the process that waits for us; it closes when that
+    process is gone.
+    """
     os.read(parent, 1)
     if sys.platform == "win32":
         os._exit(1)
@@ -153,10 +198,16 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
         return {"raised": type(e).__name__, "message": _words(e), "trace": traceback.format_exc()}
 
 
-def _answer(function: Callable[..., object], target: Target, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(
+    function: Callable[..., object], target: Target, request: dict[str, Any]
+) -> dict[str, Any]:
     from treadle.tools.function.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
 
-    arguments = request["arguments"] if "arguments" in request else _parsed(function, target, request["text"])
+    arguments = (
+        request["arguments"]
+        if "arguments" in request
+        else _parsed(function, target, request["text"])
+    )
     output = to_output(function(**arguments), target.nothing)
     return {"text": output} if isinstance(output, str) else {"parts": msgspec.to_builtins(output)}
 

@@ -1,4 +1,5 @@
-"""What the model reads when its arguments are refused: that nothing was run, why, and to call again.
+"""What the model reads when its arguments are refused: that nothing was run, why, and to call
+again.
 
 The problems themselves are told by tools/schemas/problems.py. Entry: `misfit`, `unparsable`.
 """
@@ -13,11 +14,18 @@ from treadle.tools.tool import InvalidArguments
 
 def misfit(tool: str, problems: Sequence[SchemaProblem]) -> InvalidArguments:
     """At most ten problems are told, each in a bounded line."""
-    lines = [f"The arguments do not fit the tool {tool!r}, and nothing was run:", *told(problems, "the arguments"), "Mend them and call it again."]
+    lines = [
+        f"The arguments do not fit the tool {tool!r}, and nothing was run:",
+        *told(problems, "the arguments"),
+        "Mend them and call it again.",
+    ]
     return InvalidArguments("\n".join(lines))
 
 
 def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
     """For a text that is no JSON."""
     why = why_unparsable(text, reason)
-    return InvalidArguments(f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. Call it again with one JSON object.")
+    return InvalidArguments(
+        f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. "
+        "Call it again with one JSON object."
+    )

@@ -1,4 +1,5 @@
-"""What a function returned, as what a model can be shown: text as it is, images and PDFs as media, everything else as JSON.
+"""What a function returned, as what a model can be shown: text as it is, images and PDFs as media,
+everything else as JSON.
 
 How much of it the model sees is capped elsewhere (toolbox.py). Entry: `to_output`, `to_text`.
 """
@@ -29,7 +30,8 @@ _MAGIC: Final = (
 def to_output(value: object, nothing: str = "null") -> ToolOutput:
     """`nothing` is what None becomes.
 
-    Raises ToolFailed(happened=True) for what a model cannot be shown: the function ran, only its result is lost.
+    Raises ToolFailed(happened=True) for what a model cannot be shown: the function ran, only its
+    result is lost.
     """
     if isinstance(value, Enum):
         value = cast("object", value.value)
@@ -52,7 +54,11 @@ def to_text(value: object, nothing: str = "null") -> str:
         output = to_output(value, nothing)
     except ToolFailed as e:
         return e.message
-    return output if isinstance(output, str) else "\n".join(p.text if isinstance(p, TextPart) else _named(p) for p in output)
+    return (
+        output
+        if isinstance(output, str)
+        else "\n".join(p.text if isinstance(p, TextPart) else _named(p) for p in output)
+    )
 
 
 def _named(media: MediaPart) -> str:
@@ -63,7 +69,11 @@ def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:
     """A list with a part in it is a list of parts, and the strings between them are text."""
     if not any(isinstance(v, (TextPart, MediaPart)) for v in values):
         return None
-    parts = tuple(TextPart(text=v) if isinstance(v, str) else v for v in values if isinstance(v, (str, TextPart, MediaPart)))
+    parts = tuple(
+        TextPart(text=v) if isinstance(v, str) else v
+        for v in values
+        if isinstance(v, (str, TextPart, MediaPart))
+    )
     return parts if len(parts) == len(values) else None
 
 
@@ -78,7 +88,14 @@ def _from_bytes(data: bytes) -> ToolOutput:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ToolFailed(f"The tool ran, but it returned {len(data)} bytes that are neither text nor an image or PDF.", happened=True)
+        raise ToolFailed(
+            (
+                f"The tool ran, but it returned {len(data)} bytes that are neither text nor an "
+                "image "
+                "or PDF."
+            ),
+            happened=True,
+        )
     return text
 
 
@@ -86,16 +103,29 @@ def _json(value: object) -> str:
     try:
         try:
             return msgspec.json.encode(value, enc_hook=_encodable).decode()
-        except (UnicodeEncodeError, OverflowError):  # half surrogate pairs, and integers of more than 64 bits
+        except (
+            UnicodeEncodeError,
+            OverflowError,
+        ):  # half surrogate pairs, and integers of more than 64 bits
             to_builtins: Callable[..., object] = msgspec.to_builtins
-            return json.dumps(to_builtins(value, enc_hook=_encodable, str_keys=True), separators=(",", ":"))
+            return json.dumps(
+                to_builtins(value, enc_hook=_encodable, str_keys=True), separators=(",", ":")
+            )
     except Exception as e:
         can = "text, numbers, lists, dictionaries, dataclasses and pydantic models can"
-        raise ToolFailed(f"The tool ran, but it returned a {type(value).__name__} that cannot be written as JSON ({e}): {can}.", happened=True) from e
+        raise ToolFailed(
+            (
+                f"The tool ran, but it returned a {type(value).__name__} that cannot be written as "
+                f"JSON ({e}): {can}."
+            ),
+            happened=True,
+        ) from e
 
 
 def _encodable(value: Any) -> object:
-    """What msgspec does not know: pydantic models, mappings, paths, and kinds of str, int and float (numpy's among them)."""
+    """What msgspec does not know: pydantic models, mappings, paths, and kinds of str, int and float
+    (numpy's among them).
+    """
     kind = cast("type[object]", type(value))
     if hasattr(kind, "__pydantic_serializer__") and hasattr(kind, "model_dump"):
         return value.model_dump(mode="json")

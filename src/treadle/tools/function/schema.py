@@ -1,6 +1,8 @@
-"""A function's signature and docstring as a JSON Schema, and a validator by it. Imports pydantic: whoever imports this module has decided to pay.
+"""A function's signature and docstring as a JSON Schema, and a validator by it. Imports pydantic:
+whoever imports this module has decided to pay.
 
-Schemas that come from elsewhere are given.py's part, the words of an error validation.py's. Entry: `describe`.
+Schemas that come from elsewhere are given.py's part, the words of an error validation.py's. Entry:
+`describe`.
 """
 
 from __future__ import annotations
@@ -31,16 +33,27 @@ class Described:
     """The docstring without its parameters."""
     parameters: dict[str, object]
     validate: Callable[[str], dict[str, Any]]
-    """JSON text -> values by name, without those that were not sent and have a default. Raises pydantic's ValidationError."""
+    """JSON text -> values by name, without those that were not sent and have a default.
+
+    Raises pydantic's ValidationError.
+    """
 
 
 def describe(name: str, signature: Signature, docstring: str | None) -> Described:
-    """Raises AgentError(invalid) naming the function, the parameter and its type where that is no JSON."""
+    """Raises AgentError(invalid) naming the function, the parameter and its type where that is no
+    JSON.
+    """
     context = [signature.context.name] if signature.context else []
     docs = read_docstring(docstring, [*(p.name for p in signature.parameters), *context])
     hints = signature.hints()
     try:
-        adapter = _adapter(name, {p.name: _field(p, hints[p.name], docs.parameters.get(p.name)) for p in signature.parameters})
+        adapter = _adapter(
+            name,
+            {
+                p.name: _field(p, hints[p.name], docs.parameters.get(p.name))
+                for p in signature.parameters
+            },
+        )
         schema = tidy(_json_schema(adapter))
     except Exception as e:
         raise _blamed(signature, hints) from e
@@ -48,14 +61,18 @@ def describe(name: str, signature: Signature, docstring: str | None) -> Describe
 
 
 def _adapter(name: str, fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """A validator that gives a dict: what is not sent stays away, so that the function's own default holds, whatever it is."""
+    """A validator that gives a dict: what is not sent stays away, so that the function's own
+    default holds, whatever it is.
+    """
     typed: Any = cast("Any", TypedDict)(name, dict(fields))
     typed.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     return TypeAdapter(typed)
 
 
 def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
-    """The annotation as a field of a TypedDict, with its description; what the annotation itself says goes before the docstring."""
+    """The annotation as a field of a TypedDict, with its description; what the annotation itself
+    says goes before the docstring.
+    """
     default: object = parameter.default
     hint = with_structs(hint)
     if isinstance(default, FieldInfo):
@@ -63,7 +80,9 @@ def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> A
     declared = FieldInfo.from_annotation(hint)
     if declared.description is None and (words := _annotated_words(declared) or documented):
         hint = Annotated[hint, Field(description=words)]
-    required = declared.is_required() and (default is inspect.Parameter.empty or isinstance(default, FieldInfo))
+    required = declared.is_required() and (
+        default is inspect.Parameter.empty or isinstance(default, FieldInfo)
+    )
     return Required[hint] if required else NotRequired[hint]
 
 
@@ -84,10 +103,17 @@ def _blamed(signature: Signature, hints: Mapping[str, Any]) -> AgentError:
         except Exception as e:  # noqa: BLE001  annotations run anybody's code, and it is the caller's to mend
             reason = f"{type(e).__name__}: {e}".partition("\n")[0].partition(". ")[0]
             if getattr(e, "code", None) == "typed-dict-version":
-                reason = "before Python 3.12, take TypedDict from typing_extensions: typing's own forgets which keys are required"
+                reason = (
+                    "before Python 3.12, take TypedDict from typing_extensions: typing's own "
+                    "forgets which keys are required"
+                )
             what = f"parameter {p.name!r} of type {inspect.formatannotation(hints[p.name])}"
-            return AgentError("invalid", f"{signature.label}: {what} cannot be described as JSON ({reason})")
-    return AgentError("invalid", f"{signature.label}: its parameters cannot be described as JSON together")
+            return AgentError(
+                "invalid", f"{signature.label}: {what} cannot be described as JSON ({reason})"
+            )
+    return AgentError(
+        "invalid", f"{signature.label}: its parameters cannot be described as JSON together"
+    )
 
 
 # ---------------------------------------------------------------- validator -> JSON Schema
@@ -108,7 +134,12 @@ def _with_defaults(schema: dict[str, Any], signature: Signature) -> dict[str, ob
     for p in signature.parameters:
         if p.default is not inspect.Parameter.empty and p.name in properties:
             _add_default(properties[p.name], p.default)
-    in_order = {"type": "object", "properties": properties, "required": schema.get("required", []), "additionalProperties": False}
+    in_order = {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required", []),
+        "additionalProperties": False,
+    }
     return in_order | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
 
 

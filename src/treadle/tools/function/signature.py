@@ -1,6 +1,8 @@
-"""What a function takes, read at decoration without evaluating its annotations: its parameters and which of them is the context.
+"""What a function takes, read at decoration without evaluating its annotations: its parameters and
+which of them is the context.
 
-No JSON Schema is made here (schema.py), and nothing is called (decorator.py). Entry: `Signature.of`.
+No JSON Schema is made here (schema.py), and nothing is called (decorator.py). Entry:
+`Signature.of`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """Without the context; every one can be given by keyword."""
     context: Context | None
     returns_nothing: bool
-    """Annotated `-> None`, or not annotated: then None is no value, it says only that the work was done."""
+    """Annotated `-> None`, or not annotated: then None is no value, it says only that the work was
+    done.
+    """
     namespaces: tuple[Mapping[str, object], Mapping[str, object]]
     """Globals, and the local names that the annotations mention."""
 
@@ -64,7 +68,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
             label=label,
             parameters=tuple(wanted),
             context=context,
-            returns_nothing=signature.return_annotation in (None, "None", type(None), inspect.Signature.empty),
+            returns_nothing=signature.return_annotation
+            in (None, "None", type(None), inspect.Signature.empty),
             namespaces=namespaces,
         )
 
@@ -84,13 +89,18 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         stub.__annotations__ = {parameter.name: parameter.annotation}
         global_names, local_names = self.namespaces
         try:
-            # one at a time: the context's own annotation may name what exists for type checkers only
-            return get_type_hints(stub, dict(global_names), dict(local_names), include_extras=True)[parameter.name]
+            # one at a time: the context's own annotation may name what exists for type checkers
+            # only
+            return get_type_hints(stub, dict(global_names), dict(local_names), include_extras=True)[
+                parameter.name
+            ]
         except Exception as e:
             raise AgentError(
                 "invalid",
-                f"{self.label}: the annotation {parameter.annotation!r} of parameter {parameter.name!r} cannot be evaluated ({type(e).__name__}: {e}): "
-                "import it at run time, not only under TYPE_CHECKING, or define it before the function's first use",
+                f"{self.label}: the annotation {parameter.annotation!r} of parameter "
+                f"{parameter.name!r} cannot be evaluated ({type(e).__name__}: {e}): "
+                "import it at run time, not only under TYPE_CHECKING, or define it before the "
+                "function's first use",
             ) from e
 
 
@@ -102,7 +112,9 @@ def label_of(function: AnyFunction) -> str:
 
 
 def context_of(function: AnyFunction) -> Context | None:
-    """The context parameter of a function that is called with arguments of somebody else's schema; anything else may stand beside it."""
+    """The context parameter of a function that is called with arguments of somebody else's schema;
+    anything else may stand beside it.
+    """
     try:
         signature = _inspect(function, label_of(function))
     except AgentError:
@@ -118,7 +130,13 @@ def _inspect(function: AnyFunction, label: str) -> inspect.Signature:
             return inspect.signature(function, annotation_format=Format.FORWARDREF)
         return inspect.signature(function)
     except (TypeError, ValueError) as e:
-        raise AgentError("invalid", f"{label} has no signature that could be read ({e}): wrap it in a function with named, annotated parameters") from e
+        raise AgentError(
+            "invalid",
+            (
+                f"{label} has no signature that could be read ({e}): wrap it in a function with "
+                "named, annotated parameters"
+            ),
+        ) from e
 
 
 def docstring_of(function: AnyFunction) -> str | None:
@@ -128,7 +146,12 @@ def docstring_of(function: AnyFunction) -> str | None:
 
 
 def _mentioned(signature: inspect.Signature, scope: Mapping[str, object]) -> dict[str, object]:
-    words = {word for p in signature.parameters.values() if isinstance(p.annotation, str) for word in _IDENTIFIER.findall(p.annotation)}
+    words = {
+        word
+        for p in signature.parameters.values()
+        if isinstance(p.annotation, str)
+        for word in _IDENTIFIER.findall(p.annotation)
+    }
     return {word: scope[word] for word in words if word in scope}
 
 
@@ -141,7 +164,11 @@ def _inner(function: object) -> Any:
 
 def _fixed_by_partial(function: AnyFunction) -> frozenset[str]:
     """The model is not asked for these."""
-    return frozenset(cast("partial[object]", function).keywords) if isinstance(function, partial) else frozenset()
+    return (
+        frozenset(cast("partial[object]", function).keywords)
+        if isinstance(function, partial)
+        else frozenset()
+    )
 
 
 def _globals_of(function: AnyFunction) -> Mapping[str, object]:
@@ -152,11 +179,26 @@ def _globals_of(function: AnyFunction) -> Mapping[str, object]:
 
 
 def _refuse_unnamed(parameter: inspect.Parameter, label: str) -> None:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(
+        parameter.kind, ""
+    )
     if stars:
-        raise AgentError("invalid", f"{label}: the parameter {stars + parameter.name!r} cannot be described to a model: name each parameter")
+        raise AgentError(
+            "invalid",
+            (
+                f"{label}: the parameter {stars + parameter.name!r} cannot be described to a "
+                "model: "
+                "name each parameter"
+            ),
+        )
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-        raise AgentError("invalid", f"{label}: the parameter {parameter.name!r} is positional-only, and arguments come by name: drop the '/'")
+        raise AgentError(
+            "invalid",
+            (
+                f"{label}: the parameter {parameter.name!r} is positional-only, and arguments come "
+                "by name: drop the '/'"
+            ),
+        )
 
 
 # ---------------------------------------------------------------- the context parameter
@@ -164,16 +206,30 @@ def _refuse_unnamed(parameter: inspect.Parameter, label: str) -> None:
 _Namespaces = tuple[Mapping[str, object], Mapping[str, object]]
 
 
-def _context(parameters: Iterable[inspect.Parameter], namespaces: _Namespaces, label: str) -> Context | None:
+def _context(
+    parameters: Iterable[inspect.Parameter], namespaces: _Namespaces, label: str
+) -> Context | None:
     found: Context | None = None
     for i, parameter in enumerate(parameters):
         if not _is_context(parameter, namespaces):
             continue
         if found is not None:
-            raise AgentError("invalid", f"{label} takes two contexts, {found.name!r} and {parameter.name!r}: there is one")
+            raise AgentError(
+                "invalid",
+                f"{label} takes two contexts, {found.name!r} and {parameter.name!r}: there is one",
+            )
         if i > 0 and parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise AgentError("invalid", f"{label}: the context {parameter.name!r} is positional-only and not the first parameter: put it first")
-        found = Context(name=parameter.name, first=i == 0 and parameter.kind is not inspect.Parameter.KEYWORD_ONLY)
+            raise AgentError(
+                "invalid",
+                (
+                    f"{label}: the context {parameter.name!r} is positional-only and not the first "
+                    "parameter: put it first"
+                ),
+            )
+        found = Context(
+            name=parameter.name,
+            first=i == 0 and parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
+        )
     return found
 
 
@@ -183,7 +239,9 @@ def _is_context(parameter: inspect.Parameter, namespaces: _Namespaces) -> bool:
         return False
     if annotation is inspect.Parameter.empty:
         return parameter.name == "ctx"
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+    text = (
+        annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+    )
     if text is not None:
         return any(_text_names_context(piece, namespaces) for piece in text.split("|"))
     if get_origin(annotation) in (Union, UnionType):

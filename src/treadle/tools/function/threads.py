@@ -1,6 +1,8 @@
-"""Sync functions in threads, and the ones that run on after their call was cancelled: a thread cannot be interrupted, only left alone.
+"""Sync functions in threads, and the ones that run on after their call was cancelled: a thread
+cannot be interrupted, only left alone.
 
-A function that must be stoppable belongs into a process (isolate.py). Entry: `run_in_thread`, `abandoned_calls`.
+A function that must be stoppable belongs into a process (isolate.py). Entry: `run_in_thread`,
+`abandoned_calls`.
 """
 
 from __future__ import annotations
@@ -22,24 +24,40 @@ from treadle.tools.tool import ToolContext, ToolFailed
 logger = logging.getLogger("treadle")
 
 MAX_THREADS: Final = 64
-"""Sync tools that run at once in one event loop; further ones wait. Abandoned ones do not count. Apart from anyio's own, so that slow tools hold up no file."""
+"""Sync tools that run at once in one event loop; further ones wait. Abandoned ones do not count.
+
+Apart from anyio's own, so that slow tools hold up no file.
+"""
 
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("treadle_tool_threads")
 _lock: Final = threading.Lock()
-"""Invariants: a call is in `_abandoned` exactly while it runs on, and tells what it gave, without anybody who waits for it;
-it tells that once, whether it is abandoned first or over first."""
+"""Invariants: a call is in `_abandoned` exactly while it runs on, and tells what it gave, without
+anybody who waits for it; it tells that once, whether it is abandoned first or over first."""
 _abandoned: Final[set[ThreadCall]] = set()
 
 
 class ThreadCall:
-    """A sync function on its way through a thread. One whose call was cancelled runs on, and tells `ctx.late` what it gave, in the words of `text_of`."""
+    """A sync function on its way through a thread.
 
-    def __init__(self, tool: str, ctx: ToolContext[Any], function: Callable[[], object], text_of: Callable[[object], str] | None = None) -> None:
+    One whose call was cancelled runs on, and tells `ctx.late` what it gave, in the words of
+    `text_of`.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        ctx: ToolContext[Any],
+        function: Callable[[], object],
+        text_of: Callable[[object], str] | None = None,
+    ) -> None:
         self.tool: Final = tool
         self.run_id: Final = ctx.run_id
         self.call_id: Final = ctx.call_id
         self.ended: Final[Future[None]] = Future()
-        """Done when the thread is. Then `value` and `error` say what the function returned or raised: too late for its call."""
+        """Done when the thread is.
+
+        Then `value` and `error` say what the function returned or raised: too late for its call.
+        """
         self.value: object = None
         self.error: BaseException | None = None
         self._function = function
@@ -78,7 +96,9 @@ class ThreadCall:
             self.ended.set_result(None)
 
     def abandon(self) -> None:
-        """In the event loop, when the call was cancelled: one that has not begun never will; of one that is over the result comes too late."""
+        """In the event loop, when the call was cancelled: one that has not begun never will; of one
+        that is over the result comes too late.
+        """
         with _lock:
             self._abandoned = True
             is_late = self.has_begun and self._over
@@ -92,15 +112,24 @@ class ThreadCall:
             return
         try:
             self._late(self._text_of(self.value) if self.error is None else words_of(self.error))
-        except Exception:  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
+        except (
+            Exception
+        ):  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
             logger.debug("what %r gave late could be told to nobody", self, exc_info=True)
 
 
-async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[], object], text_of: Callable[[object], str] | None = None) -> object:
-    """Return what the function returns, or raise what it raises. Raises ToolFailed(happened=False) where no thread can be started.
+async def run_in_thread(
+    tool: str,
+    ctx: ToolContext[Any],
+    function: Callable[[], object],
+    text_of: Callable[[object], str] | None = None,
+) -> object:
+    """Return what the function returns, or raise what it raises. Raises ToolFailed(happened=False)
+    where no thread can be started.
 
-    Cancellation: returns at once. A function that has not begun never runs; one that has is left alone and listed in `abandoned_calls`.
-    With `text_of`, `ctx.late` is told what such a one gave: once, in the thread, or here where it was over already.
+    Cancellation: returns at once. A function that has not begun never runs; one that has is left
+    alone and listed in `abandoned_calls`. With `text_of`, `ctx.late` is told what such a one gave:
+    once, in the thread, or here where it was over already.
     """
     call = ThreadCall(tool, ctx, function, text_of)
     try:
@@ -108,7 +137,10 @@ async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[],
     except RuntimeError as e:
         if call.has_begun:
             raise
-        raise ToolFailed(f"Not run: no thread could be started for it ({e}). Make the call again later.", happened=False) from e
+        raise ToolFailed(
+            f"Not run: no thread could be started for it ({e}). Make the call again later.",
+            happened=False,
+        ) from e
     except anyio.get_cancelled_exc_class() as e:
         if e is not call.error:  # else the function raised it, and this is its result
             call.abandon()
@@ -122,7 +154,10 @@ def abandoned_calls(run_id: str | None = None) -> tuple[ThreadCall, ...]:
 
 
 async def wait_for_abandoned(calls: Sequence[ThreadCall], grace_s: float) -> tuple[ThreadCall, ...]:
-    """Waits until they have ended, at most so long; gives those that still run. Never raises what they raise."""
+    """Waits until they have ended, at most so long; gives those that still run.
+
+    Never raises what they raise.
+    """
     with anyio.move_on_after(grace_s):
         for call in calls:
             await wrap_future(call.ended)

@@ -1,4 +1,5 @@
-"""What a tool made from a function declares about itself, and which callables can be one; checked when it is made.
+"""What a tool made from a function declares about itself, and which callables can be one; checked
+when it is made.
 
 Entry: `Traits`, `check_function`.
 """
@@ -41,14 +42,19 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     def _name_fault(self) -> str | None:
         if not _NAME.fullmatch(self.name):
-            return f"the name {self.name!r} is not one that models take (letters, digits, '_' and '-', at most 128): give name="
+            return (
+                f"the name {self.name!r} is not one that models take (letters, digits, '_' and "
+                "'-', at most 128): give name="
+            )
         return None
 
     def _number_fault(self) -> str | None:
         if self.timeout_s is not None and not self.timeout_s > 0:
             return f"timeout_s={self.timeout_s!r} must be greater than 0, or None for no limit"
         if self.max_output < 1:
-            return f"max_output={self.max_output!r} is a number of characters and must be at least 1"
+            return (
+                f"max_output={self.max_output!r} is a number of characters and must be at least 1"
+            )
         return None
 
     def _effect_fault(self) -> str | None:
@@ -57,9 +63,14 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
         if self.isolate not in (None, "process"):
             return f"isolate={self.isolate!r} is neither 'process' nor None"
         if self.probe is not None and self.effect != "once":
-            return f"a probe tells whether a once-tool happened; with effect={self.effect!r} it is simply run again"
+            return (
+                f"a probe tells whether a once-tool happened; with effect={self.effect!r} it is "
+                "simply run again"
+            )
         if self.probe is not None and not is_async(self.probe):
-            return f"probe={self.probe!r} must be an async function: async def probe(ctx, **arguments)"
+            return (
+                f"probe={self.probe!r} must be an async function: async def probe(ctx, **arguments)"
+            )
         return None
 
 
@@ -73,9 +84,19 @@ def check_function(function: object, label: str) -> None:
     elif isinstance(function, type):
         fault = "a class cannot be one: make it a function that returns what the model is to see"
     elif not callable(function):
-        fault = f"it cannot be called; options are given by keyword, like @tool(name={function!r})" if isinstance(function, str) else "it cannot be called"
-    elif any(check(_called(cast("AnyFunction", function))) for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
-        fault = "a generator cannot be one: collect what it yields and return it; ctx.progress(text) tells people how far it is"
+        fault = (
+            f"it cannot be called; options are given by keyword, like @tool(name={function!r})"
+            if isinstance(function, str)
+            else "it cannot be called"
+        )
+    elif any(
+        check(_called(cast("AnyFunction", function)))
+        for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    ):
+        fault = (
+            "a generator cannot be one: collect what it yields and return it; ctx.progress(text) "
+            "tells people how far it is"
+        )
     if fault:
         raise AgentError("invalid", f"{label}: {fault}")
 

@@ -22,4 +22,6 @@ def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -
     assert isinstance(error, ValidationError)  # pydantic makes one of every other ValueError
     if (fault := fault_of_text(error)) is not None:
         return unparsable(definition.name, text, fault)
-    return misfit(definition.name, problems_of(error, json.loads(text), definition.parameters, "argument"))
+    return misfit(
+        definition.name, problems_of(error, json.loads(text), definition.parameters, "argument")
+    )

@@ -1,4 +1,5 @@
-"""When a server that failed may be started again: later each time, not all at once, and not for ever.
+"""When a server that failed may be started again: later each time, not all at once, and not for
+ever.
 
 Entry: `Backoff`.
 """
@@ -15,7 +16,9 @@ MOST = 20
 
 
 class Backoff:
-    def __init__(self, clock: Callable[[], float], chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, clock: Callable[[], float], chance: Callable[[], float] = random.random
+    ) -> None:
         """`clock`: seconds. `chance`: from 0 to 1."""
         self._clock, self._chance = clock, chance
         self._until = 0.0
@@ -24,7 +27,9 @@ class Backoff:
     def failed(self) -> None:
         """The first failure in a row costs no wait: the next start is at once."""
         self.failures += 1
-        longest = min(LONGEST_S, FIRST_S * 2 ** max(self.failures - 2, 0)) if self.failures > 1 else 0.0
+        longest = (
+            min(LONGEST_S, FIRST_S * 2 ** max(self.failures - 2, 0)) if self.failures > 1 else 0.0
+        )
         self._until = self._clock() + longest * (0.5 + self._chance() / 2)
 
     def worked(self) -> None:

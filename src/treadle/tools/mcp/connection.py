@@ -1,7 +1,9 @@
-"""One connection to an MCP server, from its beginning to its end, in a task of its own; calls are made from the tasks of runs.
+"""One connection to an MCP server, from its beginning to its end, in a task of its own; calls are
+made from the tasks of runs.
 
-The SDK's contexts belong to the task that enters them; its requests do not, and carry the span and the cancellation of whoever makes them.
-Not here: when to connect again (upkeep.py). Entry: `McpConnection`.
+The SDK's contexts belong to the task that enters them; its requests do not, and carry the span and
+the cancellation of whoever makes them. Not here: when to connect again (upkeep.py). Entry:
+`McpConnection`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from treadle.tools.tool import ToolContext, ToolFailed
 
 Era: TypeAlias = Literal["auto", "legacy"]
 
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # where nobody has said where logs go, tracebacks of the SDK would be printed
+# where nobody has said where logs go, tracebacks of the SDK would be printed
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 CLOSE_S = 5.0
 SILENCES = 2
@@ -71,7 +74,9 @@ _MADE_BY: ContextVar[_Call | None] = ContextVar("treadle_mcp_call", default=None
 class McpConnection:
     """`run` is its task. Nothing is raised by it; what becomes of it is seen in `reason`."""
 
-    def __init__(self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era) -> None:
+    def __init__(
+        self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era
+    ) -> None:
         self.settled = anyio.Event()
         """It can be used, or never could."""
         self.over = anyio.Event()
@@ -96,14 +101,19 @@ class McpConnection:
 
     async def run(self) -> None:
         try:
-            with anyio.CancelScope(deadline=anyio.current_time() + self._server.start_timeout_s) as scope:
+            with anyio.CancelScope(
+                deadline=anyio.current_time() + self._server.start_timeout_s
+            ) as scope:
                 self._scope = scope
                 async with self._made() as client:
                     self._client, self._scope, scope.deadline = client, None, math.inf
                     self.settled.set()
                     await self.traffic.over.wait()
                     scope.deadline = anyio.current_time() + CLOSE_S
-            self.reason = self.traffic.reason or f"it did not say within {self._server.start_timeout_s:g} s what it is"
+            self.reason = (
+                self.traffic.reason
+                or f"it did not say within {self._server.start_timeout_s:g} s what it is"
+            )
         except Exception as e:  # noqa: BLE001  the edge of a task: the SDK's groups raise what any of their tasks does
             self.reason = self._why(e)
         finally:
@@ -125,8 +135,15 @@ class McpConnection:
             transport = stdio(self._server, self._environment, self.traffic)
         callback = None if self._ask is None else self._elicited
         info = mcp_types.Implementation(name="treadle", version=_version())
-        async with Client(self.traffic.watched(transport), mode=self._era, cache=None, elicitation_callback=callback, client_info=info) as client:
-            # an answer that breaks its own schema is an answer; and the SDK's check runs a server's patterns, however slow, in the event loop
+        async with Client(
+            self.traffic.watched(transport),
+            mode=self._era,
+            cache=None,
+            elicitation_callback=callback,
+            client_info=info,
+        ) as client:
+            # an answer that breaks its own schema is an answer; and the SDK's check runs a server's
+            # patterns, however slow, in the event loop
             client.session.validate_tool_result = _unchecked
             self.traffic.sieve.version = client.protocol_version
             yield client
@@ -136,7 +153,11 @@ class McpConnection:
             return self.traffic.reason
         while isinstance(error, ExceptionGroup):
             error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-        return _words(error) if isinstance(error, MCPError | Unreachable) else one_line(f"{type(error).__name__}: {error}", 300)
+        return (
+            _words(error)
+            if isinstance(error, MCPError | Unreachable)
+            else one_line(f"{type(error).__name__}: {error}", 300)
+        )
 
     def end(self, reason: str) -> None:
         """It ends soon; `over` tells when."""
@@ -159,13 +180,23 @@ class McpConnection:
                     if cursor is None or len(found) > SEEN_MOST:
                         break
         except TimeoutError:
-            raise Unreachable(f"it did not list its tools within {self._server.start_timeout_s:g} s") from None
+            raise Unreachable(
+                f"it did not list its tools within {self._server.start_timeout_s:g} s"
+            ) from None
         except Exception as e:
             raise Unreachable(f"it could not list its tools: {self._told(e)}") from e
         return ServerListing(found[:SEEN_MOST], self.traffic.sieve.unfit)
 
-    async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any], *, timeout_s: float) -> mcp_types.CallToolResult:
-        """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what became of the call.
+    async def call(
+        self,
+        tool: Offered,
+        ctx: ToolContext[Any],
+        arguments: Mapping[str, Any],
+        *,
+        timeout_s: float,
+    ) -> mcp_types.CallToolResult:
+        """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what
+        became of the call.
 
         Cancellation: the server is told to stop.
         """
@@ -175,18 +206,28 @@ class McpConnection:
         made_by = _MADE_BY.set(call)
         try:
             with call.scope:
-                result = await client.call_tool(tool.theirs, dict(arguments), progress_callback=_progress_of(call, self._server))
+                result = await client.call_tool(
+                    tool.theirs, dict(arguments), progress_callback=_progress_of(call, self._server)
+                )
                 self.answered, self._silences = True, 0
                 return result
         except MCPError as e:
             raise self._failed(e) from e
         except Exception as e:
-            raise ToolFailed(self._of_us(f"its answer cannot be used: {self._told(e)}"), happened=None) from e
+            raise ToolFailed(
+                self._of_us(f"its answer cannot be used: {self._told(e)}"), happened=None
+            ) from e
         finally:
             _MADE_BY.reset(made_by)
             self._calls.discard(call)
         self._count_silence(before)
-        raise ToolFailed(self._of_us(f"no answer within {timeout_s:g} s; it was told to stop. Whether it did anything is not known"), happened=None)
+        raise ToolFailed(
+            self._of_us(
+                f"no answer within {timeout_s:g} s; it was told to stop. Whether it did anything "
+                "is not known"
+            ),
+            happened=None,
+        )
 
     def _usable(self) -> Client:
         if self._client is None or self.traffic.over.is_set():
@@ -207,13 +248,29 @@ class McpConnection:
             return Unreachable(own.text) if own.retire and own.happened is False else self._own(own)
         if error.code == mcp_types.CONNECTION_CLOSED:
             why = self.traffic.reason or one_line(error.message, _ERROR)
-            return ToolFailed(self._of_us(f"the connection ended in the call ({why}). Whether it did anything is not known"), happened=None)
+            return ToolFailed(
+                self._of_us(
+                    f"the connection ended in the call ({why}). Whether it did anything is not "
+                    "known"
+                ),
+                happened=None,
+            )
         self.answered, self._silences = True, 0
-        happened = False if error.code in _UNDONE else None if error.code == mcp_types.PARSE_ERROR else True
+        happened = (
+            False
+            if error.code in _UNDONE
+            else None
+            if error.code == mcp_types.PARSE_ERROR
+            else True
+        )
         return ToolFailed(self._of_us(_words(error)), happened=happened)
 
     def _own(self, own: OwnError) -> ToolFailed:
-        rest = " Nothing was run." if own.happened is False else " Whether it did anything is not known."
+        rest = (
+            " Nothing was run."
+            if own.happened is False
+            else " Whether it did anything is not known."
+        )
         return ToolFailed(self._of_us(f"{own.text}.{rest}"), happened=own.happened)
 
     def _told(self, error: Exception) -> str:
@@ -227,16 +284,28 @@ class McpConnection:
 
     # ------------------------------------------------------------ what it asks
 
-    async def _elicited(self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-        """The time in which a person thinks is not the call's. Raises nothing: whatever goes wrong declines."""
+    async def _elicited(
+        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult:
+        """The time in which a person thinks is not the call's.
+
+        Raises nothing: whatever goes wrong declines.
+        """
         made_by = _MADE_BY.get()
         calls = [made_by] if made_by is not None and made_by in self._calls else list(self._calls)
         question = question_of(self._server.name, params)
-        if not calls or question is None or self._ask is None or any(call.questions >= MOST for call in calls):
+        if (
+            not calls
+            or question is None
+            or self._ask is None
+            or any(call.questions >= MOST for call in calls)
+        ):
             return answer_of(None)
         if len(calls) == 1:
             ctx = calls[0].ctx
-            question = msgspec.structs.replace(question, tool=calls[0].tool.name, run_id=ctx.run_id, call_id=ctx.call_id)
+            question = msgspec.structs.replace(
+                question, tool=calls[0].tool.name, run_id=ctx.run_id, call_id=ctx.call_id
+            )
         for call in calls:
             call.pause()
         try:
@@ -253,7 +322,9 @@ def _progress_of(call: _Call, server: McpServer) -> Any:
         now = anyio.current_time()
         if now - call.told >= _PROGRESS_S or done == total:
             call.told = now
-            call.ctx.progress(server.redactor.exact(one_line(message or call.tool.theirs, 200)), done, total)
+            call.ctx.progress(
+                server.redactor.exact(one_line(message or call.tool.theirs, 200)), done, total
+            )
 
     return progress
 
@@ -263,7 +334,10 @@ async def _unchecked(name: str, result: mcp_types.CallToolResult) -> None:
 
 
 def _words(error: MCPError | Unreachable) -> str:
-    return one_line(error.message if isinstance(error, MCPError) else str(error), _ERROR) or "it gave no reason"
+    return (
+        one_line(error.message if isinstance(error, MCPError) else str(error), _ERROR)
+        or "it gave no reason"
+    )
 
 
 def _version() -> str:

@@ -1,4 +1,5 @@
-"""The answer to a call of an MCP tool as what a model can be shown: text, and images that are images.
+"""The answer to a call of an MCP tool as what a model can be shown: text, and images that are
+images.
 
 Entry: `output_of`.
 """
@@ -30,7 +31,10 @@ def output_of(result: mcp_types.CallToolResult) -> ToolOutput:
 
 
 def text_of(result: mcp_types.CallToolResult) -> str:
-    return "\n".join(part.text for part in _joined(_parts(result)) if isinstance(part, TextPart)) or "(it says nothing of why)"
+    return (
+        "\n".join(part.text for part in _joined(_parts(result)) if isinstance(part, TextPart))
+        or "(it says nothing of why)"
+    )
 
 
 def _parts(result: mcp_types.CallToolResult) -> Iterator[TextPart | MediaPart]:
@@ -40,11 +44,16 @@ def _parts(result: mcp_types.CallToolResult) -> Iterator[TextPart | MediaPart]:
         if isinstance(part, MediaPart):
             images += 1
             if images > IMAGES_MOST:
-                part = f"[an image, {part.media_type}: not shown, because it is one of more than {IMAGES_MOST}]"
+                part = (
+                    f"[an image, {part.media_type}: not shown, because it is one of more than "
+                    f"{IMAGES_MOST}]"
+                )
         yield TextPart(text=part) if isinstance(part, str) else part
     if (more := len(result.content) - BLOCKS_MOST) > 0:
         yield TextPart(text=f"[{more:,} more pieces are not shown]")
-    if result.structured_content is not None and not any(isinstance(block, mcp_types.TextContent) for block in result.content):
+    if result.structured_content is not None and not any(
+        isinstance(block, mcp_types.TextContent) for block in result.content
+    ):
         yield TextPart(text=encode_json(result.structured_content).decode())
 
 
@@ -57,7 +66,14 @@ def _part(block: mcp_types.ContentBlock) -> str | MediaPart:
         case mcp_types.AudioContent():
             return _unseen("a sound", block.mime_type, block.data)
         case mcp_types.ResourceLink():
-            what = ", ".join(text for text in (block.mime_type, None if block.size is None else f"{block.size:,} bytes") if text)
+            what = ", ".join(
+                text
+                for text in (
+                    block.mime_type,
+                    None if block.size is None else f"{block.size:,} bytes",
+                )
+                if text
+            )
             said = f": {block.description}" if block.description else ""
             return f"[resource {block.name!r} at {block.uri}{f' ({what})' if what else ''}{said}]"
         case mcp_types.EmbeddedResource():
@@ -68,7 +84,9 @@ def _part(block: mcp_types.ContentBlock) -> str | MediaPart:
 
 
 def _image(data: str, said: str, what: str) -> str | MediaPart:
-    """By its bytes, since a provider refuses the whole request for an image that is none, or another."""
+    """By its bytes, since a provider refuses the whole request for an image that is none, or
+    another.
+    """
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -80,7 +98,10 @@ def _image(data: str, said: str, what: str) -> str | MediaPart:
 
 
 def _unseen(what: str, media_type: str, data: str) -> str:
-    return f"[{what}, {media_type or 'of an unknown type'}, {len(data) * 3 // 4:,} bytes: not shown, because models take none of the kind, or none so large]"
+    return (
+        f"[{what}, {media_type or 'of an unknown type'}, {len(data) * 3 // 4:,} bytes: not "
+        "shown, because models take none of the kind, or none so large]"
+    )
 
 
 def _joined(parts: Iterable[TextPart | MediaPart]) -> list[TextPart | MediaPart]:

@@ -1,4 +1,5 @@
-"""What our own side of a connection says in place of an answer, in the one form that the SDK hands on: an error of JSON-RPC.
+"""What our own side of a connection says in place of an answer, in the one form that the SDK hands
+on: an error of JSON-RPC.
 
 Entry: `Unreachable`, `own_error`, `read_own`.
 """
@@ -15,7 +16,10 @@ _OURS = secrets.token_hex(8)
 
 
 class Unreachable(Exception):
-    """A server cannot be used now; nothing was run. The text is whole: which server, why, and what comes next."""
+    """A server cannot be used now; nothing was run.
+
+    The text is whole: which server, why, and what comes next.
+    """
 
 
 class OwnError(NamedTuple):
@@ -33,5 +37,9 @@ def own_error(text: str, *, happened: bool | None = None, retire: bool = False) 
 
 def read_own(code: int, message: str, data: object) -> OwnError | None:
     """None where a server said it."""
-    said = cast("Mapping[str, Any]", data).get(_OURS) if code == CODE and isinstance(data, Mapping) else None
+    said = (
+        cast("Mapping[str, Any]", data).get(_OURS)
+        if code == CODE and isinstance(data, Mapping)
+        else None
+    )
     return None if said is None else OwnError(message, said[0], said[1])

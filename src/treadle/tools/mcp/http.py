@@ -1,7 +1,8 @@
-"""A server on streamable HTTP: the SDK's transport over a client that bounds what comes, and lets one request fail alone.
+"""A server on streamable HTTP: the SDK's transport over a client that bounds what comes, and lets
+one request fail alone.
 
-In the SDK a request that cannot be sent, or is cut, ends the whole connection, and with it every other call; here it gets an answer that
-says so. Entry: `http`.
+In the SDK a request that cannot be sent, or is cut, ends the whole connection, and with it every
+other call; here it gets an answer that says so. Entry: `http`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ async def http(server: McpServer) -> AsyncGenerator[Streams]:
         client = _Client(server.url, headers=headers, auth=server.auth, timeout=timeout)
     except (httpx2.HTTPError, ValueError, TypeError, httpx2.InvalidURL) as e:
         raise Unreachable(f"{server.place} cannot be asked: {type(e).__name__}") from e
-    async with client, streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_BYTES) as streams:
+    async with (
+        client,
+        streamable_http_client(
+            server.url, http_client=client, max_sse_event_size=LINE_BYTES
+        ) as streams,
+    ):
         yield streams
 
 
@@ -65,7 +71,7 @@ class _Client(httpx2.AsyncClient):
 
     @override
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """What fails on the way of a message is an answer of ours; of anything else it is raised."""
+        """What fails on the way of a message is an answer of ours; of anything else it is raised."""  # noqa: E501
         head = _head_of(request)
         if head is None:
             return _bounded(await super().send(request, **how))
@@ -74,7 +80,9 @@ class _Client(httpx2.AsyncClient):
             with limit:
                 return await _told(_bounded(await super().send(request, **how)))
         except _UNSENT as e:
-            return _answer(request, own_error(f"it cannot be reached ({_words(e)})", happened=False))
+            return _answer(
+                request, own_error(f"it cannot be reached ({_words(e)})", happened=False)
+            )
         except (httpx2.HTTPError, httpx2.StreamError) as e:
             return _answer(request, own_error(f"the connection broke ({_words(e)})"))
         return _answer(request, own_error(f"it took no message within {SIDE_S:.0f} s"))
@@ -82,7 +90,9 @@ class _Client(httpx2.AsyncClient):
 
 def _head_of(request: httpx2.Request) -> _Head | None:
     """None where it carries no message."""
-    if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
+    if request.method != "POST" or not request.headers.get("content-type", "").startswith(
+        "application/json"
+    ):
         return None
     try:
         return msgspec.json.decode(request.content, type=_Head)
@@ -92,13 +102,21 @@ def _head_of(request: httpx2.Request) -> _Head | None:
 
 async def _told(response: httpx2.Response) -> httpx2.Response:
     """What a status means where the body does not say it."""
-    status, is_json = response.status_code, response.headers.get("content-type", "").lower().startswith("application/json")
+    status, is_json = (
+        response.status_code,
+        response.headers.get("content-type", "").lower().startswith("application/json"),
+    )
     if status == 404 and "mcp-session-id" in response.request.headers:
-        text = own_error("it does not know this session any more (status 404)", happened=False, retire=True)
+        text = own_error(
+            "it does not know this session any more (status 404)", happened=False, retire=True
+        )
     elif status < 400 or is_json:
         return response
     elif status in (401, 403):
-        text = own_error(f"it refuses our credentials (status {status}): look at its headers or auth", happened=False)
+        text = own_error(
+            f"it refuses our credentials (status {status}): look at its headers or auth",
+            happened=False,
+        )
     elif status == 429:
         text = own_error("it takes no more requests for the moment (status 429)", happened=False)
     elif status >= 500:
@@ -110,7 +128,9 @@ async def _told(response: httpx2.Response) -> httpx2.Response:
 
 
 def _answer(request: httpx2.Request, error: dict[str, Any], status: int = 500) -> httpx2.Response:
-    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+    return httpx2.Response(
+        status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request
+    )
 
 
 def _words(error: Exception) -> str:
@@ -121,7 +141,12 @@ def _words(error: Exception) -> str:
 def _without_keys(record: logging.LogRecord) -> bool:
     """The libraries log addresses, in which there may be a key."""
     if isinstance(record.args, tuple):
-        record.args = tuple([_bare(arg) if isinstance(arg, httpx2.URL) and arg.host in _ENDPOINTS else arg for arg in record.args])
+        record.args = tuple(
+            [
+                _bare(arg) if isinstance(arg, httpx2.URL) and arg.host in _ENDPOINTS else arg
+                for arg in record.args
+            ]
+        )
     return not str(record.msg).startswith("Connecting to StreamableHTTP endpoint")
 
 
@@ -141,7 +166,11 @@ def _bounded(response: httpx2.Response) -> httpx2.Response:
         return response
     is_events = response.headers.get("content-type", "").lower().startswith(_EVENTS)
     assert isinstance(response.stream, httpx2.AsyncByteStream), "an async client's answers are"
-    response.stream = _Body(response.stream, packed=response.headers.get("content-encoding", "identity"), longest=None if is_events else LINE_BYTES)
+    response.stream = _Body(
+        response.stream,
+        packed=response.headers.get("content-encoding", "identity"),
+        longest=None if is_events else LINE_BYTES,
+    )
     return response
 
 

@@ -1,4 +1,7 @@
-"""The servers that one run asks for tools: which have answered, and which join the run later. Entry: `Joining`."""
+"""The servers that one run asks for tools: which have answered, and which join the run later.
+
+Entry: `Joining`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ class Joining:
             await self._settled.wait()
 
     def take(self) -> tuple[list[McpTool], list[str]]:
-        """The tools that have come since the last call, and what to tell people. At the first call, that includes the servers that are late."""
+        """The tools that have come since the last call, and what to tell people.
+
+        At the first call, that includes the servers that are late.
+        """
         tools = list[McpTool]()
         for server in [one for one in self._open if one in self.found or one in self.missed]:
             self._open.remove(server)
@@ -48,7 +54,11 @@ class Joining:
         if not self._late:
             self._late = True
             self.notes += [
-                f"the MCP server {one.name!r} has not answered yet: the run begins without its tools, which join at a later turn" for one in self._open
+                (
+                    f"the MCP server {one.name!r} has not answered yet: the run begins without its "
+                    "tools, which join at a later turn"
+                )
+                for one in self._open
             ]
         notes, self.notes = self.notes, []
         return tools, notes
@@ -60,11 +70,17 @@ class Joining:
         tools = list[McpTool]()
         for tool in self.found[server]:
             if tool.name in self._names:
-                note = f"its tool {tool.name!r} is not offered, because another tool has that name: rename the server"
+                note = (
+                    f"its tool {tool.name!r} is not offered, because another tool has that name: "
+                    "rename the server"
+                )
                 self.notes.append(f"the MCP server {tool.server!r}: {note}")
             else:
                 self._names.add(tool.name)
                 tools.append(tool)
         if self._late:
-            self.notes.append(f"the MCP server {server.name!r} has answered: its tools are there from this turn on ({len(tools)})")
+            self.notes.append(
+                f"the MCP server {server.name!r} has answered: its tools are there from this "
+                f"turn on ({len(tools)})"
+            )
         return tools

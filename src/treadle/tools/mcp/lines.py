@@ -1,4 +1,5 @@
-"""What a program writes, cut into lines of bounded length, with a guess at whom a line answers that is no message.
+"""What a program writes, cut into lines of bounded length, with a guess at whom a line answers that
+is no message.
 
 Not here: reading and parsing (stdio.py). Entry: `BoundedLines`, `answered_id`.
 """
@@ -60,6 +61,8 @@ class BoundedLines:
 
 
 def answered_id(line: BoundedLine) -> int | None:
-    """Which of our requests a line answers that is too long, or no message: by the `id` with which it begins or ends. None where neither is there."""
+    """Which of our requests a line answers that is too long, or no message: by the `id` with which
+    it begins or ends. None where neither is there.
+    """
     found = _FIRST.match(line.data[:_END]) or _LAST.search(line.data[-_END:])
     return int(found[1]) if found else None

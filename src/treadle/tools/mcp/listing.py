@@ -1,6 +1,8 @@
-"""What tools a server offers, as far as they can be offered to a model: bounded, in plain words, with a schema that is one.
+"""What tools a server offers, as far as they can be offered to a model: bounded, in plain words,
+with a schema that is one.
 
-Not here: whether they are still what they were (pins.py), calling them (tool.py). Entry: `listing_of`.
+Not here: whether they are still what they were (pins.py), calling them (tool.py). Entry:
+`listing_of`.
 """
 
 from __future__ import annotations
@@ -90,7 +92,11 @@ def listing_of(server: McpServer, told: ServerListing) -> Listing:
             continue
         found[tool.name] = offered
         size += len(offered.definition)
-    missing = [name for name in server.tools or () if name not in found and all(one_line(name, 60) not in names for names in left_out.values())]
+    missing = [
+        name
+        for name in server.tools or ()
+        if name not in found and all(one_line(name, 60) not in names for names in left_out.values())
+    ]
     if missing:
         left_out["it has no such tool, which its tools= names"] = missing
     return Listing(found, tuple(_notes(server, left_out)))
@@ -102,14 +108,20 @@ def _fault(offered: Offered, found: Mapping[str, Offered], size: int) -> str | N
     if len(found) >= TOOLS_MOST:
         return f"it offers more than {TOOLS_MOST} tools: choose with tools="
     if size + len(offered.definition) > DEFINITIONS_BYTES:
-        return f"its tools' descriptions are longer than {DEFINITIONS_BYTES >> 20} MiB: choose with tools="
+        return (
+            f"its tools' descriptions are longer than {DEFINITIONS_BYTES >> 20} MiB: choose with "
+            "tools="
+        )
     return None
 
 
 def _fault_of_patterns(offered: Offered, found: Mapping[str, Offered]) -> str | None:
     states = offered.arguments.states()
     if states and states + sum(other.arguments.states() for other in found.values()) > STATES_MOST:
-        return f"the patterns of its tools unfold to more than {STATES_MOST:,} states: choose with tools="
+        return (
+            f"the patterns of its tools unfold to more than {STATES_MOST:,} states: choose with "
+            "tools="
+        )
     return None
 
 
@@ -118,10 +130,17 @@ def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
     hints = tool.annotations
     definition = _definition(tool)
     if not tool.name or len(tool.name) > _NAME or len(definition) > DEFINITION_BYTES:
-        return f"its name is empty or longer than {_NAME} characters, or what is said of it longer than {DEFINITION_BYTES >> 10} KiB"
+        return (
+            f"its name is empty or longer than {_NAME} characters, or what is said of it longer "
+            f"than {DEFINITION_BYTES >> 10} KiB"
+        )
     name = tool_name(server.name, tool.name)
     try:
-        arguments = GivenArguments(name, plain(tool.description or tool.title or "", _DESCRIPTION), {"type": "object", **tool.input_schema})
+        arguments = GivenArguments(
+            name,
+            plain(tool.description or tool.title or "", _DESCRIPTION),
+            {"type": "object", **tool.input_schema},
+        )
         _compile(arguments)
     except (AgentError, RecursionError, UnicodeError) as e:
         return f"its schema is of no use ({one_line(str(e), 200)})"
@@ -143,9 +162,15 @@ def _definition(tool: mcp_types.Tool) -> str:
         "description": tool.description,
         "inputSchema": tool.input_schema,
         "outputSchema": tool.output_schema,
-        "annotations": None if tool.annotations is None else tool.annotations.model_dump(by_alias=True, exclude_none=True),
+        "annotations": None
+        if tool.annotations is None
+        else tool.annotations.model_dump(by_alias=True, exclude_none=True),
     }
-    return json.dumps({key: value for key, value in said.items() if value is not None}, sort_keys=True, separators=(",", ":"))
+    return json.dumps(
+        {key: value for key, value in said.items() if value is not None},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
 
 
 def _compile(arguments: GivenArguments) -> None:
@@ -157,4 +182,7 @@ def _compile(arguments: GivenArguments) -> None:
 def _notes(server: McpServer, left_out: Mapping[str, list[str]]) -> Iterator[str]:
     for why, names in left_out.items():
         more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
-        yield server.redactor.exact(f"the MCP server {server.name!r}: {', '.join(map(repr, names[:_TOLD]))}{more} not offered: {why}")
+        yield server.redactor.exact(
+            f"the MCP server {server.name!r}: {', '.join(map(repr, names[:_TOLD]))}{more} not "
+            f"offered: {why}"
+        )

@@ -1,4 +1,5 @@
-"""What a server's tool is called here: NAME_TOOL, where models can say that, and else something near with a mark.
+"""What a server's tool is called here: NAME_TOOL, where models can say that, and else something
+near with a mark.
 
 Entry: `tool_name`.
 """
@@ -15,9 +16,11 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_name(server: str, tool: str) -> str:
-    """The same whatever else the server has, so that a call of an old run can never mean another tool.
+    """The same whatever else the server has, so that a call of an old run can never mean another
+    tool.
 
-    Where a character had to be replaced or the name was too long, it ends with 8 hexadecimal digits of a hash.
+    Where a character had to be replaced or the name was too long, it ends with 8 hexadecimal digits
+    of a hash.
     """
     whole = f"{server}_{tool}"
     name = _OTHER.sub("_", whole)

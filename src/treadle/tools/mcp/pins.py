@@ -1,6 +1,8 @@
-"""What each tool of an MCP server was when it was first seen, so that one that changes afterwards is not offered until a person has looked.
+"""What each tool of an MCP server was when it was first seen, so that one that changes afterwards
+is not offered until a person has looked.
 
-Trust on first use: nobody is asked about a tool that is new. Not here: asking servers (upkeep.py). Entry: `Pins`.
+Trust on first use: nobody is asked about a tool that is new. Not here: asking servers (upkeep.py).
+Entry: `Pins`.
 """
 
 from __future__ import annotations
@@ -64,16 +66,26 @@ class Pins:
         self._file = own / FILE_NAME
 
     def changed(self) -> list[ChangedTool]:
-        """Those that are not offered because nobody has accepted what they became. Raises AgentError(invalid) for a file that cannot be read."""
+        """Those that are not offered because nobody has accepted what they became.
+
+        Raises AgentError(invalid) for a file that cannot be read.
+        """
         return [
-            ChangedTool(server=server.name, place=server.place, tool=tool, before=pin.definition, now=pin.offered)
+            ChangedTool(
+                server=server.name,
+                place=server.place,
+                tool=tool,
+                before=pin.definition,
+                now=pin.offered,
+            )
             for server in self._read().servers.values()
             for tool, pin in server.tools.items()
             if pin.offered is not None
         ]
 
     def accept(self, changes: Sequence[ChangedTool]) -> list[ChangedTool]:
-        """From now on they are what a person saw in `changes`; those that have changed again since stay as they are. Gives the accepted ones.
+        """From now on they are what a person saw in `changes`; those that have changed again since
+        stay as they are. Gives the accepted ones.
 
         Raises AgentError(invalid) for a file that cannot be read or written.
         """
@@ -82,20 +94,30 @@ class Pins:
             for change in changes:
                 for server in store.servers.values():
                     pin = server.tools.get(change.tool)
-                    if (server.name, server.place) == (change.server, change.place) and pin is not None and pin.offered == change.now:
-                        server.tools[change.tool] = _Pin(sha256=_hash(change.now), definition=change.now)
+                    if (
+                        (server.name, server.place) == (change.server, change.place)
+                        and pin is not None
+                        and pin.offered == change.now
+                    ):
+                        server.tools[change.tool] = _Pin(
+                            sha256=_hash(change.now), definition=change.now
+                        )
                         accepted.append(change)
         return accepted
 
     def check(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
-        """Remembers what is new, and gives the tools, by their server's names, that are not what they were.
+        """Remembers what is new, and gives the tools, by their server's names, that are not what
+        they were.
 
-        Raises AgentError(invalid) for a file that cannot be read or written: then nobody can tell, and nothing should be offered.
+        Raises AgentError(invalid) for a file that cannot be read or written: then nobody can tell,
+        and nothing should be offered.
         """
         known = self._read().servers.get(server.identity)
         if known is None or any(_news(known, tool) for tool in offered):
             with self._changing() as store:
-                known = store.servers.setdefault(server.identity, _Pinned(name=server.name, place=server.place))
+                known = store.servers.setdefault(
+                    server.identity, _Pinned(name=server.name, place=server.place)
+                )
                 for tool in offered:
                     _remember(known, tool)
         return [tool.theirs for tool in offered if known.tools[tool.theirs].sha256 != tool.digest]
@@ -108,9 +130,18 @@ class Pins:
             store = _Store() if opened is None else msgspec.json.decode(opened.text, type=_Store)
         except (Broken, msgspec.DecodeError, UnicodeError) as e:
             why = e.text if isinstance(e, Broken) else "is not what Treadle writes"
-            raise AgentError("invalid", f"{self._file}: {why}; delete it to trust each MCP tool anew as it is next seen") from e
+            raise AgentError(
+                "invalid",
+                f"{self._file}: {why}; delete it to trust each MCP tool anew as it is next seen",
+            ) from e
         if store.version != VERSION:
-            raise AgentError("invalid", f"{self._file} is of another version of Treadle ({store.version}, and this one writes {VERSION})")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{self._file} is of another version of Treadle ({store.version}, and this one "
+                    f"writes {VERSION})"
+                ),
+            )
         return store
 
     @contextlib.contextmanager
@@ -118,13 +149,18 @@ class Pins:
         """Written in one step; nobody else's change is lost."""
         try:
             self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            flags = (
+                os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            )
             descriptor = os.open(self._file.with_name(FILE_NAME + ".lock"), flags, 0o600)
             try:
                 take(descriptor, wait=True)
                 store = self._read()
                 yield store
-                write_text(self._file, msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n")
+                write_text(
+                    self._file,
+                    msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n",
+                )
             finally:
                 os.close(descriptor)
         except OSError as e:

@@ -1,4 +1,5 @@
-"""What a server asks a person in the middle of a call (elicitation), and who is asked. Where nobody can be, servers are told so.
+"""What a server asks a person in the middle of a call (elicitation), and who is asked. Where nobody
+can be, servers are told so.
 
 Not here: the calls (connection.py). Entry: `ServerQuestion`, `Ask`.
 """
@@ -31,23 +32,34 @@ class ServerQuestion(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
     """A page of http or https that the person is asked to open. Nothing here opens it."""
     tool: str | None = None
-    """Its name here, with the run and the call that it belongs to; None where several calls run and the server does not say which."""
+    """Its name here, with the run and the call that it belongs to; None where several calls run and
+    the server does not say which.
+    """
     run_id: str | None = None
     call_id: str | None = None
 
 
 Ask: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | None]]
-"""Gives the answer (of a page: `{}`, once it was opened), or None to decline. What it raises declines too."""
+"""Gives the answer (of a page: `{}`, once it was opened), or None to decline.
+
+What it raises declines too.
+"""
 
 
 def question_of(server: str, params: ElicitRequestParams) -> ServerQuestion | None:
-    """None for what is asked of nobody: a page of another scheme than http and https, or with characters that no address has."""
+    """None for what is asked of nobody: a page of another scheme than http and https, or with
+    characters that no address has.
+    """
     from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
 
     message = plain(params.message, _WORDS)
     if not isinstance(params, ElicitRequestURLParams):
         return ServerQuestion(server=server, message=message, schema=params.requested_schema)
-    return ServerQuestion(server=server, message=message, url=params.url) if _can_be_opened(params.url) else None
+    return (
+        ServerQuestion(server=server, message=message, url=params.url)
+        if _can_be_opened(params.url)
+        else None
+    )
 
 
 def _can_be_opened(url: str) -> bool:
@@ -55,7 +67,12 @@ def _can_be_opened(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and not set(url) & set(" \"'`<>\\^{|}$")
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and url.isprintable()
+        and not set(url) & set(" \"'`<>\\^{|}$")
+    )
 
 
 def answer_of(content: Mapping[str, Any] | None) -> ElicitResult:

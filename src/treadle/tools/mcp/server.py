@@ -1,4 +1,5 @@
-"""What an MCP server is before anybody connects to it: where it is reached, which of its tools are wanted, how far it is believed.
+"""What an MCP server is before anybody connects to it: where it is reached, which of its tools are
+wanted, how far it is believed.
 
 Not here: connecting (upkeep.py). Entry: `McpServer`.
 """
@@ -57,7 +58,8 @@ class ServerSettings(Protocol):
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Either `command` or `url`. Its tools are named NAME_TOOL; it is started when they are first wanted.
+    """Either `command` or `url`. Its tools are named NAME_TOOL; it is started when they are first
+    wanted.
 
     Making one raises AgentError(invalid) for what cannot be a server.
     """
@@ -83,11 +85,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     start_timeout_s: float = START_TIMEOUT_S
     """From its start until it has said what it is."""
     wait_s: float = WAIT_S
-    """How long a run waits for its tools before the first request; they join later if it takes longer. Counts against the run's limit of seconds."""
+    """How long a run waits for its tools before the first request; they join later if it takes
+    longer. Counts against the run's limit of seconds.
+    """
     trust_hints: bool = False
-    """Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run again after a crash."""
+    """Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run
+    again after a crash.
+    """
     protocol: Literal["auto", "legacy"] = "auto"
-    """legacy: the handshake of 2025 and before, for a server that cannot be asked which one it speaks."""
+    """legacy: the handshake of 2025 and before, for a server that cannot be asked which one it
+    speaks.
+    """
 
     def __post_init__(self) -> None:
         if fault := self._fault():
@@ -111,12 +119,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _fault(self) -> str | None:
         if not _NAME.fullmatch(self.name):
-            return "its name is letters, digits, '_' and '-', at most 64, since its tools' names begin with it"
+            return (
+                "its name is letters, digits, '_' and '-', at most 64, since its tools' names "
+                "begin with it"
+            )
         if (mixed_up := self._mixed_up()) is not None:
             return mixed_up
         if bool(self.command) == (self.url is not None):
             return "give either a command or a url"
-        if self.url is not None and (urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname):
+        if self.url is not None and (
+            urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname
+        ):
             return "its url must be one of http or https, with a host"
         if self.url is None and (self.headers or self.auth):
             return "headers and auth are for a server with a url"
@@ -124,18 +137,28 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return "env and cwd are for a server with a command"
         if any("\0" in word for word in (*self.command, *self.env, *revealed(self.env).values())):
             return "no program takes a NUL character in its arguments or environment"
-        return None if min(self.timeout_s, self.start_timeout_s, self.wait_s) > 0 else "timeout_s, start_timeout_s and wait_s must be more than 0"
+        return (
+            None
+            if min(self.timeout_s, self.start_timeout_s, self.wait_s) > 0
+            else "timeout_s, start_timeout_s and wait_s must be more than 0"
+        )
 
     def _mixed_up(self) -> str | None:
-        """What a type checker would say, where there is none: it would fail much later, and say something else."""
+        """What a type checker would say, where there is none: it would fail much later, and say
+        something else.
+        """
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name, like in (("command", "['npx', '-y', 'some-server']"), ("tools", "['search']")):
             if not _are_texts(fields[name] or ()):
                 return f"{name}= takes a list of texts, like {name}={like}"
         for name in ("env", "headers"):
-            if not isinstance(fields[name], Mapping) or not _are_texts([*fields[name], *_plain(fields[name])]):
+            if not isinstance(fields[name], Mapping) or not _are_texts(
+                [*fields[name], *_plain(fields[name])]
+            ):
                 return f"{name}= takes texts by name, like {name}={{'NAME': 'value'}}"
-        if any(mark in text for text in (*self.headers, *_plain(self.headers)) for mark in "\r\n\0"):
+        if any(
+            mark in text for text in (*self.headers, *_plain(self.headers)) for mark in "\r\n\0"
+        ):
             return "no header holds a line break"
         return None
 
@@ -146,22 +169,39 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def process(self) -> Hashable:
-        """Equal for servers that one connection serves: they differ only in what an agent makes of it (`tools`, `timeout_s`, `trust_hints`)."""
+        """Equal for servers that one connection serves: they differ only in what an agent makes of
+        it (`tools`, `timeout_s`, `trust_hints`).
+        """
         env, headers = revealed(self.env), revealed(self.headers)
-        where = (tuple(self.command), str(self.cwd or ""), self.url, id(self.auth), self.protocol, self.start_timeout_s)
+        where = (
+            tuple(self.command),
+            str(self.cwd or ""),
+            self.url,
+            id(self.auth),
+            self.protocol,
+            self.start_timeout_s,
+        )
         return (self.name, *where, frozenset(env.items()), frozenset(headers.items()))
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What nobody may read of it: values of `env` and `headers`, and what its URL holds beside the place.
+        """What nobody may read of it: values of `env` and `headers`, and what its URL holds beside
+        the place.
 
-        A variable that is handed on as this process has it (`env={**os.environ, …}`) is one only where its name says so.
+        A variable that is handed on as this process has it (`env={**os.environ, …}`) is one only
+        where its name says so.
         """
-        handed_on = {name for name, value in self.env.items() if value == os.environ.get(name) and not names_a_secret(name)}
+        handed_on = {
+            name
+            for name, value in self.env.items()
+            if value == os.environ.get(name) and not names_a_secret(name)
+        }
         variables = [value for name, value in revealed(self.env).items() if name not in handed_on]
         sent = revealed(self.headers).values()
         bare = [value.partition(" ")[2] for value in sent]  # of "Bearer x", x
-        return frozenset([*variables, *sent, *bare, *([] if self.url is None else _secrets_in(self.url))])
+        return frozenset(
+            [*variables, *sent, *bare, *([] if self.url is None else _secrets_in(self.url))]
+        )
 
     @property
     def place(self) -> str:
@@ -170,8 +210,14 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def identity(self) -> str:
-        """By which its tools are remembered: another command or address under the same name is another server."""
-        where: list[Any] = [self.name, _place(self.url)] if self.url is not None else [self.name, *self.command, str(self.cwd or "")]
+        """By which its tools are remembered: another command or address under the same name is
+        another server.
+        """
+        where: list[Any] = (
+            [self.name, _place(self.url)]
+            if self.url is not None
+            else [self.name, *self.command, str(self.cwd or "")]
+        )
         return hashlib.sha256(json.dumps(where).encode("utf-8", "surrogatepass")).hexdigest()
 
     @override
@@ -180,7 +226,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def _are_texts(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in cast("Sequence[object]", values))
+    return isinstance(values, list | tuple) and all(
+        isinstance(value, str) for value in cast("Sequence[object]", values)
+    )
 
 
 def _plain(values: Mapping[str, Any]) -> list[Any]:
@@ -189,7 +237,9 @@ def _plain(values: Mapping[str, Any]) -> list[Any]:
 
 def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
     """With the secrets."""
-    return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
+    return {
+        key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()
+    }
 
 
 def _place(url: str) -> str:

@@ -1,4 +1,5 @@
-"""The MCP servers of one runtime: each started once, when a run first wants its tools, shared by all runs, ended with it.
+"""The MCP servers of one runtime: each started once, when a run first wants its tools, shared by
+all runs, ended with it.
 
 Entry: `McpServers`.
 """
@@ -39,10 +40,17 @@ Warn = Callable[[str], None]
 
 
 class McpServers:
-    """An async context manager; `aclose` may come from any task. Nothing of a server outlives it."""
+    """An async context manager; `aclose` may come from any task. Nothing of a server outlives it."""  # noqa: E501
 
-    def __init__(self, *, home: Path | None = None, environment: Mapping[str, str] | None = None, ask: Ask | None = None) -> None:
-        """`home`: Treadle's folder, where it is remembered what tools were; None: nowhere. `environment`: of programs; None: ours without keys.
+    def __init__(
+        self,
+        *,
+        home: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        ask: Ask | None = None,
+    ) -> None:
+        """`home`: Treadle's folder, where it is remembered what tools were; None: nowhere.
+        `environment`: of programs; None: ours without keys.
 
         `ask`: who answers what a server asks a person; None: nobody, and servers are told so.
         """
@@ -56,8 +64,11 @@ class McpServers:
         self._closed = False
 
     def open(self, group: TaskGroup) -> None:
-        """In the place of `async with`: what runs for servers is the group's, which is left after `aclose`."""
-        self._context = contextvars.copy_context()  # connections outlive the run, and the span, in which they are first wanted
+        """In the place of `async with`: what runs for servers is the group's, which is left after
+        `aclose`.
+        """
+        # connections outlive the run, and the span, in which they are first wanted
+        self._context = contextvars.copy_context()
         self._group = group
 
     async def __aenter__(self) -> Self:
@@ -87,10 +98,12 @@ class McpServers:
         required: Collection[str] = (),
         warn: Callable[[str], None],
     ) -> list[McpTool]:
-        """What `servers` offer now, in their order; all are asked at once. Each is asked again for the next run.
+        """What `servers` offer now, in their order; all are asked at once. Each is asked again for
+        the next run.
 
-        What cannot be offered is told to `warn`, a sentence each: a server that cannot be reached, a tool that has changed since it was first seen,
-        one whose name is among `taken` (the run's own tools) or another server's. Raises AgentError(tool) for a server whose name is among
+        What cannot be offered is told to `warn`, a sentence each: a server that cannot be reached,
+        a tool that has changed since it was first seen, one whose name is among `taken` (the run's
+        own tools) or another server's. Raises AgentError(tool) for a server whose name is among
         `required` and that cannot be reached, (invalid) where the SDK is not installed.
         """
         if not servers:
@@ -105,8 +118,13 @@ class McpServers:
             warn(note)
         return tools
 
-    async def join(self, servers: Sequence[McpServer], *, taken: Collection[str] = (), within_s: float) -> Joining:
-        """Ask all servers at once, and wait for their answers at most `within_s` seconds. Later answers still arrive in what this returns."""
+    async def join(
+        self, servers: Sequence[McpServer], *, taken: Collection[str] = (), within_s: float
+    ) -> Joining:
+        """Ask all servers at once, and wait for their answers at most `within_s` seconds.
+
+        Later answers still arrive in what this returns.
+        """
         self._check()
         assert self._group is not None, "it was checked"
         joining = Joining(servers, taken)
@@ -116,7 +134,10 @@ class McpServers:
         return joining
 
     def standing(self, servers: Sequence[McpServer]) -> list[ServerStatus]:
-        """How it is with each, in their order, without asking any. Blocks while it reads which tools have changed."""
+        """How it is with each, in their order, without asking any.
+
+        Blocks while it reads which tools have changed.
+        """
         found: list[ServerStatus] = []
         try:
             changed = [] if self.pins is None else self.pins.changed()
@@ -125,9 +146,18 @@ class McpServers:
             changed, wrong = [], e.message
         for server in servers:
             upkeep = self._upkeeps.get(server.process)
-            known = ServerStatus(server.name, server.redactor.text(server.place), "idle") if upkeep is None else upkeep.standing(server)
+            known = (
+                ServerStatus(server.name, server.redactor.text(server.place), "idle")
+                if upkeep is None
+                else upkeep.standing(server)
+            )
             notes = [
-                f"its tool {one.tool!r} has changed and is not offered: look at it, then {ACCEPT} {server.name}" for one in changed if one.server == server.name
+                (
+                    f"its tool {one.tool!r} has changed and is not offered: look at it, then "
+                    f"{ACCEPT} {server.name}"
+                )
+                for one in changed
+                if one.server == server.name
             ]
             found.append(known._replace(wrong=(*known.wrong, *notes, *([wrong] if wrong else []))))
         return found
@@ -138,12 +168,26 @@ class McpServers:
         try:
             importlib.import_module("treadle.tools.mcp.connection")
         except ImportError as e:  # an older one, or another module of that name
-            raise AgentError("invalid", f"MCP servers need the official SDK, and what is installed as `mcp` is not it, or too old ({e}): {INSTALL}") from e
+            raise AgentError(
+                "invalid",
+                (
+                    "MCP servers need the official SDK, and what is installed as `mcp` is not it, "
+                    f"or too old ({e}): {INSTALL}"
+                ),
+            ) from e
         if self._group is None or self._closed:
-            raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
+            raise AgentError(
+                "invalid",
+                (
+                    "MCP servers live as long as a runtime that is open: use `async with "
+                    "Runtime.open(…) as rt:`"
+                ),
+            )
 
     async def _ask_one(self, server: McpServer, joining: Joining) -> None:
-        upkeep = self._upkeeps.get(server.process) or self._upkeeps.setdefault(server.process, Upkeep(server, self._connect))
+        upkeep = self._upkeeps.get(server.process) or self._upkeeps.setdefault(
+            server.process, Upkeep(server, self._connect)
+        )
         notes = list[str]()
         try:
             listing = await upkeep.listing(server, fresh=True)
@@ -152,21 +196,26 @@ class McpServers:
             joining.missed[server] = str(e)
         except Exception as e:  # the edge of a task: no run may end another one's
             logger.exception("the MCP server %r could not be asked for its tools", server.name)
-            joining.missed[server] = f"the MCP server {server.name!r} cannot be used: {type(e).__name__}"
+            joining.missed[server] = (
+                f"the MCP server {server.name!r} cannot be used: {type(e).__name__}"
+            )
         else:
             joining.found[server] = [McpTool(tool, server, upkeep) for tool in offered]
             notes += listing.notes
         joining.notes += notes
         joining.settle()
 
-    async def _unchanged(self, server: McpServer, offered: list[Offered], warn: Warn) -> list[Offered]:
+    async def _unchanged(
+        self, server: McpServer, offered: list[Offered], warn: Warn
+    ) -> list[Offered]:
         if self.pins is None:
             return offered
         changed = await to_thread.run_sync(self.pins.check, server, offered)
         for tool in offered:
             if tool.theirs in changed:
                 warn(
-                    f"the MCP server {server.name!r} has changed its tool {tool.name!r} since it was first seen: "
+                    f"the MCP server {server.name!r} has changed its tool {tool.name!r} since it "
+                    "was first seen: "
                     f"it is not offered until you have looked at it: {ACCEPT} {server.name}"
                 )
         return [tool for tool in offered if tool.theirs not in changed]

@@ -1,4 +1,5 @@
-"""A server's list of its tools without those that are said in a wrong form, for which the SDK would refuse the whole list.
+"""A server's list of its tools without those that are said in a wrong form, for which the SDK would
+refuse the whole list.
 
 Not here: what of the others can be offered (listing.py). Entry: `Sieve`.
 """
@@ -45,8 +46,19 @@ class Sieve:
         if not isinstance(said, list) or self._fault({**response.result, "tools": []}) is not None:
             return  # the SDK says what is wrong
         tools = cast("list[object]", said)
-        faults = {} if self._fault(response.result) is None else {place: self._fault({**response.result, "tools": [tool]}) for place, tool in enumerate(tools)}
-        wrong = {place: why for place, tool in enumerate(tools) if (why := faults.get(place) or self._wrong_header(tool)) is not None}
+        faults = (
+            {}
+            if self._fault(response.result) is None
+            else {
+                place: self._fault({**response.result, "tools": [tool]})
+                for place, tool in enumerate(tools)
+            }
+        )
+        wrong = {
+            place: why
+            for place, tool in enumerate(tools)
+            if (why := faults.get(place) or self._wrong_header(tool)) is not None
+        }
         for place, why in wrong.items():
             if len(self.unfit) < _TOLD_MOST:
                 self.unfit[_name_of(tools[place]) or f"number {place + 1} of its list"] = why
@@ -60,7 +72,9 @@ class Sieve:
                 mcp_types.Tool.model_validate(tool, by_name=False)
         except ValidationError as e:
             first = e.errors(include_input=False, include_context=False, include_url=False)[0]
-            where = ".".join(str(step) for step in first["loc"] if step != "tools" and not isinstance(step, int))
+            where = ".".join(
+                str(step) for step in first["loc"] if step != "tools" and not isinstance(step, int)
+            )
             what = _IN_WORDS.get(first["type"], first["msg"])
             return f"it is not said in the protocol's form ({f'{where}: ' if where else ''}{what})"
         return None

@@ -1,7 +1,8 @@
-"""A server that is a program of ours: messages are lines of its stdin and stdout. Made to outlive what it writes.
+"""A server that is a program of ours: messages are lines of its stdin and stdout. Made to outlive
+what it writes.
 
-The SDK's own transport keeps a line of any length in memory, writes each that is no message into the log, and knows only the
-process group; hence this one. Entry: `stdio`.
+The SDK's own transport keeps a line of any length in memory, writes each that is no message into
+the log, and knows only the process group; hence this one. Entry: `stdio`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
 
 BABBLE_BYTES = 256 << 20
-"""What it may write between two messages that is none, each line counted as at least `BABBLE_LINE`."""
+"""What it may write between two messages that is none, each line counted as at least `BABBLE_LINE`.
+"""
 BABBLE_LINE = 256
 QUEUE = 64
-"""Messages that wait for it to read: whoever cancels a call must not wait for a program that does not."""
+"""Messages that wait for it to read: whoever cancels a call must not wait for a program that does
+not.
+"""
 GRACE_S = 1.0
 """Between the end of its stdin, by which a server is told to end, and SIGTERM."""
 _LAST_S = 2.0
@@ -40,8 +44,13 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 
 
 @asynccontextmanager
-async def stdio(server: McpServer, environment: Mapping[str, str], traffic: Traffic) -> AsyncGenerator[Streams]:
-    """Runs it until the block is left; then nothing of it is left. Raises Unreachable where it cannot be started."""
+async def stdio(
+    server: McpServer, environment: Mapping[str, str], traffic: Traffic
+) -> AsyncGenerator[Streams]:
+    """Runs it until the block is left; then nothing of it is left.
+
+    Raises Unreachable where it cannot be started.
+    """
     mark = os.urandom(16).hex()
     program = await _started(server, {**environment, **revealed(server.env), MARK: mark})
     tree = tree_of(program.pid, mark)
@@ -68,15 +77,23 @@ async def stdio(server: McpServer, environment: Mapping[str, str], traffic: Traf
 
 async def _started(server: McpServer, environment: Mapping[str, str]) -> Process:
     try:
-        return await anyio.open_process(server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True)
+        return await anyio.open_process(
+            server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True
+        )
     except (OSError, ValueError) as e:
-        where = f" in {e.filename!r}" if isinstance(e, OSError) and server.cwd is not None and e.filename == str(server.cwd) else ""
+        where = (
+            f" in {e.filename!r}"
+            if isinstance(e, OSError) and server.cwd is not None and e.filename == str(server.cwd)
+            else ""
+        )
         why = f"{e.strerror or e}{where}" if isinstance(e, OSError) else str(e)
         raise Unreachable(f"the program {server.command[0]!r} cannot be started: {why}") from e
 
 
 async def _end(program: Process, tree: Tree) -> None:
-    """Its stdin ends; what is still there a second later is told to end, and then killed, with everything that it started."""
+    """Its stdin ends; what is still there a second later is told to end, and then killed, with
+    everything that it started.
+    """
     with suppress(*_GONE):
         if program.stdin is not None:
             await program.stdin.aclose()
@@ -115,7 +132,10 @@ class _Pipes:
             for line in lines.feed(data):
                 await self._hand_on(self._message(line))
             if self._babble > BABBLE_BYTES:
-                self._traffic.end(f"it does not stop writing to stdout what is no message, like {self._nonsense_in_words!r}")
+                self._traffic.end(
+                    "it does not stop writing to stdout what is no message, like "
+                    f"{self._nonsense_in_words!r}"
+                )
         with anyio.move_on_after(_POLL_S * 10):  # its death and its last words come by other ways
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
@@ -146,8 +166,16 @@ class _Pipes:
         """For the call that seems to be meant."""
         if (request := answered_id(line)) is None:
             return None
-        what = f"longer than {LINE_BYTES >> 20} MiB ({line.size:,} bytes)" if line.is_cut else f"no message of JSON-RPC: {self._nonsense_in_words!r}"
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(**own_error(f"its answer is {what}"))))
+        what = (
+            f"longer than {LINE_BYTES >> 20} MiB ({line.size:,} bytes)"
+            if line.is_cut
+            else f"no message of JSON-RPC: {self._nonsense_in_words!r}"
+        )
+        return SessionMessage(
+            JSONRPCError(
+                jsonrpc="2.0", id=request, error=ErrorData(**own_error(f"its answer is {what}"))
+            )
+        )
 
     @property
     def _nonsense_in_words(self) -> str:
@@ -159,7 +187,13 @@ class _Pipes:
 
     def _end_in_words(self) -> str:
         code = self._program.returncode
-        how = "it closed its stdout" if code is None else f"it ended with exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
+        how = (
+            "it closed its stdout"
+            if code is None
+            else f"it ended with exit code {code}"
+            if code >= 0
+            else f"it was ended by signal {-code}"
+        )
         said = [text for text in self._words.decode(errors="replace").splitlines() if text.strip()]
         if said:
             return f"{how}; its last words: {one_line(said[-1], _QUOTED)!r}"
@@ -172,13 +206,16 @@ class _Pipes:
         assert stdin is not None, "it is a pipe"
         with suppress(*_GONE):
             async for item in self._out:
-                await stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await stdin.send(
+                    item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                )
 
 
 async def _piece(stream: ByteReceiveStream | None) -> bytes:
     """Empty at the end."""
     assert stream is not None, "it is a pipe"
-    await anyio.lowlevel.checkpoint()  # a program that never stops writing must not keep everybody else waiting
+    # a program that never stops writing must not keep everybody else waiting
+    await anyio.lowlevel.checkpoint()
     try:
         return await stream.receive(_PIECE)
     except _GONE:

@@ -1,4 +1,5 @@
-"""A tool of an MCP server as the loop sees it. A call happens once unless the user's own configuration believes the server's hints.
+"""A tool of an MCP server as the loop sees it. A call happens once unless the user's own
+configuration believes the server's hints.
 
 Entry: `McpTool`.
 """
@@ -14,7 +15,14 @@ from treadle.models.model import ToolDefinition
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.upkeep import Upkeep
-from treadle.tools.tool import MAX_OUTPUT_CHARS, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    ProbeAnswer,
+    ToolContext,
+    ToolFailed,
+    ToolOutput,
+    Touched,
+)
 from treadle.types import Effect
 
 if TYPE_CHECKING:
@@ -50,7 +58,13 @@ class McpTool:
     def effect(self) -> Effect:
         if not self._server.trust_hints:
             return "once"
-        return "pure" if self._offered.reads_only else "idempotent" if self._offered.is_idempotent else "once"
+        return (
+            "pure"
+            if self._offered.reads_only
+            else "idempotent"
+            if self._offered.is_idempotent
+            else "once"
+        )
 
     @property
     def trace(self) -> Mapping[str, str]:
@@ -65,9 +79,11 @@ class McpTool:
         return None
 
     async def execute(self, ctx: ToolContext[Any], arguments: dict[str, Any]) -> ToolOutput:
-        """Raises ToolFailed for every failure of the server; `happened` is None where it may have done something.
+        """Raises ToolFailed for every failure of the server; `happened` is None where it may have
+        done something.
 
-        Cancellation: the server is told to stop the call, which takes at most 5 s where it does not listen.
+        Cancellation: the server is told to stop the call, which takes at most 5 s where it does not
+        listen.
         """
         result = await self._upkeep.call(self._server, self._offered, ctx, arguments)
         from treadle.tools.mcp.content import output_of, text_of  # noqa: PLC0415  it brings the SDK's types
@@ -86,4 +102,6 @@ class McpTool:
 
 
 def _cleaned(parts: Sequence[TextPart | MediaPart], clean: Any) -> list[TextPart | MediaPart]:
-    return [TextPart(text=clean(part.text)) if isinstance(part, TextPart) else part for part in parts]
+    return [
+        TextPart(text=clean(part.text)) if isinstance(part, TextPart) else part for part in parts
+    ]

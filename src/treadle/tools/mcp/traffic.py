@@ -1,4 +1,5 @@
-"""What passes between a server and the SDK: what is of no use to us stays out, and what is seen on the way is kept for people.
+"""What passes between a server and the SDK: what is of no use to us stays out, and what is seen on
+the way is kept for people.
 
 Not here: the transports (stdio.py, http.py). Entry: `Traffic`.
 """
@@ -21,7 +22,9 @@ _USED = frozenset({"notifications/progress", "notifications/cancelled"})
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 Reading: TypeAlias = Any
-"""`ReadStream` and `WriteStream` are private words of the SDK, whose form is: receive, send, aclose, and an async with."""
+"""`ReadStream` and `WriteStream` are private words of the SDK, whose form is: receive, send,
+aclose, and an async with.
+"""
 Writing: TypeAlias = Any
 Streams: TypeAlias = "tuple[Reading, Writing]"
 
@@ -79,7 +82,9 @@ class Traffic:
             self.asking -= 1
 
     @asynccontextmanager
-    async def watched(self, transport: AbstractAsyncContextManager[Streams]) -> AsyncGenerator[Streams]:
+    async def watched(
+        self, transport: AbstractAsyncContextManager[Streams]
+    ) -> AsyncGenerator[Streams]:
         async with transport as (reading, writing):
             yield _Reading(reading, self), _Writing(writing, self)
 
@@ -101,7 +106,7 @@ class _Stream:
 class _Reading(_Stream):
     @property
     def last_context(self) -> Any:
-        """In which the SDK handles a message: that of whoever sent the request that it belongs to."""
+        """In which the SDK handles a message: that of whoever sent the request that it belongs to."""  # noqa: E501
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -1,4 +1,5 @@
-"""One MCP server over a runtime's life: connected when it is wanted, again when it has died, and what it offers as last heard.
+"""One MCP server over a runtime's life: connected when it is wanted, again when it has died, and
+what it offers as last heard.
 
 Not here: a single connection (connection.py). Entry: `Upkeep`.
 """
@@ -36,7 +37,9 @@ class _Listed:
     by: McpConnection
     told: ServerListing
     at: float
-    offered: dict[tuple[str, ...] | None, Listing] = field(default_factory=dict[tuple[str, ...] | None, Listing])
+    offered: dict[tuple[str, ...] | None, Listing] = field(
+        default_factory=dict[tuple[str, ...] | None, Listing]
+    )
     """Of them, by which are wanted."""
 
 
@@ -56,7 +59,9 @@ class ServerStatus(NamedTuple):
 class Upkeep:
     """Calls may come from any task of the runtime's event loop."""
 
-    def __init__(self, server: McpServer, connect: Callable[[McpServer, Era], McpConnection]) -> None:
+    def __init__(
+        self, server: McpServer, connect: Callable[[McpServer, Era], McpConnection]
+    ) -> None:
         """`connect` makes a connection and starts its task."""
         self.server = server
         self._connect = connect
@@ -70,7 +75,9 @@ class Upkeep:
         """One listing at a time: runs that begin together want the same one."""
 
     async def listing(self, server: McpServer, *, fresh: bool) -> Listing:
-        """What it offers of what `server` wants, asked for again where it has changed, or (`fresh`) a minute is over. Raises Unreachable."""
+        """What it offers of what `server` wants, asked for again where it has changed, or (`fresh`)
+        a minute is over. Raises Unreachable.
+        """
         wanted = None if server.tools is None else tuple(server.tools)
         known = self._known(fresh=fresh)
         if known is None or wanted not in known.offered:
@@ -85,7 +92,9 @@ class Upkeep:
         connection = await self._connected()
         if (known := self._known(fresh=fresh)) is None:
             try:
-                known = self._listed = _Listed(connection, await connection.tools(), anyio.current_time())
+                known = self._listed = _Listed(
+                    connection, await connection.tools(), anyio.current_time()
+                )
             except Unreachable as e:
                 raise self._unreachable(str(e)) from e
         return known
@@ -93,11 +102,19 @@ class Upkeep:
     def _known(self, *, fresh: bool) -> _Listed | None:
         """What it last said, where that still holds."""
         connection, listed = self._now, self._listed
-        if listed is None or connection is None or listed.by is not connection or not connection.is_usable or connection.traffic.tools_changed:
+        if (
+            listed is None
+            or connection is None
+            or listed.by is not connection
+            or not connection.is_usable
+            or connection.traffic.tools_changed
+        ):
             return None
         return listed if not fresh or anyio.current_time() - listed.at < FRESH_S else None
 
-    async def call(self, server: McpServer, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    async def call(
+        self, server: McpServer, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]
+    ) -> mcp_types.CallToolResult:
         """As `server`, one of those that this connection serves, wants it. Raises ToolFailed.
 
         Once more where the server says that it does not know our session, and so has run nothing.
@@ -118,17 +135,34 @@ class Upkeep:
     def _check(self, tool: Offered, listing: Listing) -> None:
         now = listing.tools.get(tool.theirs)
         if now is None or now.digest != tool.digest:
-            what = "has no such tool any more" if now is None else "has changed this tool since the run began"
-            raise ToolFailed(f"The MCP server {self.server.name!r} {what}: nothing was run. Go on without {tool.name}.")
+            what = (
+                "has no such tool any more"
+                if now is None
+                else "has changed this tool since the run began"
+            )
+            raise ToolFailed(
+                f"The MCP server {self.server.name!r} {what}: nothing was run. Go on without "
+                f"{tool.name}."
+            )
 
     def standing(self, server: McpServer) -> ServerStatus:
         """As `server`, one of those that this connection serves, would say it."""
         is_running = self._now is not None and self._now.is_usable
-        known = None if self._listed is None else self._listed.offered.get(None if server.tools is None else tuple(server.tools))
+        known = (
+            None
+            if self._listed is None
+            else self._listed.offered.get(None if server.tools is None else tuple(server.tools))
+        )
         trouble = () if is_running or not self._trouble else (self._trouble,)
-        notes, tools = ((), ()) if known is None else (known.notes, tuple(tool.name for tool in known.tools.values()))
+        notes, tools = (
+            ((), ())
+            if known is None
+            else (known.notes, tuple(tool.name for tool in known.tools.values()))
+        )
         state = "running" if is_running else "failed" if trouble else "idle"
-        return ServerStatus(server.name, server.redactor.text(server.place), state, tools, (*trouble, *notes))
+        return ServerStatus(
+            server.name, server.redactor.text(server.place), state, tools, (*trouble, *notes)
+        )
 
     # ------------------------------------------------------------ connecting
 
@@ -154,12 +188,16 @@ class Upkeep:
             if connection.answered:
                 self._backoff.worked()
             elif self._listed is None and self.server.command and self.server.protocol == "auto":
-                self._era = "auto" if self._era == "legacy" else "legacy"  # some old servers die of the newer protocol's first word
+                # some old servers die of the newer protocol's first word
+                self._era = "auto" if self._era == "legacy" else "legacy"
             self._backoff.failed()
 
     async def _wait(self) -> None:
         if self._backoff.is_given_up:
-            raise Unreachable(f"the MCP server {self.server.name!r} failed {MOST} times in a row and is left alone until Treadle is started anew")
+            raise Unreachable(
+                f"the MCP server {self.server.name!r} failed {MOST} times in a row and is left "
+                "alone until Treadle is started anew"
+            )
         if self._backoff.wait_s > PATIENCE_S:
             raise self._unreachable("it failed before")
         await anyio.sleep(self._backoff.wait_s)
@@ -167,7 +205,11 @@ class Upkeep:
     def _unreachable(self, why: str) -> Unreachable:
         wait_s = self._backoff.wait_s
         then = f"; it is tried again after {wait_s:.0f} s" if wait_s > PATIENCE_S else ""
-        return Unreachable(self.server.redactor.text(f"the MCP server {self.server.name!r} cannot be used: {why}{then}"))
+        return Unreachable(
+            self.server.redactor.text(
+                f"the MCP server {self.server.name!r} cannot be used: {why}{then}"
+            )
+        )
 
     def end(self) -> None:
         if self._now is not None:

@@ -1,7 +1,9 @@
-"""Limits of schemas that someone else wrote, checked before anything is compiled, and of the work that one check by them takes.
+"""Limits of schemas that someone else wrote, checked before anything is compiled, and of the work
+that one check by them takes.
 
-jsonschema-rs knows no bound and holds the interpreter meanwhile, so deadlines and signals wait for it. What a schema unfolds to is counted instead of
-followed: at each place of a value every schema counts once, with the number of ways that lead to it. Entry: `Bounds`, `TooMuch`.
+jsonschema-rs knows no bound and holds the interpreter meanwhile, so deadlines and signals wait for
+it. What a schema unfolds to is counted instead of followed: at each place of a value every schema
+counts once, with the number of ways that lead to it. Entry: `Bounds`, `TooMuch`.
 """
 
 from __future__ import annotations
@@ -38,31 +40,55 @@ class Bounds:
         self.states: Final = self._states()
         self._ranks: Final = self._graph.ranks()
         most = self._unfolded()
-        self.chars_surely: Final = -1 if most is None else _SURELY_LITTLE // (most + self.states) - 1
-        """A value of no more characters of JSON takes little work, whatever it is; -1 where its work has to be counted."""
+        self.chars_surely: Final = (
+            -1 if most is None else _SURELY_LITTLE // (most + self.states) - 1
+        )
+        """A value of no more characters of JSON takes little work, whatever it is; -1 where its
+        work has to be counted.
+        """
 
     def _states(self) -> int:
         total = 0
         for node in self._graph.nodes:
             for pattern in node.patterns:
                 if len(pattern) > PATTERN_CHARS_MOST:
-                    raise TooMuch(f"it has a pattern of {len(pattern):,} characters, and at most {PATTERN_CHARS_MOST:,} are taken")
+                    raise TooMuch(
+                        f"it has a pattern of {len(pattern):,} characters, and at most "
+                        f"{PATTERN_CHARS_MOST:,} are taken"
+                    )
                 node.states += states(pattern)
             for pattern in node.name_patterns:
                 if len(pattern) > PATTERN_CHARS_MOST:
-                    raise TooMuch(f"it has a pattern of {len(pattern):,} characters, and at most {PATTERN_CHARS_MOST:,} are taken")
+                    raise TooMuch(
+                        f"it has a pattern of {len(pattern):,} characters, and at most "
+                        f"{PATTERN_CHARS_MOST:,} are taken"
+                    )
                 node.name_states += states(pattern)
             total += node.states + node.name_states
         if total > STATES_MOST:
-            raise TooMuch(f"its patterns and their repetitions unfold to {total:,} states, and at most {STATES_MOST:,} are taken")
+            raise TooMuch(
+                f"its patterns and their repetitions unfold to {total:,} states, and at most "
+                f"{STATES_MOST:,} are taken"
+            )
         return total
 
     def _unfolded(self) -> int | None:
-        """Schemas on all ways from the top, if no way comes back; None for a recursive schema. Raises TooMuch for one place with too many."""
-        for node in sorted(self._graph.nodes, key=lambda node: self._ranks[node.number], reverse=True):
-            node.unfolded = node.weight + sum(times * self._graph.nodes[other].unfolded for other, times in node.same_place.items())
+        """Schemas on all ways from the top, if no way comes back; None for a recursive schema.
+
+        Raises TooMuch for one place with too many.
+        """
+        for node in sorted(
+            self._graph.nodes, key=lambda node: self._ranks[node.number], reverse=True
+        ):
+            node.unfolded = node.weight + sum(
+                times * self._graph.nodes[other].unfolded
+                for other, times in node.same_place.items()
+            )
             if node.unfolded > ALTERNATIVES_MOST:
-                raise TooMuch(f"one place of a value would be checked by more than {ALTERNATIVES_MOST:,} of its parts, references unfolded")
+                raise TooMuch(
+                    f"one place of a value would be checked by more than {ALTERNATIVES_MOST:,} "
+                    "of its parts, references unfolded"
+                )
         return self._graph.unfolded()
 
     def work(self, value: object, most: int) -> int:
@@ -77,19 +103,29 @@ class Bounds:
                 total += len(here) * sum(times * node.states for node, times in nodes)
             elif isinstance(here, dict):
                 fields = cast("dict[str, object]", here)
-                total += _COUNTING * len(fields) * len(nodes) + sum(map(len, fields)) * sum(times * node.name_states for node, times in nodes)
+                total += _COUNTING * len(fields) * len(nodes) + sum(map(len, fields)) * sum(
+                    times * node.name_states for node, times in nodes
+                )
                 if total <= most:
-                    pending += [(inner, below) for name, inner in fields.items() if (below := _of_name(nodes, name))]
+                    pending += [
+                        (inner, below)
+                        for name, inner in fields.items()
+                        if (below := _of_name(nodes, name))
+                    ]
                     pending += [(name, below) for name in fields if (below := _of_names(nodes))]
             elif isinstance(here, list):
                 items = cast("list[object]", here)
                 total += _COUNTING * len(items) * len(nodes)
                 if total <= most:
-                    pending += [(inner, below) for at, inner in enumerate(items) if (below := _of_index(nodes, at))]
+                    pending += [
+                        (inner, below)
+                        for at, inner in enumerate(items)
+                        if (below := _of_index(nodes, at))
+                    ]
         return total
 
     def _same_place(self, roots: Counter[int]) -> dict[int, int]:
-        """Every schema that the same place is checked by, with the number of ways that lead to it."""
+        """Every schema that the same place is checked by, with the number of ways that lead to it."""  # noqa: E501
         times, waiting = Counter(roots), [(self._ranks[number], number) for number in roots]
         heapify(waiting)
         done: dict[int, int] = {}

@@ -1,4 +1,5 @@
-"""A JSON Schema that somebody else wrote: looked at when it is given, compiled when a value is first checked, never fetched from anywhere.
+"""A JSON Schema that somebody else wrote: looked at when it is given, compiled when a value is
+first checked, never fetched from anywhere.
 
 What is said to the model is its user's part. Entry: `CheckedSchema`.
 """
@@ -14,7 +15,16 @@ import msgspec
 from treadle.errors import AgentError
 from treadle.tools.schemas.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
 from treadle.tools.schemas.graph import check_size
-from treadle.tools.schemas.problems import JsonSchema, Path, SchemaProblem, as_string, missing, nearest, shown, unknown
+from treadle.tools.schemas.problems import (
+    JsonSchema,
+    Path,
+    SchemaProblem,
+    as_string,
+    missing,
+    nearest,
+    shown,
+    unknown,
+)
 from treadle.tools.schemas.references import remote_reference
 
 if TYPE_CHECKING:
@@ -36,7 +46,8 @@ class CheckedSchema:
     def __init__(self, schema: object, what: str, place: str) -> None:
         """`what`: whose it is, with its verb, in messages; `place`: what its top is called there.
 
-        Raises AgentError(invalid) where JSON has no words for it. Whether it makes sense at first sight is told by `fault`, and wholly by `compile`.
+        Raises AgentError(invalid) where JSON has no words for it. Whether it makes sense at first
+        sight is told by `fault`, and wholly by `compile`.
         """
         self.what: Final = what
         try:
@@ -45,7 +56,10 @@ class CheckedSchema:
             raise AgentError("invalid", f"{what} no JSON Schema: {e}") from e
         fault = _fault_of_size(self.schema) or next(_faults(self.schema, place), None)
         if fault is None and (reference := remote_reference(self.schema)) is not None:
-            fault = f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema under '$defs' and refer to it as '#/$defs/NAME'"
+            fault = (
+                f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema "
+                "under '$defs' and refer to it as '#/$defs/NAME'"
+            )
         self.fault: Final = fault
         """What is wrong with it at first sight, or that it refers to a schema elsewhere."""
         self._compiled: tuple[Validator, Bounds] | None = None
@@ -53,19 +67,26 @@ class CheckedSchema:
         self._is_valid: Callable[[object], bool] = lambda _: False
 
     def compile(self) -> tuple[Validator, Bounds]:
-        """Raises AgentError(invalid) for what is no valid schema, or one beyond the limits of bounds.py."""
+        """Raises AgentError(invalid) for what is no valid schema, or one beyond the limits of
+        bounds.py.
+        """
         if self._compiled is None:
             try:
                 self._compiled = compiled(self.schema)
             except ValueError as e:
-                what = "a JSON Schema that is not taken" if isinstance(e, TooMuch) else "no valid JSON Schema"
+                what = (
+                    "a JSON Schema that is not taken"
+                    if isinstance(e, TooMuch)
+                    else "no valid JSON Schema"
+                )
                 raise AgentError("invalid", f"{self.what} {what}: {_reason(e)}") from e
         return self._compiled
 
     def fits(self, value: object, chars: int) -> bool:
         """`chars`: of the JSON text that the value was.
 
-        Raises TooMuch where the check would take seconds, and ValueError for text that UTF-8 cannot hold.
+        Raises TooMuch where the check would take seconds, and ValueError for text that UTF-8 cannot
+        hold.
         """
         if chars > self._chars_surely:
             self._count(value, chars)
@@ -79,7 +100,8 @@ class CheckedSchema:
             raise TooMuch(_LONG)
 
     def problems(self, value: object, noun: str) -> Sequence[SchemaProblem]:
-        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of. Raises ValueError as `fits` does.
+        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of.
+        Raises ValueError as `fits` does.
 
         The first 30 are told, of the others there is only how many they are, up to 1,000.
         """
@@ -88,20 +110,44 @@ class CheckedSchema:
         if work > WORK_MOST:
             raise TooMuch(_LONG)
         if work > TOLD_MOST:
-            return [] if validator.is_valid(value) else [SchemaProblem((), "it does not fit the schema, which has too many alternatives to tell where")]
-        found = (problem for error in validator.iter_errors(value) for problem in _problems(error, self.schema, noun))
+            return (
+                []
+                if validator.is_valid(value)
+                else [
+                    SchemaProblem(
+                        (),
+                        "it does not fit the schema, which has too many alternatives to tell where",
+                    )
+                ]
+            )
+        found = (
+            problem
+            for error in validator.iter_errors(value)
+            for problem in _problems(error, self.schema, noun)
+        )
         first = [*islice(found, _TOLD_WHOLE)]
-        more = sum(1 for _ in islice(validator.iter_errors(value), _COUNTED)) - _TOLD_WHOLE if len(first) == _TOLD_WHOLE else 0
+        more = (
+            sum(1 for _ in islice(validator.iter_errors(value), _COUNTED)) - _TOLD_WHOLE
+            if len(first) == _TOLD_WHOLE
+            else 0
+        )
         return [*first, *[SchemaProblem((), "")] * max(more, 0)]
 
 
 def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
-    """The check by a schema and the bounds of its work. Raises ValueError for what is no valid schema, TooMuch before anything is compiled."""
+    """The check by a schema and the bounds of its work.
+
+    Raises ValueError for what is no valid schema, TooMuch before anything is compiled.
+    """
     bounds = Bounds(schema)
     import jsonschema_rs  # noqa: PLC0415  costs 40 ms, and most runs have no given schema
 
-    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MOST, size_limit=PATTERN_BYTES_MOST)
-    return jsonschema_rs.validator_for(dict(schema), mask=_MASK, offline=True, pattern_options=patterns), bounds
+    patterns = jsonschema_rs.FancyRegexOptions(
+        backtrack_limit=BACKTRACKS_MOST, size_limit=PATTERN_BYTES_MOST
+    )
+    return jsonschema_rs.validator_for(
+        dict(schema), mask=_MASK, offline=True, pattern_options=patterns
+    ), bounds
 
 
 def _fault_of_size(schema: object) -> str | None:
@@ -113,7 +159,9 @@ def _fault_of_size(schema: object) -> str | None:
 
 
 def _reason(error: ValueError) -> str:
-    """jsonschema-rs's words; where they only say that some form of the meta-schema is not met, the place is told."""
+    """jsonschema-rs's words; where they only say that some form of the meta-schema is not met, the
+    place is told.
+    """
     said = str(error).partition("\n")[0]
     path: Sequence[object] = getattr(error, "instance_path", ())
     where = "".join(f"[{step!r}]" for step in path)
@@ -139,7 +187,10 @@ def _faults(schema: object, place: str) -> Iterator[str]:
     for name, inner in cast("dict[str, object]", properties).items():
         yield from _faults(inner, f"{place}.{name}")
     required: Any = words.get("required", [])
-    if not (isinstance(required, list) and all(isinstance(name, str) for name in cast("list[object]", required))):
+    if not (
+        isinstance(required, list)
+        and all(isinstance(name, str) for name in cast("list[object]", required))
+    ):
         yield f"'required' of {place} is {required!r} and must be a list of names"
     if "items" in words and not isinstance(words["items"], list):
         yield from _faults(words["items"], f"{place}[]")
@@ -158,7 +209,9 @@ def _problems(error: ValidationError, schema: JsonSchema, noun: str) -> Iterator
         for name in facts["unexpected"]:
             yield unknown((*path, name), schema, noun)
     else:
-        yield SchemaProblem(path, f"{_wrong(error)}, got {shown(value)}{_hint(keyword, value, facts)}")
+        yield SchemaProblem(
+            path, f"{_wrong(error)}, got {shown(value)}{_hint(keyword, value, facts)}"
+        )
 
 
 def _wrong(error: ValidationError) -> str:
@@ -169,8 +222,16 @@ def _wrong(error: ValidationError) -> str:
     if keyword == "enum":
         return f"expected one of {', '.join(shown(v) for v in facts['options'][:20])}"
     if keyword in ("anyOf", "oneOf") and facts.get("context"):
-        return "none of the allowed forms fits (" + "; ".join(" and ".join(map(_wrong, branch)) for branch in facts["context"][:5]) + ")"
-    return error.message.replace(f"{_MASK} ", "", 1) if error.message.startswith(_MASK) else error.message
+        return (
+            "none of the allowed forms fits ("
+            + "; ".join(" and ".join(map(_wrong, branch)) for branch in facts["context"][:5])
+            + ")"
+        )
+    return (
+        error.message.replace(f"{_MASK} ", "", 1)
+        if error.message.startswith(_MASK)
+        else error.message
+    )
 
 
 def _hint(keyword: str, value: object, facts: Mapping[str, Any]) -> str:

@@ -11,12 +11,23 @@ from typing import Any, Final, cast
 
 from pydantic_core import ErrorDetails, ValidationError
 
-from treadle.tools.schemas.problems import JsonSchema, Path, SchemaProblem, as_string, missing, nearest, shown, unknown
+from treadle.tools.schemas.problems import (
+    JsonSchema,
+    Path,
+    SchemaProblem,
+    as_string,
+    missing,
+    nearest,
+    shown,
+    unknown,
+)
 
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _CHOICES: Final = frozenset({"literal_error", "enum"})
-_CONTAINERS: Final = re.compile(r"(list|dict|set|frozen_set|tuple|model|dataclass|model_attributes)_type|dataclass_exact_type")
+_CONTAINERS: Final = re.compile(
+    r"(list|dict|set|frozen_set|tuple|model|dataclass|model_attributes)_type|dataclass_exact_type"
+)
 
 
 def fault_of_text(error: ValidationError) -> str | None:
@@ -24,11 +35,20 @@ def fault_of_text(error: ValidationError) -> str | None:
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return str(first.get("ctx", {}).get("error", first["msg"]))
-    return "it holds half a surrogate pair, which no text may" if first["type"] == "string_unicode" and not first["loc"] else None
+    return (
+        "it holds half a surrogate pair, which no text may"
+        if first["type"] == "string_unicode" and not first["loc"]
+        else None
+    )
 
 
-def problems_of(error: ValidationError, document: object, schema: JsonSchema, noun: str) -> Sequence[SchemaProblem]:
-    """One for each place; what the forms of a union say about the same place is joined. Unknown names, which often explain the rest, come first."""
+def problems_of(
+    error: ValidationError, document: object, schema: JsonSchema, noun: str
+) -> Sequence[SchemaProblem]:
+    """One for each place; what the forms of a union say about the same place is joined.
+
+    Unknown names, which often explain the rest, come first.
+    """
     by_place: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_place.setdefault(_place(detail, document), []).append(detail)
@@ -45,14 +65,18 @@ def _place(detail: ErrorDetails, document: object) -> Path:
         if isinstance(here, Mapping) and step in here:
             here = cast("Mapping[object, object]", here)[step]
         elif isinstance(here, list) and isinstance(step, int):
-            here = cast("list[object]", here)[step] if step < len(cast("list[object]", here)) else None
+            here = (
+                cast("list[object]", here)[step] if step < len(cast("list[object]", here)) else None
+            )
         elif not (detail["type"] == "missing" and i == len(steps) - 1):
             continue
         path.append(step)
     return tuple(path)
 
 
-def _problem(path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, noun: str) -> SchemaProblem:
+def _problem(
+    path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, noun: str
+) -> SchemaProblem:
     first = details[0]
     if first["type"] == "missing":
         return missing(path, schema)
@@ -60,7 +84,9 @@ def _problem(path: Path, details: Sequence[ErrorDetails], schema: JsonSchema, no
         return unknown(path, schema, noun)
     wrongs = dict.fromkeys(_wrong(detail) for detail in details)
     hints = dict.fromkeys(hint for detail in details for hint in _hints(detail))
-    return SchemaProblem(path, f"{', or '.join(wrongs)}, got {shown(cast('object', first['input']))}{''.join(hints)}")
+    return SchemaProblem(
+        path, f"{', or '.join(wrongs)}, got {shown(cast('object', first['input']))}{''.join(hints)}"
+    )
 
 
 def _wrong(detail: ErrorDetails) -> str:

@@ -1,4 +1,6 @@
-"""A schema as a graph: its parts, and by which keywords one leads to another, at the same place of a value or below it. Entry: `SchemaGraph`, `check_size`."""
+"""A schema as a graph: its parts, and by which keywords one leads to another, at the same place of
+a value or below it. Entry: `SchemaGraph`, `check_size`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from treadle.tools.schemas.references import KNOWN, joined, schemas
 PARTS_MOST: Final = 20_000
 DEPTH_MOST: Final = 128
 BYTES_MOST: Final = 1 << 20
-_SAME_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema"})
+_SAME_PLACE: Final = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema"}
+)
 _ANY_NAME: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
 _ANY_PLACE: Final = frozenset({"additionalItems", "unevaluatedItems", "contains"})
 _DEPENDENT: Final = frozenset({"dependentSchemas", "dependencies"})
@@ -67,7 +71,9 @@ class SchemaGraph:
     """All parts that a check can reach from the top, which is number 0."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises TooMuch for a schema that is too large or too deep, Dangling for a reference that leads nowhere."""
+        """Raises TooMuch for a schema that is too large or too deep, Dangling for a reference that
+        leads nowhere.
+        """
         check_size(schema)
         self._resources: dict[str, dict[str, Any]] = {}
         self._anchors: dict[str, list[dict[str, Any]]] = {}
@@ -75,8 +81,11 @@ class SchemaGraph:
         for base, words in schemas(schema):
             self._bases[id(words)] = base
             self._resources.setdefault(base, words)
-            for word in ("$anchor", "$dynamicAnchor", "$id", "id"):  # until draft 7 an anchor was an id that is a fragment
-                if isinstance(name := words.get(word), str) and (word.endswith("nchor") or name.startswith("#")):
+            # until draft 7 an anchor was an id that is a fragment
+            for word in ("$anchor", "$dynamicAnchor", "$id", "id"):
+                if isinstance(name := words.get(word), str) and (
+                    word.endswith("nchor") or name.startswith("#")
+                ):
                     self._anchors.setdefault(name.removeprefix("#"), []).append(words)
         self.nodes: list[Node] = []
         self._numbers: dict[int, int] = {}
@@ -113,31 +122,55 @@ class SchemaGraph:
             if isinstance(reference := words.get(word), str):
                 for target in self._targets(words, reference, follows_all=word != "$ref"):
                     node.same_place[self._number(target)] += again
-                node.weight += _META_WEIGHT * joined(self._bases.get(id(words), ""), reference).startswith(KNOWN)
+                node.weight += _META_WEIGHT * joined(
+                    self._bases.get(id(words), ""), reference
+                ).startswith(KNOWN)
         for name, inner in _named(words.get("properties")).items():
             for number in self._numbers_of(inner):
                 node.named[name] = number
-        node.any_name = [number for word in _ANY_NAME & words.keys() for number in self._numbers_of(words.get(word))]
+        node.any_name = [
+            number
+            for word in _ANY_NAME & words.keys()
+            for number in self._numbers_of(words.get(word))
+        ]
         by_pattern = _named(words.get("patternProperties"))
         node.any_name += self._numbers_of(list(by_pattern.values()))
         node.of_names = self._numbers_of(words.get("propertyNames"))
-        node.any_place = [number for word in _ANY_PLACE & words.keys() for number in self._numbers_of(words.get(word))]
+        node.any_place = [
+            number
+            for word in _ANY_PLACE & words.keys()
+            for number in self._numbers_of(words.get(word))
+        ]
         items = words.get("items")
-        node.places = [*self._numbers_of(words.get("prefixItems")), *(self._numbers_of(cast("object", items)) if isinstance(items, list) else ())]
+        node.places = [
+            *self._numbers_of(words.get("prefixItems")),
+            *(self._numbers_of(cast("object", items)) if isinstance(items, list) else ()),
+        ]
         node.any_place += [] if isinstance(items, list) else self._numbers_of(items)
         node.patterns = [pattern] if isinstance(pattern := words.get("pattern"), str) else []
         node.name_patterns = list(by_pattern)
         node.weight += sum(map(_size, words.values()))
 
-    def _targets(self, words: dict[str, Any], reference: str, *, follows_all: bool) -> list[dict[str, Any]]:
-        """Where a reference may lead; a dynamic one to each anchor of its name. Raises Dangling where that is nowhere."""
+    def _targets(
+        self, words: dict[str, Any], reference: str, *, follows_all: bool
+    ) -> list[dict[str, Any]]:
+        """Where a reference may lead; a dynamic one to each anchor of its name.
+
+        Raises Dangling where that is nowhere.
+        """
         base = self._bases.get(id(words), "")
         target = joined(base, reference)
         fragment = unquote(reference.partition("#")[2])
-        anchored = self._anchors.get(fragment, []) if fragment and not fragment.startswith("/") else []
+        anchored = (
+            self._anchors.get(fragment, []) if fragment and not fragment.startswith("/") else []
+        )
         resource = self._resources.get(target)
         if follows_all and not fragment and resource is not None:
-            return [resource, *self._resources.values()] if words.get("$recursiveRef") is not None else [resource]
+            return (
+                [resource, *self._resources.values()]
+                if words.get("$recursiveRef") is not None
+                else [resource]
+            )
         if anchored:
             return anchored
         if resource is not None and (not fragment or fragment.startswith("/")):
@@ -152,7 +185,10 @@ class SchemaGraph:
         raise Dangling(f"its reference {reference[:200]!r} leads nowhere")
 
     def ranks(self) -> list[int]:
-        """A number for each part, higher than those of the parts that lead to it at the same place. Raises TooMuch where one leads to itself."""
+        """A number for each part, higher than those of the parts that lead to it at the same place.
+
+        Raises TooMuch where one leads to itself.
+        """
         ranks, _ = _ordered(self.nodes, {node.number: list(node.same_place) for node in self.nodes})
         if ranks is None:
             raise TooMuch("one of its references leads back to itself at the same place of a value")
@@ -167,12 +203,20 @@ class SchemaGraph:
         sizes = [0] * len(self.nodes)
         for number in reversed(order):
             node = self.nodes[number]
-            sizes[number] = node.weight + sum(ways * sizes[other] for other, ways in node.same_place.items()) + sum(sizes[other] for other in node.below())
+            sizes[number] = (
+                node.weight
+                + sum(ways * sizes[other] for other, ways in node.same_place.items())
+                + sum(sizes[other] for other in node.below())
+            )
         return sizes[0]
 
 
-def _ordered(nodes: list[Node], ways: Mapping[int, list[int]]) -> tuple[list[int] | None, list[int]]:
-    """Ranks and order in which each part comes before those that it leads to; no ranks if a way comes back."""
+def _ordered(
+    nodes: list[Node], ways: Mapping[int, list[int]]
+) -> tuple[list[int] | None, list[int]]:
+    """Ranks and order in which each part comes before those that it leads to; no ranks if a way
+    comes back.
+    """
     entering = Counter(other for others in ways.values() for other in set(others))
     order = [node.number for node in nodes if not entering[node.number]]
     for number in order:  # grows as it is read
@@ -195,7 +239,11 @@ def _at(resource: object, pointer: str) -> object:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(here, dict):
             here = cast("dict[str, object]", here).get(name)
-        elif isinstance(here, list) and name.isdecimal() and int(name) < len(cast("list[object]", here)):
+        elif (
+            isinstance(here, list)
+            and name.isdecimal()
+            and int(name) < len(cast("list[object]", here))
+        ):
             here = cast("list[object]", here)[int(name)]
         else:
             return None
@@ -207,7 +255,9 @@ def _named(found: object) -> dict[str, Any]:
 
 
 def _size(value: object) -> int:
-    """Values in what a keyword says; of the parts of a schema only how many there are, for each is a part of its own."""
+    """Values in what a keyword says; of the parts of a schema only how many there are, for each is
+    a part of its own.
+    """
     return 1 + len(cast("list[object]", value)) if isinstance(value, list | dict) else 1
 
 

@@ -1,7 +1,8 @@
-"""The size of a regular expression once its repetitions are written out, found without compiling it. Entry: `states`.
+"""The size of a regular expression once its repetitions are written out, found without compiling
+it. Entry: `states`.
 
-An estimate of the states of jsonschema-rs's automaton: compiling takes about 2 µs and 100 bytes for each (measured with 0.38), and matching takes up
-to 50 ns for each of them and each character.
+An estimate of the states of jsonschema-rs's automaton: compiling takes about 2 µs and 100 bytes for
+each (measured with 0.38), and matching takes up to 50 ns for each of them and each character.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ def states(pattern: str) -> int:
     sizes, atom, at = [1], 0, 0
     while at < len(pattern):
         char = pattern[at]
-        if char == "{" and (times := _TIMES.match(pattern, at)) is not None and (times[1] or times[3]):
+        if (
+            char == "{"
+            and (times := _TIMES.match(pattern, at)) is not None
+            and (times[1] or times[3])
+        ):
             more = atom * max(int(times[1] or 0), int(times[3] or 0), 1)
             sizes[-1] += more
             atom += more
@@ -47,7 +52,13 @@ def _atom(pattern: str, at: int) -> tuple[int, int]:
     """States of one character or class, and where the next one begins."""
     char = pattern[at]
     if char == "\\":
-        return (_PROPERTY if pattern[at + 1 : at + 2] in "pP" else _WIDE if pattern[at + 1 : at + 2] in "WDS" else 1), at + 2
+        return (
+            _PROPERTY
+            if pattern[at + 1 : at + 2] in "pP"
+            else _WIDE
+            if pattern[at + 1 : at + 2] in "WDS"
+            else 1
+        ), at + 2
     if char == "[":
         end = _end_of_class(pattern, at)
         inner = pattern[at:end]
@@ -57,7 +68,8 @@ def _atom(pattern: str, at: int) -> tuple[int, int]:
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-    end = at + 2 if pattern[at + 1 : at + 2] != "^" else at + 3  # a bracket that comes first is one of the characters
+    # a bracket that comes first is one of the characters
+    end = at + 2 if pattern[at + 1 : at + 2] != "^" else at + 3
     while end < len(pattern) and pattern[end] != "]":
         end += 2 if pattern[end] == "\\" else 1
     return end + 1

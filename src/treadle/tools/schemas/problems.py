@@ -1,6 +1,8 @@
-"""What a model reads of a value that does not fit: one line a problem, with the place, what is wrong and what would be right.
+"""What a model reads of a value that does not fit: one line a problem, with the place, what is
+wrong and what would be right.
 
-Finding the problems is faults.py's and checked.py's part; what is said around them is their user's. Entry: `SchemaProblem`, `told`, `strict_json`.
+Finding the problems is faults.py's and checked.py's part; what is said around them is their user's.
+Entry: `SchemaProblem`, `told`, `strict_json`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ def _no_constant(name: str) -> None:
 
 
 strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
-"""Python's parser without the NaN and Infinity that it lets pass. Raises ValueError, or RecursionError for what is nested too deeply."""
+"""Python's parser without the NaN and Infinity that it lets pass.
+
+Raises ValueError, or RecursionError for what is nested too deeply.
+"""
 
 
 def _finite(number: str) -> float:
@@ -55,23 +60,39 @@ class SchemaProblem(msgspec.Struct, frozen=True):
 
 
 def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = None) -> list[str]:
-    """At most ten problems, each in a bounded line, all of them in `chars_max`; `whole` names the place of a problem with the value as such."""
+    """At most ten problems, each in a bounded line, all of them in `chars_max`; `whole` names the
+    place of a problem with the value as such.
+    """
     lines: list[str] = []
     for p in problems[:MAX_PROBLEMS]:
-        line = f"- {_cut(_place(p.path) or whole, MAX_PLACE_CHARS)}: {_cut(' '.join(p.text.splitlines()), MAX_WORDS_CHARS)}"
+        line = (
+            f"- {_cut(_place(p.path) or whole, MAX_PLACE_CHARS)}: "
+            f"{_cut(' '.join(p.text.splitlines()), MAX_WORDS_CHARS)}"
+        )
         if lines and chars_max is not None and sum(map(len, lines)) + len(line) > chars_max:
             break
         lines.append(line)
-    return [*lines, f"- and {len(problems) - len(lines)} more"] if len(problems) > len(lines) else lines
+    return (
+        [*lines, f"- and {len(problems) - len(lines)} more"]
+        if len(problems) > len(lines)
+        else lines
+    )
 
 
 def why_unparsable(text: str, reason: str) -> str:
-    """`reason` is a parser's; where Python's own parser sees a fault, its place is shown instead."""
+    """`reason` is a parser's; where Python's own parser sees a fault, its place is shown instead."""  # noqa: E501
     try:
         strict_json.decode(text)
     except json.JSONDecodeError as e:
-        where = f"{e.msg.removesuffix(' at')} at line {e.lineno}, column {e.colno}, near {_piece(text, e.pos)}"
-        return f"{where} (it seems to be cut off)" if e.msg.startswith("Unterminated") or not text[e.pos :].strip() else where
+        where = (
+            f"{e.msg.removesuffix(' at')} at line {e.lineno}, column {e.colno}, near "
+            f"{_piece(text, e.pos)}"
+        )
+        return (
+            f"{where} (it seems to be cut off)"
+            if e.msg.startswith("Unterminated") or not text[e.pos :].strip()
+            else where
+        )
     except RecursionError:
         return "it is nested too deeply"
     except ValueError as e:
@@ -85,9 +106,18 @@ def missing(path: Path, schema: JsonSchema) -> SchemaProblem:
 
 
 def unknown(path: Path, schema: JsonSchema, noun: str) -> SchemaProblem:
-    """A name that the schema does not have, with the nearest that it has. `noun`: what it would be the name of."""
-    names = [name for form in _forms(_schema_at(path[:-1], schema), schema) for name in form.get("properties", {})]
-    hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names[:_NEAR_MOST])}" if names else "it takes none")
+    """A name that the schema does not have, with the nearest that it has.
+
+    `noun`: what it would be the name of.
+    """
+    names = [
+        name
+        for form in _forms(_schema_at(path[:-1], schema), schema)
+        for name in form.get("properties", {})
+    ]
+    hint = nearest(str(path[-1]), names) or (
+        f"known: {', '.join(names[:_NEAR_MOST])}" if names else "it takes none"
+    )
     return SchemaProblem(path, f"there is no {noun} of this name; {hint}")
 
 
@@ -98,7 +128,10 @@ def nearest(word: str, words: Sequence[str]) -> str | None:
 
 
 def as_string(value: object) -> str:
-    """A hint for the commonest slip with arrays and objects: sending them as JSON inside a string. Else nothing."""
+    """A hint for the commonest slip with arrays and objects: sending them as JSON inside a string.
+
+    Else nothing.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         return "; send the JSON itself, not a string that holds it"
     return ""
@@ -140,7 +173,9 @@ def _piece(text: str, at: int) -> str:
 
 
 def _forms(schema: JsonSchema | None, root: JsonSchema) -> Iterator[JsonSchema]:
-    """A schema with its references followed and its alternatives taken apart: each part once, at most `_FORMS_MOST`."""
+    """A schema with its references followed and its alternatives taken apart: each part once, at
+    most `_FORMS_MOST`.
+    """
     seen = set[int]()
     waiting = [] if schema is None else [schema]
     while waiting and len(seen) < _FORMS_MOST:
@@ -168,12 +203,19 @@ def _parts(schema: JsonSchema, root: JsonSchema) -> Iterator[JsonSchema]:
 def _schema_at(path: Path, root: JsonSchema) -> JsonSchema | None:
     schema: JsonSchema | None = root
     for step in path:
-        schema = next((found for form in _forms(schema, root) if (found := _below(form, step)) is not None), None)
+        schema = next(
+            (found for form in _forms(schema, root) if (found := _below(form, step)) is not None),
+            None,
+        )
     return schema
 
 
 def _below(schema: JsonSchema, step: str | int) -> JsonSchema | None:
-    found: Any = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    found: Any = (
+        schema.get("items")
+        if isinstance(step, int)
+        else schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    )
     return cast("JsonSchema", found) if isinstance(found, Mapping) else None
 
 

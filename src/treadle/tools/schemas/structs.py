@@ -17,7 +17,10 @@ from treadle.tools.schemas.tidy import STRUCT
 
 
 def with_structs(hint: Any, *, strict: bool = False) -> Any:
-    """The same annotation with each Struct in it told how to be validated and described. Unless `strict`, "3" will do for a 3."""
+    """The same annotation with each Struct in it told how to be validated and described.
+
+    Unless `strict`, "3" will do for a 3.
+    """
     origin, inner = get_origin(hint), get_args(hint)
     if _is_struct(origin or hint):
         return Annotated[hint, _Struct(hint, strict)]
@@ -44,14 +47,23 @@ class _Struct:
         self.struct = struct
         self.strict = strict
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         met(self.struct)
         return core_schema.no_info_plain_validator_function(self.convert)
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         prefix = f"{self.struct}".removeprefix("<class '").removesuffix("'>").replace("/", "_")
-        (described,), definitions = msgspec.json.schema_components([self.struct], ref_template=f"#/$defs/{prefix}:{{name}}")
-        held = {"schema": described, "definitions": {f"{prefix}:{name}": d for name, d in definitions.items()}}
+        (described,), definitions = msgspec.json.schema_components(
+            [self.struct], ref_template=f"#/$defs/{prefix}:{{name}}"
+        )
+        held = {
+            "schema": described,
+            "definitions": {f"{prefix}:{name}": d for name, d in definitions.items()},
+        }
         return {STRUCT: msgspec.json.encode(held).decode()}
 
     def convert(self, value: object) -> object:

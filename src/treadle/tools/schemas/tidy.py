@@ -1,4 +1,5 @@
-"""pydantic's JSON Schema as a model should read it: no titles, and definitions in place where they are used once or are short.
+"""pydantic's JSON Schema as a model should read it: no titles, and definitions in place where they
+are used once or are short.
 
 The meaning stays the same. Entry: `tidy`, `closed`, `walked`.
 """
@@ -12,10 +13,14 @@ from typing import Any, Final, TypeAlias, cast
 _Schema: TypeAlias = dict[str, Any]
 
 STRUCT: Final = "x-struct"
-"""Key under which a Struct's schema stands in pydantic's until it is tidied (structs.py): as text, because pydantic follows references that it sees."""
+"""Key under which a Struct's schema stands in pydantic's until it is tidied (structs.py): as text,
+because pydantic follows references that it sees.
+"""
 _REF: Final = "#/$defs/"
 _SHORT_CHARS: Final = 300
-_NAMED: Final = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+_NAMED: Final = frozenset(
+    {"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"}
+)
 """Keywords whose keys are names, not keywords."""
 _VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
 """Keywords that hold no schema."""
@@ -24,7 +29,9 @@ _VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
 def tidy(schema: _Schema) -> _Schema:
     """A new schema; the given one is not changed."""
     definitions: dict[str, _Schema] = dict(schema.get("$defs", {}))
-    root = walked({k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions))
+    root = walked(
+        {k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions)
+    )
     pending = list(definitions)
     done: dict[str, _Schema] = {}
     while pending:
@@ -35,7 +42,8 @@ def tidy(schema: _Schema) -> _Schema:
 
 
 def _lifted(schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
-    """The schema without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go up to the others.
+    """The schema without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go
+    up to the others.
 
     Titles of a NamedTuple's places, which are its fields' names, become descriptions.
     """
@@ -44,13 +52,24 @@ def _lifted(schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
         definitions.update(held["definitions"])
         schema = {**held["schema"], **schema}
     if "prefixItems" in schema:
-        schema = {**schema, "prefixItems": [{"description": place["title"], **place} if "title" in place else place for place in schema["prefixItems"]]}
+        schema = {
+            **schema,
+            "prefixItems": [
+                {"description": place["title"], **place} if "title" in place else place
+                for place in schema["prefixItems"]
+            ],
+        }
     return {k: v for k, v in schema.items() if k not in ("title", "discriminator", STRUCT)}
 
 
 def _inlined(root: _Schema, definitions: dict[str, _Schema]) -> _Schema:
     uses = [name for schema in (root, *definitions.values()) for name in _references(schema)]
-    kept = [name for name, d in definitions.items() if _recursive(name, definitions) or (uses.count(name) > 1 and len(json.dumps(d)) > _SHORT_CHARS)]
+    kept = [
+        name
+        for name, d in definitions.items()
+        if _recursive(name, definitions)
+        or (uses.count(name) > 1 and len(json.dumps(d)) > _SHORT_CHARS)
+    ]
     names = _short_names(kept)
 
     def put(schema: _Schema) -> _Schema:
@@ -68,9 +87,14 @@ def _inlined(root: _Schema, definitions: dict[str, _Schema]) -> _Schema:
 
 
 def _short_names(kept: list[str]) -> dict[str, str]:
-    """A Struct's definition is called `module.Struct:Name` on the way, so that two of the same name do not meet; alone it is `Name`."""
+    """A Struct's definition is called `module.Struct:Name` on the way, so that two of the same name
+    do not meet; alone it is `Name`.
+    """
     shorts = [name.rpartition(":")[2] for name in kept]
-    return {name: short if shorts.count(short) == 1 else name for name, short in zip(kept, shorts, strict=True)}
+    return {
+        name: short if shorts.count(short) == 1 else name
+        for name, short in zip(kept, shorts, strict=True)
+    }
 
 
 def _reference(schema: _Schema) -> str | None:
@@ -104,10 +128,14 @@ def _recursive(name: str, definitions: dict[str, _Schema]) -> bool:
 
 
 def closed(schema: _Schema) -> _Schema:
-    """A copy in which every object of named properties that says nothing of others has no others."""
+    """A copy in which every object of named properties that says nothing of others has no others."""  # noqa: E501
 
     def close(s: _Schema) -> _Schema:
-        return {**s, "additionalProperties": False} if s.get("type") == "object" and "properties" in s and "additionalProperties" not in s else s
+        return (
+            {**s, "additionalProperties": False}
+            if s.get("type") == "object" and "properties" in s and "additionalProperties" not in s
+            else s
+        )
 
     return walked(schema, close)
 
@@ -121,7 +149,9 @@ def walked(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
     out: _Schema = {}
     for key, value in change(cast("_Schema", schema)).items():
         if key in _NAMED and isinstance(value, dict):
-            out[key] = {name: walked(inner, change) for name, inner in cast("_Schema", value).items()}
+            out[key] = {
+                name: walked(inner, change) for name, inner in cast("_Schema", value).items()
+            }
         else:
             out[key] = value if key in _VALUES else walked(value, change)
     return out

@@ -1,4 +1,5 @@
-"""An answer of any family: made when it is first needed, read tolerantly and exactly, and told in words what is wrong.
+"""An answer of any family: made when it is first needed, read tolerantly and exactly, and told in
+words what is wrong.
 
 What a family does is its `Shape`. Entry: `StructuredAnswer`.
 """
@@ -38,17 +39,25 @@ class StructuredAnswer(Generic[OutOf]):
     """An `AnswerType`. Reading is safe in any thread."""
 
     def __init__(self, make: Callable[[], Shape]) -> None:
-        """`make` raises AgentError(invalid) where there can be no such answer; so does whatever needs it."""
+        """`make` raises AgentError(invalid) where there can be no such answer; so does whatever
+        needs it.
+        """
         self._make: Final = make
         self._known: _Made | None = None
 
     @property
     def schema(self) -> dict[str, object]:
-        """Of an object: a value that is none is its `result`. Raises AgentError(invalid) for a type that cannot be described."""
+        """Of an object: a value that is none is its `result`.
+
+        Raises AgentError(invalid) for a type that cannot be described.
+        """
         return self._made.schema
 
     def read(self, text: JsonText) -> OutOf:
-        """The value; a code fence, a byte order mark and words around one object are looked past. Raises Unfit, and AgentError as `schema` does."""
+        """The value; a code fence, a byte order mark and words around one object are looked past.
+
+        Raises Unfit, and AgentError as `schema` does.
+        """
         made, body = self._made, bare(text)
         try:
             return self._value(made, body)
@@ -57,14 +66,22 @@ class StructuredAnswer(Generic[OutOf]):
         try:
             found, document = find(body)
         except NotJson as e:
-            raise _unfit(f"Your answer is no JSON that can be read: {e}.", [], f"Answer again with {_asked(made.schema)}, and no other text.") from error
+            raise _unfit(
+                f"Your answer is no JSON that can be read: {e}.",
+                [],
+                f"Answer again with {_asked(made.schema)}, and no other text.",
+            ) from error
         if found != body:
             try:
                 return self._value(made, found)
             except Exception as e:  # noqa: BLE001  as above
                 error = e
         lines = told(_problems(made, found, document, error), "the answer", MAX_UNFIT_CHARS - 300)
-        raise _unfit("Your answer does not fit its schema:", lines, f"Mend it, and answer again with {_asked(made.schema)}, and no other text.") from error
+        raise _unfit(
+            "Your answer does not fit its schema:",
+            lines,
+            f"Mend it, and answer again with {_asked(made.schema)}, and no other text.",
+        ) from error
 
     def again(self, value: object) -> OutOf:
         """The value out of its plain data; the plain data itself where it does not fit any more."""
@@ -74,11 +91,16 @@ class StructuredAnswer(Generic[OutOf]):
             return cast("OutOf", value)
 
     def encoded(self, value: object) -> JsonText:
-        """The value itself, also where the model's words wrapped it. What JSON has no word for is told by its `str`."""
+        """The value itself, also where the model's words wrapped it.
+
+        What JSON has no word for is told by its `str`.
+        """
         try:
             return self._made.shape.encoded(value)
         except Exception:  # noqa: BLE001  as in read
-            return json.dumps(json.loads(encode_json(msgspec.to_builtins(value, enc_hook=str, str_keys=True))))
+            return json.dumps(
+                json.loads(encode_json(msgspec.to_builtins(value, enc_hook=str, str_keys=True)))
+            )
 
     def partial(self, text: str) -> object | None:
         """Plain data, not validated; None where nothing of it can be told yet. Never raises."""
@@ -102,7 +124,9 @@ class StructuredAnswer(Generic[OutOf]):
         return cast("OutOf", made.shape.read(unwrapped(text) if made.wrapped else text))
 
 
-def _problems(made: _Made, text: JsonText, document: object, error: Exception) -> Sequence[SchemaProblem]:
+def _problems(
+    made: _Made, text: JsonText, document: object, error: Exception
+) -> Sequence[SchemaProblem]:
     fields: Mapping[str, object] = {}
     if made.wrapped and isinstance(document, dict):
         fields = cast("dict[str, object]", document)
@@ -121,8 +145,14 @@ def _exploded(error: Exception) -> SchemaProblem:
 
 def _asked(schema: Mapping[str, Any]) -> str:
     names = list(schema.get("properties", {}))
-    fields = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: …" for name in names[:_ASKED_NAMES])[:200]
-    return f"the whole JSON object {{{fields}{', …' if len(names) > _ASKED_NAMES else ''}}}" if fields else "one whole JSON object"
+    fields = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: …" for name in names[:_ASKED_NAMES]
+    )[:200]
+    return (
+        f"the whole JSON object {{{fields}{', …' if len(names) > _ASKED_NAMES else ''}}}"
+        if fields
+        else "one whole JSON object"
+    )
 
 
 def _unfit(first: str, lines: Sequence[str], last: str) -> Unfit:

@@ -18,7 +18,9 @@ _ESCAPE: Final = re.compile(
     r"|.)",
     re.DOTALL,
 )
-"""Whole escapes, in a group where one is half a surrogate pair whose other half cannot follow any more."""
+"""Whole escapes, in a group where one is half a surrogate pair whose other half cannot follow any
+more.
+"""
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _NOTHING: Final = object()
 
@@ -26,8 +28,9 @@ _NOTHING: Final = object()
 def beginning(text: str) -> object | None:
     """Plain data of an object or an array; None where nothing can be told yet.
 
-    A number counts when something follows it, a word when it is whole, a string grows. For the beginnings of one JSON text without a
-    repeated name, each value is the beginning of the next. Never raises.
+    A number counts when something follows it, a word when it is whole, a string grows. For the
+    beginnings of one JSON text without a repeated name, each value is the beginning of the next.
+    Never raises.
     """
     found = _from_its_start(text)
     if found is None:
@@ -52,7 +55,11 @@ def _parsed(text: str) -> object:
 
     try:
         return from_json(text, allow_partial="trailing-strings")
-    except (ValueError, TypeError, RecursionError):  # a TypeError is about text that UTF-8 cannot hold
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ):  # a TypeError is about text that UTF-8 cannot hold
         return _NOTHING
 
 
@@ -60,14 +67,20 @@ def _without_open_number(text: str) -> str:
     """12 may become 123, or 12.5."""
     before = text.rstrip(_NUMERIC)
     tail = text[len(before) :]
-    if tail.strip("eE.+") == "" or (_ESCAPED.sub("", text) if "\\" in text else text).count('"') % 2:  # the end of a word, or inside a string
+    # the end of a word, or inside a string
+    if (
+        tail.strip("eE.+") == ""
+        or (_ESCAPED.sub("", text) if "\\" in text else text).count('"') % 2
+    ):
         return text
     return before
 
 
 def _mended(text: str) -> str:
     """Half surrogate pairs, of which no text can be made, as the sign for what cannot be shown."""
-    return _HALF.sub("\ufffd", _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text))
+    return _HALF.sub(
+        "\ufffd", _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
+    )
 
 
 def _whole(text: str) -> object | None:

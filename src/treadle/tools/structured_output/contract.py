@@ -1,6 +1,8 @@
-"""What a typed answer is: a shape that the model is told, and the one way to read its words as a value of it.
+"""What a typed answer is: a shape that the model is told, and the one way to read its words as a
+value of it.
 
-Making one from a type or a schema is outputs/; asking again where the words do not fit is the loop's. Entry: `AnswerType`, `Unfit`.
+Making one from a type or a schema is outputs/; asking again where the words do not fit is the
+loop's. Entry: `AnswerType`, `Unfit`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ OutOf = TypeVar("OutOf", covariant=True)
 
 
 class Unfit(Exception):
-    """The model's words are no such value. `message` is for the model: what is wrong, where, and what would be right."""
+    """The model's words are no such value.
+
+    `message` is for the model: what is wrong, where, and what would be right.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -27,7 +32,9 @@ class AnswerType(Protocol[OutOf]):
 
     @property
     def schema(self) -> dict[str, object]:
-        """A JSON Schema, the same object every time: what `Settings.output_schema` says to the model."""
+        """A JSON Schema, the same object every time: what `Settings.output_schema` says to the
+        model.
+        """
         ...
 
     def read(self, text: JsonText) -> OutOf:
@@ -35,7 +42,9 @@ class AnswerType(Protocol[OutOf]):
         ...
 
     def again(self, value: object) -> OutOf:
-        """The value out of its plain data, as `encoded` wrote it; the plain data itself where it does not fit any more."""
+        """The value out of its plain data, as `encoded` wrote it; the plain data itself where it
+        does not fit any more.
+        """
         ...
 
     def encoded(self, value: object) -> JsonText:
@@ -43,5 +52,7 @@ class AnswerType(Protocol[OutOf]):
         ...
 
     def partial(self, text: str) -> object | None:
-        """What the beginning of a text says so far, as plain data, not validated; None where nothing of it can be told yet."""
+        """What the beginning of a text says so far, as plain data, not validated; None where
+        nothing of it can be told yet.
+        """
         ...

@@ -20,7 +20,9 @@ class Given:
     """A `Shape`. A repeated name has its last value, as everywhere in Python."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) for what can be no schema, or refers to a remote one; `ready` compiles it."""
+        """Raises AgentError(invalid) for what can be no schema, or refers to a remote one; `ready`
+        compiles it.
+        """
         self._check: Final = CheckedSchema(schema, "output= is", "output")
         if self._check.fault:
             raise AgentError("invalid", f"output= is no JSON Schema: {self._check.fault}")
@@ -38,7 +40,11 @@ class Given:
         return value
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
-        return [SchemaProblem((), str(error))] if isinstance(error, TooMuch) else self._check.problems(document, "field")
+        return (
+            [SchemaProblem((), str(error))]
+            if isinstance(error, TooMuch)
+            else self._check.problems(document, "field")
+        )
 
     def again(self, plain: object) -> Any:
         return plain

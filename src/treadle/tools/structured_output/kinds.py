@@ -1,4 +1,5 @@
-"""Which family a type belongs to, and what is no type of an answer: looked at when an agent is defined, without importing anything.
+"""Which family a type belongs to, and what is no type of an answer: looked at when an agent is
+defined, without importing anything.
 
 What only describing a type can tell is told at its first use. Entry: `answer_type`.
 """
@@ -24,8 +25,14 @@ from treadle.tools.structured_output.shape import Shape
 
 Out = TypeVar("Out")
 
-_HINT: Final = "make it a dataclass, a pydantic model, a TypedDict or a msgspec.Struct, of fields that JSON has words for"
-_OLD_TYPED_DICT: Final = "before Python 3.12, take TypedDict from typing_extensions: typing's own forgets which keys are required"
+_HINT: Final = (
+    "make it a dataclass, a pydantic model, a TypedDict or a msgspec.Struct, of fields that JSON "
+    "has words for"
+)
+_OLD_TYPED_DICT: Final = (
+    "before Python 3.12, take TypedDict from typing_extensions: typing's own forgets which keys "
+    "are required"
+)
 
 
 @overload
@@ -35,10 +42,13 @@ def answer_type(kind: Mapping[str, object]) -> AnswerType[object]: ...
 @overload
 def answer_type(kind: typing_extensions.TypeForm[Out]) -> AnswerType[Out] | None: ...
 def answer_type(kind: object) -> AnswerType[Any] | None:
-    """How an answer of this type, or JSON Schema, is asked for and read; None for `str` and None: then the answer is the model's text.
+    """How an answer of this type, or JSON Schema, is asked for and read; None for `str` and None:
+    then the answer is the model's text.
 
-    Libraries are imported, and the type is described, when the answer's `schema` is first asked for: that raises AgentError(invalid) for a type
-    which JSON cannot describe. Raises AgentError(invalid) here for what can be seen to be none, and for a schema that refers to a remote one.
+    Libraries are imported, and the type is described, when the answer's `schema` is first asked
+    for: that raises AgentError(invalid) for a type which JSON cannot describe. Raises
+    AgentError(invalid) here for what can be seen to be none, and for a schema that refers to a
+    remote one.
     """
     if kind is None or kind is str:
         return None
@@ -57,7 +67,9 @@ def _given(schema: Mapping[str, object]) -> AnswerType[object]:
 
 
 def _described(kind: object, scope: Mapping[str, object]) -> Shape:
-    """By the family that knows the type best, else by the other: a dataclass may hold Structs, which pydantic does not know."""
+    """By the family that knows the type best, else by the other: a dataclass may hold Structs,
+    which pydantic does not know.
+    """
     first: Exception | None = None
     for family in (_structs, _typed) if _msgspecs_own(kind) else (_typed, _structs):
         try:
@@ -67,7 +79,9 @@ def _described(kind: object, scope: Mapping[str, object]) -> Shape:
             if getattr(e, "code", None) == "typed-dict-version":  # msgspec would take it
                 break
     assert first is not None
-    raise AgentError("invalid", f"output={_named(kind)} cannot be described as JSON ({_reason(first)}): {_HINT}") from first
+    raise AgentError(
+        "invalid", f"output={_named(kind)} cannot be described as JSON ({_reason(first)}): {_HINT}"
+    ) from first
 
 
 def _typed(kind: object, scope: Mapping[str, object]) -> Shape:
@@ -83,7 +97,10 @@ def _structs(kind: object, scope: Mapping[str, object]) -> Shape:
 
 
 def _msgspecs_own(kind: object) -> bool:
-    return any(hasattr(part, "__struct_config__") or hasattr(part, "__attrs_attrs__") for part in _parts(kind))
+    return any(
+        hasattr(part, "__struct_config__") or hasattr(part, "__attrs_attrs__")
+        for part in _parts(kind)
+    )
 
 
 def _parts(kind: object) -> Iterator[Any]:
@@ -103,7 +120,10 @@ def _faults(kind: object) -> Iterator[str]:
     for part in _parts(kind):
         if isinstance(part, type):
             if _is_plain(part):
-                yield f"output={_named(kind)}: {part.__qualname__} is a class whose fields nobody knows: {_HINT}"
+                yield (
+                    f"output={_named(kind)}: {part.__qualname__} is a class whose fields nobody "
+                    f"knows: {_HINT}"
+                )
             elif sys.version_info < (3, 12) and typing.is_typeddict(part):
                 yield f"output={_named(kind)}: {_OLD_TYPED_DICT}"
         elif part is kind and not _is_form(kind):
@@ -115,8 +135,18 @@ def _is_plain(kind: Any) -> bool:
     top = kind.__module__.partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return False
-    known = issubclass(kind, (Enum, msgspec.Struct)) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind) or hasattr(kind, "_fields")
-    marks = ("__get_pydantic_core_schema__", "__pydantic_core_schema__", "__attrs_attrs__", "__get_validators__")
+    known = (
+        issubclass(kind, (Enum, msgspec.Struct))
+        or dataclasses.is_dataclass(kind)
+        or typing_extensions.is_typeddict(kind)
+        or hasattr(kind, "_fields")
+    )
+    marks = (
+        "__get_pydantic_core_schema__",
+        "__pydantic_core_schema__",
+        "__attrs_attrs__",
+        "__get_validators__",
+    )
     return not known and not any(hasattr(kind, mark) for mark in marks)
 
 
@@ -125,7 +155,12 @@ def _is_form(kind: object) -> bool:
     if isinstance(kind, TypeVar):
         return False
     made_of = type(kind)
-    return kind is Any or isinstance(kind, UnionType) or made_of.__module__ in ("typing", "typing_extensions") or hasattr(kind, "__supertype__")
+    return (
+        kind is Any
+        or isinstance(kind, UnionType)
+        or made_of.__module__ in ("typing", "typing_extensions")
+        or hasattr(kind, "__supertype__")
+    )
 
 
 def _instead(kind: object) -> str:
@@ -143,7 +178,11 @@ def _instead(kind: object) -> str:
 
 def _named(kind: object) -> str:
     """A type as it is written."""
-    return kind.__qualname__ if isinstance(kind, type) and get_origin(kind) is None else inspect.formatannotation(kind)
+    return (
+        kind.__qualname__
+        if isinstance(kind, type) and get_origin(kind) is None
+        else inspect.formatannotation(kind)
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -157,12 +196,25 @@ def _reason(error: Exception) -> str:
 
 
 def _scope(kind: object) -> dict[str, object]:
-    """The types beside a class that was made inside a function: its annotations may name them, and nobody else can tell what they mean."""
-    homes = {part.__qualname__.rpartition(".<locals>.")[0] for part in _parts(kind) if isinstance(part, type) and ".<locals>." in part.__qualname__}
+    """The types beside a class that was made inside a function: its annotations may name them, and
+    nobody else can tell what they mean.
+    """
+    homes = {
+        part.__qualname__.rpartition(".<locals>.")[0]
+        for part in _parts(kind)
+        if isinstance(part, type) and ".<locals>." in part.__qualname__
+    }
     found: dict[str, object] = {}
     for frame in _frames() if homes else ():
         if frame.f_code.co_qualname in homes:
-            found = {**{name: value for name, value in frame.f_locals.items() if isinstance(value, type) or get_origin(value)}, **found}
+            found = {
+                **{
+                    name: value
+                    for name, value in frame.f_locals.items()
+                    if isinstance(value, type) or get_origin(value)
+                },
+                **found,
+            }
     return found
 
 

@@ -1,4 +1,5 @@
-"""A schema with an object at its root, as providers want it: a definition is put in its reference's place, anything else is wrapped.
+"""A schema with an object at its root, as providers want it: a definition is put in its reference's
+place, anything else is wrapped.
 
 What providers make of the rest is theirs. Entry: `rooted`, `RESULT`.
 """
@@ -34,7 +35,9 @@ def rooted(schema: _Schema) -> tuple[_Schema, bool]:
 
 
 def unwrapped(text: JsonText) -> JsonText:
-    """What stands in `{"result": …}`, which is JSON where the text is and has no other property; any other text as it is."""
+    """What stands in `{"result": …}`, which is JSON where the text is and has no other property;
+    any other text as it is.
+    """
     begin = _WRAPPED.match(text)
     return text[begin.end() : -1].strip() if begin and text.endswith("}") else text
 
@@ -44,7 +47,11 @@ def _with_definition(schema: _Schema) -> _Schema:
     for _ in range(10):
         found = _LOCAL.fullmatch(str(schema.get("$ref")))
         definition = cast("object", schema.get(found[1], {}).get(found[2])) if found else None
-        if not isinstance(definition, Mapping) or "$id" in definition or not schema.keys() <= _BESIDE:
+        if (
+            not isinstance(definition, Mapping)
+            or "$id" in definition
+            or not schema.keys() <= _BESIDE
+        ):
             break
         beside = {name: value for name, value in schema.items() if name != "$ref"}
         schema = {**cast("Mapping[str, Any]", definition), **beside}
@@ -52,9 +59,19 @@ def _with_definition(schema: _Schema) -> _Schema:
 
 
 def _wrapped(schema: _Schema) -> _Schema:
-    own: _Schema = {"type": "object", "properties": {}, "required": [RESULT], "additionalProperties": False}
-    if "$id" in schema or ("id" in schema and "/draft-04/" in str(schema.get("$schema"))):  # its references are its own
-        return {**own, "properties": {RESULT: schema}, **({"$schema": schema["$schema"]} if "$schema" in schema else {})}
+    own: _Schema = {
+        "type": "object",
+        "properties": {},
+        "required": [RESULT],
+        "additionalProperties": False,
+    }
+    # its references are its own
+    if "$id" in schema or ("id" in schema and "/draft-04/" in str(schema.get("$schema"))):
+        return {
+            **own,
+            "properties": {RESULT: schema},
+            **({"$schema": schema["$schema"]} if "$schema" in schema else {}),
+        }
     held = {name: value for name, value in schema.items() if name not in _STAYS}
     stays = {name: schema[name] for name in _STAYS if name in schema}
     return walked({**own, "properties": {RESULT: held}, **stays}, _moved)
@@ -62,6 +79,10 @@ def _wrapped(schema: _Schema) -> _Schema:
 
 def _moved(schema: _Schema) -> _Schema:
     reference = schema.get("$ref")
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or _LOCAL.match(reference):
+    if (
+        not isinstance(reference, str)
+        or not (reference == "#" or reference.startswith("#/"))
+        or _LOCAL.match(reference)
+    ):
         return schema
     return {**schema, "$ref": f"#/properties/{RESULT}{reference[1:]}"}

@@ -1,4 +1,5 @@
-"""What a family of types does for an answer: it describes itself, reads JSON, and tells what is wrong with it.
+"""What a family of types does for an answer: it describes itself, reads JSON, and tells what is
+wrong with it.
 
 What all have in common is answer.py's part. Entry: `Shape`.
 """

@@ -32,7 +32,10 @@ class Structs:
         self._kind: Final = met(kind)
         self._decoder: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(self._kind)
         self.schema: Final[dict[str, Any]] = closed(tidy(msgspec.json.schema(kind)))
-        checked = walked(self.schema, lambda part: {name: inner for name, inner in part.items() if name not in _UNCHECKED})
+        checked = walked(
+            self.schema,
+            lambda part: {name: inner for name, inner in part.items() if name not in _UNCHECKED},
+        )
         self._check: Final = CheckedSchema(checked, "the schema of the answer is", "answer")
 
     def read(self, text: JsonText) -> Any:
@@ -42,7 +45,9 @@ class Structs:
         return value
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
-        return ([] if isinstance(error, TooMuch) else self._check.problems(document, "field")) or [_problem(str(error))]
+        return ([] if isinstance(error, TooMuch) else self._check.problems(document, "field")) or [
+            _problem(str(error))
+        ]
 
     def again(self, plain: object) -> Any:
         return msgspec.convert(plain, self._kind, strict=False)
@@ -55,5 +60,7 @@ def _problem(said: str) -> SchemaProblem:
     """The first and only words that msgspec has."""
     place = _PLACE.search(said)
     text = (said[: place.start()] if place else said).replace("`", "")
-    path: Path = tuple(name or int(index) for name, index in _STEP.findall(place[1])) if place else ()
+    path: Path = (
+        tuple(name or int(index) for name, index in _STEP.findall(place[1])) if place else ()
+    )
     return SchemaProblem(path, text[:1].lower() + text[1:])

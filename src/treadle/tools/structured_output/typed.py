@@ -1,4 +1,5 @@
-"""Answers of the types that pydantic knows: its models, dataclasses, TypedDicts, enums, unions, lists and plain types.
+"""Answers of the types that pydantic knows: its models, dataclasses, TypedDicts, enums, unions,
+lists and plain types.
 
 Imports pydantic: whoever imports this module has decided to pay. Entry: `Typed`.
 """
@@ -21,20 +22,33 @@ from treadle.tools.schemas.tidy import closed, tidy, walked
 
 
 class Typed:
-    """A `Shape`. Strict: a 3 is no "3"; and closed: a field that a type does not have is told, unless the type itself says to ignore or to keep it."""
+    """A `Shape`.
+
+    Strict: a 3 is no "3"; and closed: a field that a type does not have is told, unless the type
+    itself says to ignore or to keep it.
+    """
 
     def __init__(self, kind: Any, scope: Mapping[str, object]) -> None:
-        """`scope`: names that a type of a function's own may mention. Raises pydantic's errors, and those of the type's own code."""
+        """`scope`: names that a type of a function's own may mention.
+
+        Raises pydantic's errors, and those of the type's own code.
+        """
         self._adapter: Final = _adapter(with_structs(kind, strict=True), scope)
         described = tidy(self._adapter.json_schema(schema_generator=_Schemas))
         self.schema: Final[dict[str, Any]] = closed(described)
-        self._extra: Final[Literal["forbid"] | None] = None if _has_open_fields(described) else "forbid"
+        self._extra: Final[Literal["forbid"] | None] = (
+            None if _has_open_fields(described) else "forbid"
+        )
 
     def read(self, text: JsonText) -> Any:
         return self._adapter.validate_json(text, strict=True, extra=self._extra)
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
-        return problems_of(error, document, self.schema, "field") if isinstance(error, ValidationError) else []
+        return (
+            problems_of(error, document, self.schema, "field")
+            if isinstance(error, ValidationError)
+            else []
+        )
 
     def again(self, plain: object) -> Any:
         return self._adapter.validate_json(json.dumps(plain), strict=False)
@@ -51,7 +65,9 @@ def _adapter(kind: Any, scope: Mapping[str, object]) -> TypeAdapter[Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Without warnings, and with a word for types that were told to ignore the fields that they do not have."""
+    """Without warnings, and with a word for types that were told to ignore the fields that they do
+    not have.
+    """
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own name and type
 
@@ -59,14 +75,23 @@ class _Schemas(GenerateJsonSchema):
         return _opened(super().model_schema(schema), cast("Any", schema["cls"]).model_config)
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> dict[str, Any]:
-        return _opened(super().dataclass_schema(schema), getattr(schema["cls"], "__pydantic_config__", {}))
+        return _opened(
+            super().dataclass_schema(schema), getattr(schema["cls"], "__pydantic_config__", {})
+        )
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> dict[str, Any]:
-        return _opened(super().typed_dict_schema(schema), cast("Mapping[str, object]", schema.get("config", {})))
+        return _opened(
+            super().typed_dict_schema(schema),
+            cast("Mapping[str, object]", schema.get("config", {})),
+        )
 
 
 def _opened(described: dict[str, Any], config: Mapping[str, object]) -> dict[str, Any]:
-    return {**described, "additionalProperties": True} if config.get("extra") == "ignore" else described
+    return (
+        {**described, "additionalProperties": True}
+        if config.get("extra") == "ignore"
+        else described
+    )
 
 
 def _has_open_fields(schema: dict[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""JSON among the words of a model: a text that is JSON as it is, in a code fence, or with words before and after one object.
+"""JSON among the words of a model: a text that is JSON as it is, in a code fence, or with words
+before and after one object.
 
 What the JSON says is not looked at. Entry: `bare`, `check_sound`, `find`.
 """
@@ -16,7 +17,9 @@ _EXPONENT: Final = re.compile(r"[eE]\+?\d{3}")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _DIGITS: Final = re.compile(r"\d\d")
 _STRIDE: Final = 100
-_FENCE: Final = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE: Final = re.compile(
+    r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
+)
 _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
 """Where an object may begin; the braces of `{name}` are none."""
 _ARRAY: Final = re.compile(r"\[\s*(?:[\"\d{\[-]|true\b|false\b|null\b)")
@@ -34,7 +37,8 @@ def bare(text: str) -> str:
 
 
 def check_sound(text: JsonText) -> None:
-    """Raises NotJson for what parsers read differently, or not at all: NaN, 1e400, half surrogate pairs, more than 200 levels.
+    """Raises NotJson for what parsers read differently, or not at all: NaN, 1e400, half surrogate
+    pairs, more than 200 levels.
 
     Of a text that has none of these nothing is said: it may be no JSON.
     """
@@ -49,14 +53,21 @@ def check_sound(text: JsonText) -> None:
 
 
 def _may_be_odd(text: JsonText) -> bool:
-    """Whether it has what parsers differ in, were it only in a string: then Python's is asked. Two microseconds for each thousand characters."""
+    """Whether it has what parsers differ in, were it only in a string: then Python's is asked.
+
+    Two microseconds for each thousand characters.
+    """
     if "NaN" in text or "Infinity" in text or ("\\u" in text and _SURROGATE.search(text)):
         return True
-    return bool(_EXPONENT.search(text) or _DIGITS.search(text[::_STRIDE]))  # numbers of two hundred digits meet two samples in a row
+    # numbers of two hundred digits meet two samples in a row
+    return bool(_EXPONENT.search(text) or _DIGITS.search(text[::_STRIDE]))
 
 
 def find(text: str) -> tuple[JsonText, object]:
-    """The one JSON value in a text that is `bare`, and what it says. Raises NotJson where there is none, or no telling which is meant."""
+    """The one JSON value in a text that is `bare`, and what it says.
+
+    Raises NotJson where there is none, or no telling which is meant.
+    """
     try:
         return text, decode(text)
     except NotJson as e:
@@ -98,12 +109,15 @@ def _fenced(text: str) -> tuple[JsonText, object] | None:
         except NotJson:
             continue
     if len(found) > 1:
-        raise NotJson(f"there are {len(found)} code fences with JSON in it, and no telling which is meant")
+        raise NotJson(
+            f"there are {len(found)} code fences with JSON in it, and no telling which is meant"
+        )
     return found[0] if found else None
 
 
 def _surrounded(text: str, begin: int, whole: NotJson) -> tuple[JsonText, object]:
-    """The one object in a text. What begins first has to be whole: else a piece of an answer that was cut off would pass for an answer.
+    """The one object in a text. What begins first has to be whole: else a piece of an answer that
+    was cut off would pass for an answer.
 
     `whole` is why the text is no JSON as it is.
     """
@@ -115,7 +129,9 @@ def _surrounded(text: str, begin: int, whole: NotJson) -> tuple[JsonText, object
         raise
     after = rest[end:]
     if _OBJECT.search(after):
-        raise NotJson("there is more than one JSON object in it, and no telling which is meant") from whole
+        raise NotJson(
+            "there is more than one JSON object in it, and no telling which is meant"
+        ) from whole
     if before.rstrip().endswith("[") or after.lstrip()[:1] in ("]", ","):
         raise whole
     return rest[:end], decode(rest[:end])

@@ -32,7 +32,9 @@ NEARLY_FULL: Final = 0.8
 
 
 async def show_cost(desk: Desk, rest: str) -> None:
-    """Of this conversation, with the runs that its own started, and of today over all conversations; by model."""
+    """Of this conversation, with the runs that its own started, and of today over all
+    conversations; by model.
+    """
     journal = desk.conversation.runtime.journal
     runs = await _with_children(journal, await desk.conversation.runs())
     tally = Tally("model")
@@ -40,8 +42,16 @@ async def show_cost(desk: Desk, rest: str) -> None:
         tally.add(spent(info))
     today = await journal.costs("model", since=datetime.now(UTC).date())
     drawing = Drawing(desk.screen.columns, desk.theme)
-    said = f"This conversation: {count(sum(info.turns for info in runs), 'turn')} in {count(len(runs), 'run')}"
-    desk.show(Group(*_costs(said, tally.costs(), drawing), *_costs("Today, all conversations (UTC)", today, drawing)))
+    said = (
+        f"This conversation: {count(sum(info.turns for info in runs), 'turn')} in "
+        f"{count(len(runs), 'run')}"
+    )
+    desk.show(
+        Group(
+            *_costs(said, tally.costs(), drawing),
+            *_costs("Today, all conversations (UTC)", today, drawing),
+        )
+    )
 
 
 async def _with_children(journal: Journal, runs: Sequence[RunInfo]) -> list[RunInfo]:
@@ -62,8 +72,16 @@ def _costs(title: str, costs: Costs, drawing: Drawing) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 2))
     for column in ("model", "input", "cached", "output", "cost"):
         grid.add_column(justify="left" if column == "model" else "right")
-    grid.add_row(*(Text(word, drawing.style("table.head")) for word in ("  model", "input", "cached", "output", "cost")))
-    rows = [*costs.rows, *([structs.replace(costs.total, key="total")] if len(costs.rows) > 1 else [])]
+    grid.add_row(
+        *(
+            Text(word, drawing.style("table.head"))
+            for word in ("  model", "input", "cached", "output", "cost")
+        )
+    )
+    rows = [
+        *costs.rows,
+        *([structs.replace(costs.total, key="total")] if len(costs.rows) > 1 else []),
+    ]
     for row in rows:
         grid.add_row(*map(Text, _cells(row)))
     return [head, grid]
@@ -72,12 +90,22 @@ def _costs(title: str, costs: Costs, drawing: Drawing) -> list[RenderableType]:
 def _cells(row: Cost) -> list[str]:
     usage = row.usage
     cost = money(row.cost_usd, more=bool(row.unpriced) and row.cost_usd is not None)
-    return [f"  {one_line(row.key or 'total', 60)}", tokens(usage.total_input_tokens), cached_share(usage), tokens(usage.output_tokens), cost]
+    return [
+        f"  {one_line(row.key or 'total', 60)}",
+        tokens(usage.total_input_tokens),
+        cached_share(usage),
+        tokens(usage.output_tokens),
+        cost,
+    ]
 
 
 def cached_share(usage: Usage) -> str:
     """Of its input, how much the provider had read before."""
-    return f"{usage.cache_read_tokens / usage.total_input_tokens:.0%}" if usage.total_input_tokens else "-"
+    return (
+        f"{usage.cache_read_tokens / usage.total_input_tokens:.0%}"
+        if usage.total_input_tokens
+        else "-"
+    )
 
 
 # ---------------------------------------------------------------- how full it is
@@ -97,7 +125,11 @@ async def show_context(desk: Desk, rest: str) -> None:
     used, window = counted or estimate, conversation.window_tokens or desk.status.window_tokens
     drawing = Drawing(desk.screen.columns, desk.theme)
     how = "as the model counted it" if counted else "by estimate"
-    head = f"{tokens(used)} of {tokens(window)} tokens ({used / window:.0%}), {how}" if window else f"{tokens(used)} tokens, {how}"
+    head = (
+        f"{tokens(used)} of {tokens(window)} tokens ({used / window:.0%}), {how}"
+        if window
+        else f"{tokens(used)} tokens, {how}"
+    )
     shown: list[RenderableType] = [Text(head, drawing.style("title"))]
     if window:
         shown.append(_bar(used / window, drawing))
@@ -107,8 +139,14 @@ async def show_context(desk: Desk, rest: str) -> None:
     grid.add_column(justify="right")
     for share in shares:
         part = f"{share.tokens / estimate:.0%}" if estimate else ""
-        grid.add_row(Text(f"  {share.what}"), Text(tokens(share.tokens)), Text(part, drawing.style("dim")))
-    advice = "/compact makes room." if window and used / window > NEARLY_FULL else "What each takes is an estimate. Tools of MCP servers come on top."
+        grid.add_row(
+            Text(f"  {share.what}"), Text(tokens(share.tokens)), Text(part, drawing.style("dim"))
+        )
+    advice = (
+        "/compact makes room."
+        if window and used / window > NEARLY_FULL
+        else "What each takes is an estimate. Tools of MCP servers come on top."
+    )
     desk.show(Group(*shown, grid, Text(advice, drawing.style("dim"))))
 
 
@@ -116,11 +154,27 @@ def shares_of(desk: Desk, messages: Sequence[Message]) -> list[ShareOfCost]:
     """What the next request is made of, by estimate."""
     setting = desk.conversation.setting
     agent = setting.agent
-    results = [message.with_parts([part for part in message.parts if isinstance(part, ToolResult)]) for message in messages if message.role == "tool"]
+    results = [
+        message.with_parts([part for part in message.parts if isinstance(part, ToolResult)])
+        for message in messages
+        if message.role == "tool"
+    ]
     said = [message for message in messages if message.role != "tool"]
     return [
-        ShareOfCost("instructions", estimated_tokens(ModelRequest(messages=agent.messages, system=agent.system(agent.values(setting.inputs))))),
-        ShareOfCost("tools", estimated_tokens(ModelRequest(messages=(), tools=tuple(tool.definition for tool in agent.own_tools)))),
+        ShareOfCost(
+            "instructions",
+            estimated_tokens(
+                ModelRequest(
+                    messages=agent.messages, system=agent.system(agent.values(setting.inputs))
+                )
+            ),
+        ),
+        ShareOfCost(
+            "tools",
+            estimated_tokens(
+                ModelRequest(messages=(), tools=tuple(tool.definition for tool in agent.own_tools))
+            ),
+        ),
         ShareOfCost("messages", estimated_tokens(ModelRequest(messages=said))),
         ShareOfCost("tool results", estimated_tokens(ModelRequest(messages=results))),
     ]

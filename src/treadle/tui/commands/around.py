@@ -1,4 +1,4 @@
-"""Commands on what stands around a conversation: agents that can be handed work, and MCP servers."""
+"""Commands on what stands around a conversation: agents that can be handed work, and MCP servers."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -42,21 +42,41 @@ class Colleague(NamedTuple):
 async def show_agents(desk: Desk, rest: str) -> None:
     found = await to_thread.run_sync(colleagues, desk.config, desk.cwd)
     if not found:
-        desk.tell("No agents are defined here. .treadle/agents/NAME.md defines one, in the project or in your home: `treadle init` writes an example.")
+        desk.tell(
+            "No agents are defined here. .treadle/agents/NAME.md defines one, in the project or "
+            "in your home: `treadle init` writes an example."
+        )
         return
     drawing = Drawing(desk.screen.columns, desk.theme)
     grid = Table.grid(padding=(0, 2))
     for one in found:
         about = Text(one.description, drawing.style("assistant"))
         if one.note:
-            about.append(f"{' ' if one.description else ''}({one.note})", drawing.style("warning" if one.is_wrong else "dim"))
-        grid.add_row(Text(one.name, drawing.style("key")), about, Text(one.place, drawing.style("dim")))
-    hint = "The agent hands work to one of these where it fits, or where you say so. `treadle agents show NAME` tells more."
-    desk.show(Group(Text("Who can be handed work", drawing.style("title")), grid, Text(hint, drawing.style("dim"))))
+            about.append(
+                f"{' ' if one.description else ''}({one.note})",
+                drawing.style("warning" if one.is_wrong else "dim"),
+            )
+        grid.add_row(
+            Text(one.name, drawing.style("key")), about, Text(one.place, drawing.style("dim"))
+        )
+    hint = (
+        "The agent hands work to one of these where it fits, or where you say so. `treadle "
+        "agents show NAME` tells more."
+    )
+    desk.show(
+        Group(
+            Text("Who can be handed work", drawing.style("title")),
+            grid,
+            Text(hint, drawing.style("dim")),
+        )
+    )
 
 
 def colleagues(config: Config, cwd: Path) -> list[Colleague]:
-    """All that are defined, also those that something is wrong with. Blocks: reads files, and imports modules that the configuration names."""
+    """All that are defined, also those that something is wrong with.
+
+    Blocks: reads files, and imports modules that the configuration names.
+    """
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, cwd)
@@ -69,12 +89,22 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
         try:
             agent = catalog.agent(name)
         except AgentError as e:
-            found.append(Colleague(one_line(name), place, "", one_line(e.message.splitlines()[0], 400), is_wrong=True))
+            found.append(
+                Colleague(
+                    one_line(name),
+                    place,
+                    "",
+                    one_line(e.message.splitlines()[0], 400),
+                    is_wrong=True,
+                )
+            )
             continue
         note = f"cannot be handed work: it needs {', '.join(agent.needs)}" if agent.needs else ""
         if catalog.is_untrusted(name):
             note = "cannot be handed work: its project is not trusted"
-        found.append(Colleague(one_line(name), place, one_line(agent.description, DESCRIPTION_CHARS), note))
+        found.append(
+            Colleague(one_line(name), place, one_line(agent.description, DESCRIPTION_CHARS), note)
+        )
     return found
 
 
@@ -90,23 +120,40 @@ def _place(path: Path, cwd: Path) -> str:
 
 
 async def show_servers(desk: Desk, rest: str) -> None:
-    servers = await to_thread.run_sync(desk.conversation.runtime.mcp_servers, desk.conversation.setting.agent)
+    servers = await to_thread.run_sync(
+        desk.conversation.runtime.mcp_servers, desk.conversation.setting.agent
+    )
     if not servers:
-        desk.tell("No MCP servers are configured: `mcp_servers` in ~/.treadle/config.yaml names them.")
+        desk.tell(
+            "No MCP servers are configured: `mcp_servers` in ~/.treadle/config.yaml names them."
+        )
         return
     drawing = Drawing(desk.screen.columns, desk.theme)
     shown: list[RenderableType] = [part for server in servers for part in _server(server, drawing)]
     if any(server.state == "idle" for server in servers):
-        shown.append(Text("A server is started when a run first wants it, and ends with the chat.", drawing.style("dim")))
+        shown.append(
+            Text(
+                "A server is started when a run first wants it, and ends with the chat.",
+                drawing.style("dim"),
+            )
+        )
     if any(server.state == "failed" for server in servers):
-        shown.append(Text("`treadle doctor --full` starts each and says what is wrong.", drawing.style("dim")))
+        shown.append(
+            Text(
+                "`treadle doctor --full` starts each and says what is wrong.", drawing.style("dim")
+            )
+        )
     desk.show(Group(*shown))
 
 
 def _server(server: ServerStatus, drawing: Drawing) -> Iterator[RenderableType]:
     glyphs = drawing.theme.glyphs
     mark = {"running": glyphs.tick, "failed": glyphs.cross}.get(server.state, glyphs.dot)
-    says = {"running": f"runs, {count(len(server.tools), 'tool')}", "failed": "cannot be used", "idle": "not started"}[server.state]
+    says = {
+        "running": f"runs, {count(len(server.tools), 'tool')}",
+        "failed": "cannot be used",
+        "idle": "not started",
+    }[server.state]
     head = Text()
     head.append(f"{mark} ", drawing.style(STATES[server.state]))
     head.append(one_line(server.name), drawing.style("key"))
@@ -114,7 +161,14 @@ def _server(server: ServerStatus, drawing: Drawing) -> Iterator[RenderableType]:
     head.append(one_line(server.place, 200), drawing.style("dim"))
     yield head
     if server.tools:
-        more = f" … and {len(server.tools) - TOOLS_SHOWN} more" if len(server.tools) > TOOLS_SHOWN else ""
-        yield Text(f"    {', '.join(one_line(tool) for tool in server.tools[:TOOLS_SHOWN])}{more}", drawing.style("dim"))
+        more = (
+            f" … and {len(server.tools) - TOOLS_SHOWN} more"
+            if len(server.tools) > TOOLS_SHOWN
+            else ""
+        )
+        yield Text(
+            f"    {', '.join(one_line(tool) for tool in server.tools[:TOOLS_SHOWN])}{more}",
+            drawing.style("dim"),
+        )
     for text in server.wrong:
         yield Text(f"    {one_line(text, 600)}", drawing.style("warning"))

@@ -19,7 +19,10 @@ class SlashCommand:
     usage: str = ""
     """What can stand behind it: `[NAME]`."""
     run: Callable[[Desk, str], Awaitable[None]]
-    """Called with what stands behind the name, stripped. Raises AgentError for what cannot be done, which is told to the person."""
+    """Called with what stands behind the name, stripped.
+
+    Raises AgentError for what cannot be done, which is told to the person.
+    """
     while_running: bool = True
     """Whether it may be said while a run is under way; else it is refused with the reason."""
     own: bool = False

@@ -1,4 +1,6 @@
-"""Commands on conversations: which one is open, what it is called, what of it the model still knows."""
+"""Commands on conversations: which one is open, what it is called, what of it the model still
+knows.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,15 @@ async def pick(desk: Desk, rest: str) -> None:
 
 
 async def resume(desk: Desk, rest: str) -> None:
-    """Without an id: of the conversation that is open, what was left of its last run is offered again; else the picker."""
+    """Without an id: of the conversation that is open, what was left of its last run is offered
+    again; else the picker.
+    """
     if rest:
-        await desk.open(find_session(desk.conversation.runtime.sessions, rest, besides=desk.conversation.session_id).id)
+        await desk.open(
+            find_session(
+                desk.conversation.runtime.sessions, rest, besides=desk.conversation.session_id
+            ).id
+        )
     elif await desk.conversation.unfinished() is not None:
         await desk.open(desk.conversation.session_id)
     else:
@@ -36,7 +44,10 @@ async def resume(desk: Desk, rest: str) -> None:
 
 
 def find_session(store: Sessions, given: str, *, besides: str | None = None) -> SessionInfo:
-    """By its id, the beginning of it, or `last`: the one that changed last, `besides` that one. Raises AgentError(invalid), with the nearest ids."""
+    """By its id, the beginning of it, or `last`: the one that changed last, `besides` that one.
+
+    Raises AgentError(invalid), with the nearest ids.
+    """
     if given != LAST and (found := store.get(given)) is not None:
         return found
     known = store.list()
@@ -49,12 +60,20 @@ def find_session(store: Sessions, given: str, *, besides: str | None = None) -> 
     if len(meant) == 1:
         return meant[0]
     if meant:
-        shown = ", ".join(one_line(info.id) for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise AgentError("invalid", f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+        shown = ", ".join(one_line(info.id) for info in meant[:3]) + (
+            "" if len(meant) <= 3 else ", …"
+        )
+        raise AgentError(
+            "invalid", f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
+        )
     import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
     near = difflib.get_close_matches(given[:200], [info.id for info in known[:1000]], n=3)
-    raise AgentError("invalid", f"there is no conversation {given[:80]!r} here. " + (f"Did you mean {' or '.join(near)}?" if near else "/sessions shows them"))
+    raise AgentError(
+        "invalid",
+        f"there is no conversation {given[:80]!r} here. "
+        + (f"Did you mean {' or '.join(near)}?" if near else "/sessions shows them"),
+    )
 
 
 async def begin(desk: Desk, rest: str) -> None:
@@ -66,8 +85,12 @@ async def rename(desk: Desk, rest: str) -> None:
     title = " ".join(one_line(rest, 200).split())
     if not title:
         raise AgentError("invalid", "say the title: /rename TITLE")
-    if (session_id := desk.conversation.session_id) is None or not desk.conversation.runtime.sessions.update_title(session_id, title):
-        raise AgentError("invalid", f"{NOTHING_SAID}: a conversation can be renamed once it has begun")
+    if (
+        session_id := desk.conversation.session_id
+    ) is None or not desk.conversation.runtime.sessions.update_title(session_id, title):
+        raise AgentError(
+            "invalid", f"{NOTHING_SAID}: a conversation can be renamed once it has begun"
+        )
     desk.status.session = title
     desk.screen.refresh()
     desk.tell(f"This conversation is called “{title}” now.")
@@ -77,9 +100,15 @@ async def compact(desk: Desk, rest: str) -> None:
     if (session_id := desk.conversation.session_id) is None:
         raise AgentError("invalid", f"{NOTHING_SAID}: there is nothing to make room in")
     if desk.conversation.runtime.compact(session_id):
-        desk.tell("Room is made before the model is asked next: old results go, then a model sums up what is old. All of it stays stored.")
+        desk.tell(
+            "Room is made before the model is asked next: old results go, then a model sums up "
+            "what is old. All of it stays stored."
+        )
     else:
-        desk.tell("Room is made when your next message is sent: old results go, then a model sums up what is old. All of it stays stored.")
+        desk.tell(
+            "Room is made when your next message is sent: old results go, then a model sums up "
+            "what is old. All of it stays stored."
+        )
 
 
 async def clear(desk: Desk, rest: str) -> None:
@@ -87,13 +116,19 @@ async def clear(desk: Desk, rest: str) -> None:
     if (session_id := conversation.session_id) is None:
         desk.screen.redraw()
         return
-    question = "Forget all that was said in this conversation? The model will know nothing of it. Files stay as they are."
+    question = (
+        "Forget all that was said in this conversation? The model will know nothing of it. Files "
+        "stay as they are."
+    )
     if not await confirm(desk.screen, question, yes="Forget it", no="Keep it", danger=True):
         return
     await conversation.runtime.clear(session_id)
     desk.screen.redraw()
     await desk.open(session_id)
-    desk.tell("Forgotten: the model begins anew. The runs stay in the journal: `treadle runs list` shows them.")
+    desk.tell(
+        "Forgotten: the model begins anew. The runs stay in the journal: `treadle runs list` "
+        "shows them."
+    )
 
 
 async def leave(desk: Desk, rest: str) -> None:

@@ -1,4 +1,7 @@
-"""`/export`: the conversation as Markdown for people, or as JSON lines as it is stored. Entry: `export`, `as_markdown`."""
+"""`/export`: the conversation as Markdown for people, or as JSON lines as it is stored. Entry:
+
+`export`, `as_markdown`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,15 @@ from treadle._internal.terminal_text import one_line, plain
 from treadle._internal.units import count, local, size
 from treadle.errors import AgentError
 from treadle.journal.sessions import SessionInfo
-from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult, encode_message
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    encode_message,
+)
 from treadle.tui.confirm import confirm
 
 if TYPE_CHECKING:
@@ -36,16 +47,25 @@ async def export(desk: Desk, rest: str) -> None:
     if path.suffix.lower() in JSON_ENDINGS:
         data = b"".join(encode_message(message) + b"\n" for message in messages)
     else:
-        data = desk.conversation.runtime.redact(as_markdown(info, messages)).encode("utf-8", "replace")
+        data = desk.conversation.runtime.redact(as_markdown(info, messages)).encode(
+            "utf-8", "replace"
+        )
     try:
         there = await to_thread.run_sync(_is_there, path)
         question = f"{one_line(str(path), 400)} is there already. Overwrite it?"
-        if there and not await confirm(desk.screen, question, yes="Overwrite", no="Leave it", danger=True):
+        if there and not await confirm(
+            desk.screen, question, yes="Overwrite", no="Leave it", danger=True
+        ):
             return
         await to_thread.run_sync(partial(_write, path, data, replace=there))
     except OSError as e:
-        raise AgentError("invalid", f"{one_line(str(path), 400)} cannot be written: {e.strerror or e}") from e
-    desk.tell(f"{count(len(messages), 'message')} ({size(len(data))}) written to {one_line(str(path), 400)}")
+        raise AgentError(
+            "invalid", f"{one_line(str(path), 400)} cannot be written: {e.strerror or e}"
+        ) from e
+    desk.tell(
+        f"{count(len(messages), 'message')} ({size(len(data))}) written to "
+        f"{one_line(str(path), 400)}"
+    )
 
 
 def _place(given: str, cwd: Path, info: SessionInfo) -> Path:
@@ -61,12 +81,18 @@ def _is_there(path: Path) -> bool:
     if path.is_dir():
         raise AgentError("invalid", f"{one_line(str(path), 400)} is a directory: name a file in it")
     if os.path.lexists(path) and not path.is_file():
-        raise AgentError("invalid", f"{one_line(str(path), 400)} is there, and is no regular file: name another one")
+        raise AgentError(
+            "invalid",
+            f"{one_line(str(path), 400)} is there, and is no regular file: name another one",
+        )
     return os.path.lexists(path)
 
 
 def _write(path: Path, data: bytes, *, replace: bool) -> None:
-    """In one step, so that what is there is whole, or what it was before. Raises OSError, also where another one has come meanwhile."""
+    """In one step, so that what is there is whole, or what it was before.
+
+    Raises OSError, also where another one has come meanwhile.
+    """
     path = Path(os.path.realpath(path)) if replace else path  # a link stays one
     descriptor, temporary = tempfile.mkstemp(prefix=".export-", dir=path.parent)  # mode 0600
     try:
@@ -88,10 +114,22 @@ def _write(path: Path, data: bytes, *, replace: bool) -> None:
 
 def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
     """What was said, what was done, and what came of it; not what the model thought."""
-    lines = [f"# {one_line(info.title, 200)}", "", f"{count(len(messages), 'message')}, {local(info.created_at)} to {local(info.updated_at)}, `{info.id}`", ""]
+    lines = [
+        f"# {one_line(info.title, 200)}",
+        "",
+        (
+            f"{count(len(messages), 'message')}, {local(info.created_at)} to "
+            f"{local(info.updated_at)}, `{info.id}`"
+        ),
+        "",
+    ]
     said_by = ""
     for message in messages:
-        head = "Summary of what was said before" if message.is_summary else {"user": "You", "assistant": "Agent"}.get(message.role, said_by)
+        head = (
+            "Summary of what was said before"
+            if message.is_summary
+            else {"user": "You", "assistant": "Agent"}.get(message.role, said_by)
+        )
         if head != said_by:
             lines += [f"## {head}", ""]
             said_by = head
@@ -109,7 +147,13 @@ def _written(part: Part) -> Iterator[str]:
             yield f"**{one_line(part.name)}**"
             yield from ("", *_fenced(_clean(part.arguments_json), "json"), "")
         case ToolResult():
-            failure = f" (exit {part.exit_code})" if part.exit_code else " (failed)" if part.is_error else ""
+            failure = (
+                f" (exit {part.exit_code})"
+                if part.exit_code
+                else " (failed)"
+                if part.is_error
+                else ""
+            )
             how = " (unknown whether it took effect)" if part.unknown else failure
             yield f"Result of **{one_line(part.name)}**{how}"
             yield from ("", *_fenced(_clean(part.text).strip("\n"), ""), "")

@@ -1,4 +1,4 @@
-"""Commands on what the work came to: which files it changed, and the last answer for the clipboard."""
+"""Commands on what the work came to: which files it changed, and the last answer for the clipboard."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,12 +36,17 @@ async def show_changes(desk: Desk, rest: str) -> None:
     conversation = desk.conversation
     changed = await changed_files(conversation.runtime.journal, await conversation.runs())
     if not changed:
-        desk.tell("No file was changed by write or edit in this conversation. What commands changed is not known: `git diff` may tell.")
+        desk.tell(
+            "No file was changed by write or edit in this conversation. What commands changed is "
+            "not known: `git diff` may tell."
+        )
         return
     drawing = Drawing(desk.screen.columns, desk.theme)
     shown = [part for file in changed[:FILES_MAX] for part in _drawn(file, desk.cwd, drawing)]
     if len(changed) > FILES_MAX:
-        shown.append(Text(f"… and {count(len(changed) - FILES_MAX, 'more file')}", drawing.style("dim")))
+        shown.append(
+            Text(f"… and {count(len(changed) - FILES_MAX, 'more file')}", drawing.style("dim"))
+        )
     desk.show(Group(*shown))
 
 
@@ -80,22 +85,41 @@ async def copy(desk: Desk, rest: str) -> None:
     answer = desk.transcript.answer
     if not answer.strip():
         raise AgentError("invalid", "there is no answer to copy yet")
-    text, what = (_block(answer, rest), f"Code block {rest}") if rest else (answer.strip(), "The last answer")
+    text, what = (
+        (_block(answer, rest), f"Code block {rest}")
+        if rest
+        else (answer.strip(), "The last answer")
+    )
     data = plain(text)
     desk.screen.copy(data)
     length = len(data.encode())
     desk.tell(f"{what} ({size(length)}) was given to the terminal for its clipboard.")
     if length > CLIPBOARD_BYTES:
-        desk.tell(f"Many terminals take no more than {size(CLIPBOARD_BYTES)} at once: /export writes it to a file.", "warning")
+        desk.tell(
+            (
+                f"Many terminals take no more than {size(CLIPBOARD_BYTES)} at once: /export writes "
+                "it to a file."
+            ),
+            "warning",
+        )
 
 
 def _block(answer: str, which: str) -> str:
     """Raises AgentError(invalid)."""
     blocks = code_blocks(answer)
     if not which.isascii() or not which.isdecimal():
-        raise AgentError("invalid", "say which code block, by its number: /copy 1 is the first one of the last answer")
+        raise AgentError(
+            "invalid",
+            "say which code block, by its number: /copy 1 is the first one of the last answer",
+        )
     if not 0 < int(which[:6]) <= len(blocks):
-        raise AgentError("invalid", f"the last answer has {count(len(blocks), 'code block')}: there is no code block {which[:6]}")
+        raise AgentError(
+            "invalid",
+            (
+                f"the last answer has {count(len(blocks), 'code block')}: there is no code block "
+                f"{which[:6]}"
+            ),
+        )
     return blocks[int(which) - 1]
 
 
@@ -103,4 +127,8 @@ def code_blocks(answer: str) -> list[str]:
     """What stands in them, without fences."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  only where somebody copies
 
-    return [token.content.rstrip("\n") for token in MarkdownIt().parse(answer) if token.type in ("fence", "code_block")]
+    return [
+        token.content.rstrip("\n")
+        for token in MarkdownIt().parse(answer)
+        if token.type in ("fence", "code_block")
+    ]

@@ -1,7 +1,9 @@
-"""Commands that people write themselves: `.treadle/commands/NAME.md`, in the project and in Treadle's own folder, each a prompt with holes.
+"""Commands that people write themselves: `.treadle/commands/NAME.md`, in the project and in
+Treadle's own folder, each a prompt with holes.
 
-A project's count where a person trusts it, byte for byte (config/trust.py), as its AGENTS.md and its skills do. They grant nothing: what they say
-is said as if the person had typed it. Entry: `own_commands`.
+A project's count where a person trusts it, byte for byte (config/trust.py), as its AGENTS.md and
+its skills do. They grant nothing: what they say is said as if the person had typed it. Entry:
+`own_commands`.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class _Text(NamedTuple):
 
 
 def own_commands(config: Config, cwd: Path) -> Own:
-    """Of two with one name the nearer one counts. Blocks while it reads files; raises nothing for what is wrong with one."""
+    """Of two with one name the nearer one counts.
+
+    Blocks while it reads files; raises nothing for what is wrong with one.
+    """
     home, project = None if config.home is None else Path(config.home), project_of(cwd)
     if home is None:
         return Own((), ())
@@ -64,9 +69,14 @@ def own_commands(config: Config, cwd: Path) -> Own:
     for folder, trusted in _folders(home, project, trust, warnings):
         for path, name in _files(folder, warnings):
             if name in OUR_NAMES:
-                warnings.append(f"{path}:1: /{name} is a command of Treadle's own: give the file another name; it is left out")
+                warnings.append(
+                    f"{path}:1: /{name} is a command of Treadle's own: give the file another "
+                    "name; it is left out"
+                )
             elif len(found) >= COMMANDS_MAX and name not in found:
-                warnings.append(f"{path}:1: more than {COMMANDS_MAX} commands are too many; it is left out")
+                warnings.append(
+                    f"{path}:1: more than {COMMANDS_MAX} commands are too many; it is left out"
+                )
             elif (made := _command(path, name, folder, trusted, warnings)) is not None:
                 found[name] = made
     return Own(tuple(found[name] for name in sorted(found)), tuple(warnings))
@@ -75,26 +85,47 @@ def own_commands(config: Config, cwd: Path) -> Own:
 # ---------------------------------------------------------------- which there are
 
 
-def _folders(home: Path, project: Project | None, trust: Trust, warnings: list[str]) -> Iterator[tuple[Path, Trust | None]]:
+def _folders(
+    home: Path, project: Project | None, trust: Trust, warnings: list[str]
+) -> Iterator[tuple[Path, Trust | None]]:
     """The farthest first; with whose trust each counts, None for the person's own."""
     yield home / COMMANDS_NAME, None
-    folders = [] if project is None else [each / FOLDER / COMMANDS_NAME for each in project.folders()]
-    folders = [folder for folder in folders if os.path.realpath(folder.parent) != os.path.realpath(home)]
+    folders = (
+        [] if project is None else [each / FOLDER / COMMANDS_NAME for each in project.folders()]
+    )
+    folders = [
+        folder for folder in folders if os.path.realpath(folder.parent) != os.path.realpath(home)
+    ]
     if trust.standing is TrustState.HOLDS:
         yield from ((folder, trust) for folder in folders)
-    elif trust.standing is TrustState.UNKNOWN and project is not None:  # where it is void, the configuration has said so
-        names = [path.relative_to(project.root).as_posix() for folder in folders for path, _ in _files(folder, [])]
+    elif (
+        trust.standing is TrustState.UNKNOWN and project is not None
+    ):  # where it is void, the configuration has said so
+        names = [
+            path.relative_to(project.root).as_posix()
+            for folder in folders
+            for path, _ in _files(folder, [])
+        ]
         if names:
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
             shown = ", ".join(one_line(name) for name in names[:NAMED_MAX]) + more
-            warnings.append(f"not offered as commands, because nobody has trusted {project.root}: {shown}. Look at it, then: {command(project.root)}")
+            warnings.append(
+                f"not offered as commands, because nobody has trusted {project.root}: {shown}. "
+                f"Look at it, then: {command(project.root)}"
+            )
 
 
 def _files(folder: Path, warnings: list[str]) -> Iterator[tuple[Path, str]]:
-    """Each with the name that it has as a command, in the order of their paths. What begins with a dot or an underscore is none."""
+    """Each with the name that it has as a command, in the order of their paths.
+
+    What begins with a dot or an underscore is none.
+    """
     for here, folders, names in os.walk(folder):
         for linked in [name for name in folders if os.path.islink(os.path.join(here, name))]:
-            warnings.append(f"{os.path.join(here, linked)}:1: is a link to a folder, which is not followed: put the commands there")
+            warnings.append(
+                f"{os.path.join(here, linked)}:1: is a link to a folder, which is not followed: "
+                "put the commands there"
+            )
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(name for name in names if name.endswith(".md") and name[0] not in "._"):
             path = Path(here, name)
@@ -102,10 +133,15 @@ def _files(folder: Path, warnings: list[str]) -> Iterator[tuple[Path, str]]:
             if all(_NAME.fullmatch(part) for part in parts):
                 yield path, ":".join(parts)
             else:
-                warnings.append(f"{path}:1: {one_line('/'.join(parts), 80)!r} is no name for a command: use letters, digits, '_', '-' and '.'; it is left out")
+                warnings.append(
+                    f"{path}:1: {one_line('/'.join(parts), 80)!r} is no name for a command: use "
+                    "letters, digits, '_', '-' and '.'; it is left out"
+                )
 
 
-def _command(path: Path, name: str, folder: Path, trust: Trust | None, warnings: list[str]) -> SlashCommand | None:
+def _command(
+    path: Path, name: str, folder: Path, trust: Trust | None, warnings: list[str]
+) -> SlashCommand | None:
     try:
         data = _data(path, folder, own=trust is None)
         if data is None or (trust is not None and not trust.admits(path, data)):
@@ -115,7 +151,13 @@ def _command(path: Path, name: str, folder: Path, trust: Trust | None, warnings:
         warnings.append(f"{path}:{e.line}: {e.text}; the command is left out")
         return None
     warnings += (f"{path}:{remark}" for remark in text.remarks)
-    return SlashCommand(name=name, summary=text.description, usage=text.hint, run=partial(_send, name, text.body), own=True)
+    return SlashCommand(
+        name=name,
+        summary=text.description,
+        usage=text.hint,
+        run=partial(_send, name, text.body),
+        own=True,
+    )
 
 
 def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:
@@ -139,7 +181,10 @@ def _read(data: bytes) -> _Text:
     if not read.body:
         raise Broken(text.count("\n") + 1, "holds no prompt: write what is to be said")
     first = next(line for line in read.body.splitlines() if line.strip())
-    return read._replace(description=one_line(read.description or first.lstrip("# "), SUMMARY_CHARS), hint=one_line(read.hint, 40))
+    return read._replace(
+        description=one_line(read.description or first.lstrip("# "), SUMMARY_CHARS),
+        hint=one_line(read.hint, 40),
+    )
 
 
 def _with_front_matter(text: str) -> _Text:
@@ -148,7 +193,10 @@ def _with_front_matter(text: str) -> _Text:
 
     document, body, _ = document_of(text, markdown=True)
     for duplicate in document.duplicates:
-        raise Broken(duplicate.line, f"the key {duplicate.key!r} is given twice (first in line {duplicate.first})")
+        raise Broken(
+            duplicate.line,
+            f"the key {duplicate.key!r} is given twice (first in line {duplicate.first})",
+        )
     entries = {} if document.root is None or document.root.value is None else document.root.value
     if not isinstance(entries, dict):
         raise Broken(2, "what stands between the lines `---` are no keys, like `description: …`")
@@ -156,10 +204,15 @@ def _with_front_matter(text: str) -> _Text:
     for key, entry in entries.items():
         value = entry.node.value
         if key not in KEYS:
-            remarks.append(f"{entry.key.line}: the key {one_line(key, 40)!r} means nothing here: a command has {' and '.join(KEYS)}, and grants nothing")
+            remarks.append(
+                f"{entry.key.line}: the key {one_line(key, 40)!r} means nothing here: a command "
+                f"has {' and '.join(KEYS)}, and grants nothing"
+            )
         elif isinstance(value, dict) or (isinstance(value, tuple) and key == KEYS[0]):
             raise Broken(entry.key.line, f"{key} must be a text")
-        elif isinstance(value, tuple):  # `argument-hint: [FILE]` is a list to YAML, and a text to whoever wrote it
+        elif isinstance(
+            value, tuple
+        ):  # `argument-hint: [FILE]` is a list to YAML, and a text to whoever wrote it
             said[key] = f"[{', '.join(str(item.value) for item in value)}]"
         else:
             said[key] = "" if value is None else str(value)
@@ -174,12 +227,16 @@ async def _send(name: str, body: str, desk: Desk, rest: str) -> None:
 
 
 def filled(body: str, arguments: str) -> str:
-    """`$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` its words, quoted ones as one; what is put in is not looked at again.
+    """`$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` its words, quoted ones as
+    one; what is put in is not looked at again.
 
     Where there is no such place, what was typed stands behind the text.
     """
     words = _words(arguments)
-    text, places = _HOLE.subn(lambda hole: arguments if hole[1] is None else next(iter(words[int(hole[1]) - 1 :]), ""), body)
+    text, places = _HOLE.subn(
+        lambda hole: arguments if hole[1] is None else next(iter(words[int(hole[1]) - 1 :]), ""),
+        body,
+    )
     return text if places or not arguments else f"{text}\n\n{arguments}"
 
 

@@ -1,4 +1,5 @@
-"""All commands by name, and which one is meant by what was typed. What each does stands in the files beside this one. Entry: `SlashCommands`.
+"""All commands by name, and which one is meant by what was typed. What each does stands in the
+files beside this one. Entry: `SlashCommands`.
 
 Light: the completions know every command before the first one is imported.
 """
@@ -74,7 +75,9 @@ class UnknownCommand:
         name, near = one_line(f"/{self.name}", 40), [f"/{each}" for each in self.nearest]
         if self.is_beginning:
             return f"{name} is the beginning of {', '.join(near)}: write more of it"
-        return f"there is no command {name}: " + (f"did you mean {' or '.join(near)}?" if near else "/help lists them")
+        return f"there is no command {name}: " + (
+            f"did you mean {' or '.join(near)}?" if near else "/help lists them"
+        )
 
 
 class SlashCommands:
@@ -82,7 +85,14 @@ class SlashCommands:
 
     def __init__(self, own: Sequence[SlashCommand] = ()) -> None:
         self._ours = {
-            one.name: SlashCommand(name=one.name, summary=one.summary, usage=one.usage, run=self._of(one), while_running=one.while_running) for one in _OURS
+            one.name: SlashCommand(
+                name=one.name,
+                summary=one.summary,
+                usage=one.usage,
+                run=self._of(one),
+                while_running=one.while_running,
+            )
+            for one in _OURS
         }
         self._by_name = dict[str, SlashCommand]()
         self.use_own(own)
@@ -96,16 +106,25 @@ class SlashCommands:
         await show_help(desk, [*self])
 
     def use_own(self, own: Sequence[SlashCommand]) -> None:
-        """In the place of those that were the user's own before. One with the name of ours is left out."""
-        theirs = {command.name: command for command in sorted(own, key=lambda command: command.name)}
-        self._by_name = {**self._ours, **{name: command for name, command in theirs.items() if name not in self._ours}}
+        """In the place of those that were the user's own before.
+
+        One with the name of ours is left out.
+        """
+        theirs = {
+            command.name: command for command in sorted(own, key=lambda command: command.name)
+        }
+        self._by_name = {
+            **self._ours,
+            **{name: command for name, command in theirs.items() if name not in self._ours},
+        }
 
     def __iter__(self) -> Iterator[SlashCommand]:
         """Ours in the order of `/help`, then the user's own by name."""
         return iter(self._by_name.values())
 
     def find(self, text: str) -> tuple[SlashCommand, str] | UnknownCommand:
-        """What was typed, with its slash -> the command that is meant, and what stands behind its name, stripped.
+        """What was typed, with its slash -> the command that is meant, and what stands behind its
+        name, stripped.
 
         By its name, or the beginning of one that no other has.
         """
@@ -119,7 +138,10 @@ class SlashCommands:
             return UnknownCommand(name, tuple(begun), is_beginning=True)
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and commands are rarely wrong
 
-        return UnknownCommand(name, tuple(get_close_matches(name.lower()[:80], [known.name for known in self], n=NEAREST)))
+        return UnknownCommand(
+            name,
+            tuple(get_close_matches(name.lower()[:80], [known.name for known in self], n=NEAREST)),
+        )
 
 
 def is_command(text: str) -> bool:
@@ -136,5 +158,8 @@ def _taken_apart(text: str) -> tuple[str, str]:
 
 async def _imported(place: str, desk: Desk, rest: str) -> None:
     module, _, function = place.partition(":")
-    run = cast("Callable[[Desk, str], Awaitable[None]]", getattr(import_module(f"treadle.tui.commands.{module}"), function))
+    run = cast(
+        "Callable[[Desk, str], Awaitable[None]]",
+        getattr(import_module(f"treadle.tui.commands.{module}"), function),
+    )
     await run(desk, rest)

@@ -1,4 +1,6 @@
-"""Commands on what the next run is begun with: the model, the mode, and where each setting came from."""
+"""Commands on what the next run is begun with: the model, the mode, and where each setting came
+from.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,14 @@ if TYPE_CHECKING:
 MODES: Final[dict[Mode, tuple[str, str]]] = {
     "plan": ("reading, inside the project", "changes are refused, the rest is asked about"),
     "ask": ("reading, inside the project", "everything else is asked about"),
-    "accept-edits": ("reading and editing files, inside the project", "everything else is asked about"),
-    "full": ("everything, with the hosts that permissions.network allows", "only what your rules deny, or want asked, is not run"),
+    "accept-edits": (
+        "reading and editing files, inside the project",
+        "everything else is asked about",
+    ),
+    "full": (
+        "everything, with the hosts that permissions.network allows",
+        "only what your rules deny, or want asked, is not run",
+    ),
 }
 """What each runs unasked, and the rest of it."""
 VALUE_CHARS: Final = 60
@@ -36,7 +44,9 @@ async def choose_model(desk: Desk, rest: str) -> None:
     if rest:
         desk.use_model(rest)
         when = "from the next run on" if desk.conversation.is_running else "from now on"
-        desk.tell(f"{one_line(cast('str', desk.conversation.setting.agent.model))} is asked {when}.")
+        desk.tell(
+            f"{one_line(cast('str', desk.conversation.setting.agent.model))} is asked {when}."
+        )
 
 
 async def choose_mode(desk: Desk, rest: str) -> None:
@@ -54,23 +64,35 @@ async def choose_mode(desk: Desk, rest: str) -> None:
     desk.status.mode = mode
     desk.screen.refresh()
     unasked, other = MODES[mode]
-    desk.tell(f"Mode {mode}: runs unasked {unasked}; {other}.", "warning" if mode == "full" else "dim")
+    desk.tell(
+        f"Mode {mode}: runs unasked {unasked}; {other}.", "warning" if mode == "full" else "dim"
+    )
 
 
 def mode_of(given: str) -> Mode:
-    """By its name, or the beginning of one; `full` only by its whole name. Raises AgentError(invalid)."""
+    """By its name, or the beginning of one; `full` only by its whole name.
+
+    Raises AgentError(invalid).
+    """
     word = given.lower()
-    meant: list[Mode] = [mode for mode in MODES if mode == word or (mode != "full" and mode.startswith(word))]
+    meant: list[Mode] = [
+        mode for mode in MODES if mode == word or (mode != "full" and mode.startswith(word))
+    ]
     if len(meant) == 1:
         return meant[0]
     if word and "full".startswith(word):
         raise AgentError("invalid", "say it in full: /mode full runs every call without asking")
-    raise AgentError("invalid", f"there is no mode {one_line(given, 40)!r}: there are {', '.join(MODES)}")
+    raise AgentError(
+        "invalid", f"there is no mode {one_line(given, 40)!r}: there are {', '.join(MODES)}"
+    )
 
 
 async def _is_meant(desk: Desk) -> bool:
     sandbox = "" if desk.status.confined else " There is NO SANDBOX."
-    what = "every call runs without asking, and commands reach the hosts that permissions.network allows"
+    what = (
+        "every call runs without asking, and commands reach the hosts that permissions.network "
+        "allows"
+    )
     question = f"Mode full: {what}.{sandbox} What your rules deny stays denied. Switch it on?"
     return await confirm(desk.screen, question, yes="Run everything unasked", no="No", danger=True)
 
@@ -81,9 +103,16 @@ def _modes(desk: Desk, now: Mode) -> Group:
     for mode, (unasked, other) in MODES.items():
         mark = drawing.theme.glyphs.prompt if mode == now else " "
         style = drawing.style("mode.unsafe" if mode == "full" else "key")
-        grid.add_row(Text(mark, drawing.style("prompt")), Text(mode, style), Text(unasked), Text(other, drawing.style("dim")))
+        grid.add_row(
+            Text(mark, drawing.style("prompt")),
+            Text(mode, style),
+            Text(unasked),
+            Text(other, drawing.style("dim")),
+        )
     return Group(
-        Text("What runs unasked in each mode:", drawing.style("title")), grid, Text("/mode NAME changes it; Shift-Tab goes through them.", drawing.style("dim"))
+        Text("What runs unasked in each mode:", drawing.style("title")),
+        grid,
+        Text("/mode NAME changes it; Shift-Tab goes through them.", drawing.style("dim")),
     )
 
 
@@ -95,8 +124,23 @@ async def show_config(desk: Desk, rest: str) -> None:
     for row in rows:
         value = row.value if isinstance(row.value, str) else encode_json(row.value).decode()
         shown = one_line(desk.conversation.runtime.redact(value), VALUE_CHARS)
-        grid.add_row(Text(one_line(row.key), drawing.style("key")), Text(shown), Text(one_line(str(row.origin), 400), drawing.style("dim")))
+        grid.add_row(
+            Text(one_line(row.key), drawing.style("key")),
+            Text(shown),
+            Text(one_line(str(row.origin), 400), drawing.style("dim")),
+        )
     if not rows:
-        desk.tell("Nothing is set: everything is as it comes. `treadle config show` names every setting, `treadle config set KEY VALUE` makes one.")
+        desk.tell(
+            "Nothing is set: everything is as it comes. `treadle config show` names every "
+            "setting, `treadle config set KEY VALUE` makes one."
+        )
         return
-    desk.show(Group(grid, Text("What is not named here is as it comes: `treadle config show` has all.", drawing.style("dim"))))
+    desk.show(
+        Group(
+            grid,
+            Text(
+                "What is not named here is as it comes: `treadle config show` has all.",
+                drawing.style("dim"),
+            ),
+        )
+    )

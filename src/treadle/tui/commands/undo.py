@@ -1,4 +1,7 @@
-"""`/undo`: back before the last prompt, its files as they were, and the prompt in the input again. Entry: `undo`."""
+"""`/undo`: back before the last prompt, its files as they were, and the prompt in the input again.
+
+Entry: `undo`.
+"""
 
 from __future__ import annotations
 

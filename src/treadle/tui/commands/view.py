@@ -29,7 +29,10 @@ async def show_help(desk: Desk, commands: Sequence[SlashCommand]) -> None:
     for title, own in (("Commands", False), ("Your own commands", True)):
         if some := [command for command in commands if command.own is own]:
             shown += [Text(title, drawing.style("title")), _commands(some, drawing)]
-    hint = "A command can be cut short: /comp. Your own are .treadle/commands/NAME.md, here or in your home."
+    hint = (
+        "A command can be cut short: /comp. Your own are .treadle/commands/NAME.md, here or in "
+        "your home."
+    )
     desk.show(Group(*shown, Text(hint, drawing.style("dim"))))
 
 
@@ -63,7 +66,9 @@ def _cell(command: SlashCommand, wide: int, cell: int, drawing: Drawing) -> Text
     called = cut(_called(command), wide)
     text = Text("  ", no_wrap=True)
     text.append(called + " " * (wide - columns(called)), drawing.style("key"))
-    text.append(f"  {cut(one_line(command.summary, 200), max(cell - wide - 5, 4))}", drawing.style("dim"))
+    text.append(
+        f"  {cut(one_line(command.summary, 200), max(cell - wide - 5, 4))}", drawing.style("dim")
+    )
     return text
 
 
@@ -77,9 +82,15 @@ async def show_todos(desk: Desk, rest: str) -> None:
 
 def _todos(desk: Desk, drawing: Drawing) -> Iterator[Text]:
     glyphs = drawing.theme.glyphs
-    marks = {"completed": (glyphs.checked, "dim"), "in_progress": (glyphs.arrow, "todo"), "pending": (glyphs.unchecked, "assistant")}
+    marks = {
+        "completed": (glyphs.checked, "dim"),
+        "in_progress": (glyphs.arrow, "todo"),
+        "pending": (glyphs.unchecked, "assistant"),
+    }
     wide = max(columns(mark) for mark, _ in marks.values())
     for todo in desk.transcript.live.todos:
         mark, style = marks[todo.status]
         words = todo.now if todo.status == "in_progress" else todo.content
-        yield Text(f"  {mark}{' ' * (wide - columns(mark))} {one_line(words, 1_000)}", drawing.style(style))
+        yield Text(
+            f"  {mark}{' ' * (wide - columns(mark))} {one_line(words, 1_000)}", drawing.style(style)
+        )

@@ -1,4 +1,7 @@
-"""Which model to ask: the configured ones, and all that the providers have. Who is asked is model_catalog.py's. Entry: `pick_model`."""
+"""Which model to ask: the configured ones, and all that the providers have.
+
+Who is asked is model_catalog.py's. Entry: `pick_model`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 
 
 async def pick_model(desk: Desk) -> str | None:
-    """Its name, as `--model` takes it. What is known stands there at once; who is configured is asked, and added as it answers."""
+    """Its name, as `--model` takes it.
+
+    What is known stands there at once; who is configured is asked, and added as it answers.
+    """
     config = desk.config
     answers = [ProviderAnswer(name) for name in providers(config)]
     for answer in answers:
@@ -47,8 +53,14 @@ async def pick_model(desk: Desk) -> str | None:
 def known(config: Config, found: Iterable[Known]) -> list[PickerRow[str]]:
     """The configured ones first, each once."""
     by_name = {row.name: row for row in found}
-    names = {config.models.large: "large", **({} if config.models.small == config.models.large else {config.models.small: "small"})}
-    first = [model_row(by_name[name], size) if name in by_name else PickerRow(name, name, size) for name, size in names.items()]
+    names = {
+        config.models.large: "large",
+        **({} if config.models.small == config.models.large else {config.models.small: "small"}),
+    }
+    first = [
+        model_row(by_name[name], size) if name in by_name else PickerRow(name, name, size)
+        for name, size in names.items()
+    ]
     return [*first, *(model_row(row) for name, row in by_name.items() if name not in names)]
 
 

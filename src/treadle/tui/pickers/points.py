@@ -1,4 +1,5 @@
-"""Back to an earlier point: which one, and what of it is taken back. Nothing is done before both were chosen. Entry: `pick_point`.
+"""Back to an earlier point: which one, and what of it is taken back. Nothing is done before both
+were chosen. Entry: `pick_point`.
 
 How one goes back is going_back.py's.
 """
@@ -40,12 +41,25 @@ async def pick_point(desk: Desk) -> None:
     async def changed(run: RunInfo) -> str:
         return await _changed(desk, run)
 
-    rows = [PickerRow(desk.conversation.runtime.redact(run.prompt) or "(no text)", run, _detail(desk, run)) for run in reversed(runs)]
-    point = await desk.screen.ask(Picker(desk.screen, "Back to before which prompt?", rows, preview=changed))
+    rows = [
+        PickerRow(
+            desk.conversation.runtime.redact(run.prompt) or "(no text)", run, _detail(desk, run)
+        )
+        for run in reversed(runs)
+    ]
+    point = await desk.screen.ask(
+        Picker(desk.screen, "Back to before which prompt?", rows, preview=changed)
+    )
     if point is None:
         return
     prompt = one_line(desk.conversation.runtime.redact(point.prompt), 60)
-    what = await desk.screen.ask(Picker(desk.screen, f"Take back what since {prompt!r}?", [PickerRow(label, what, detail) for what, label, detail in _WORDS]))
+    what = await desk.screen.ask(
+        Picker(
+            desk.screen,
+            f"Take back what since {prompt!r}?",
+            [PickerRow(label, what, detail) for what, label, detail in _WORDS],
+        )
+    )
     if what is None:
         return
     since = runs[runs.index(point) :]
@@ -57,7 +71,9 @@ async def pick_point(desk: Desk) -> None:
 
 def _detail(desk: Desk, run: RunInfo) -> str:
     calls = [count(run.tool_calls, "call")] if run.tool_calls else []
-    end = [run.outcome.value] if run.outcome is not None and run.outcome.value != "completed" else []
+    end = (
+        [run.outcome.value] if run.outcome is not None and run.outcome.value != "completed" else []
+    )
     return f" {desk.theme.glyphs.dot} ".join((f"{ago(run.started_at, now())} ago", *calls, *end))
 
 

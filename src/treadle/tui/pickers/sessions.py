@@ -1,4 +1,7 @@
-"""Which conversation to go on with: all there are, searched by title and by what was said. Entry: `pick_session`."""
+"""Which conversation to go on with: all there are, searched by title and by what was said. Entry:
+
+`pick_session`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ RUNS_READ: Final = 5_000
 
 
 async def pick_session(desk: Desk) -> str | None:
-    """The id of one; None: the person goes on with the one that is open. Raises AgentError where the store cannot be read."""
+    """The id of one; None: the person goes on with the one that is open.
+
+    Raises AgentError where the store cannot be read.
+    """
     runtime = desk.conversation.runtime
     infos = await to_thread.run_sync(runtime.sessions.list)
     places: dict[str, str] = {}
@@ -37,7 +43,9 @@ async def pick_session(desk: Desk) -> str | None:
     by_id = {info.id: info for info in infos}
 
     def row(info: SessionInfo, said: str = "") -> PickerRow[str]:
-        return PickerRow(runtime.redact(info.title), info.id, runtime.redact(said) or _detail(desk, info, places))
+        return PickerRow(
+            runtime.redact(info.title), info.id, runtime.redact(said) or _detail(desk, info, places)
+        )
 
     async def last_words(session_id: str) -> str:
         messages = await to_thread.run_sync(runtime.sessions.get_messages, session_id)
@@ -46,10 +54,23 @@ async def pick_session(desk: Desk) -> str | None:
     async def search(words: str) -> Sequence[PickerRow[str]]:
         found = await to_thread.run_sync(partial(runtime.sessions.search, words, limit=FOUND_MAX))
         first = {hit.session_id: hit for hit in reversed(found)}
-        return [row(by_id[hit.session_id], hit.excerpt) for hit in first.values() if hit.session_id in by_id]
+        return [
+            row(by_id[hit.session_id], hit.excerpt)
+            for hit in first.values()
+            if hit.session_id in by_id
+        ]
 
     rows = [row(info) for info in infos]
-    return await desk.screen.ask(Picker(desk.screen, "Conversations", rows, preview=last_words, search=search, empty="There is no other conversation yet."))
+    return await desk.screen.ask(
+        Picker(
+            desk.screen,
+            "Conversations",
+            rows,
+            preview=last_words,
+            search=search,
+            empty="There is no other conversation yet.",
+        )
+    )
 
 
 def _detail(desk: Desk, info: SessionInfo, places: Mapping[str, str]) -> str:
@@ -64,12 +85,21 @@ def _detail(desk: Desk, info: SessionInfo, places: Mapping[str, str]) -> str:
 
 
 def _last(messages: Sequence[Message], mark: str) -> str:
-    said = [message for message in messages if message.text.strip() and message.role in ("user", "assistant")]
-    return "\n\n".join(_excerpt(message, mark) for message in said[-LAST_MESSAGES:]) or "Nothing was said in it."
+    said = [
+        message
+        for message in messages
+        if message.text.strip() and message.role in ("user", "assistant")
+    ]
+    return (
+        "\n\n".join(_excerpt(message, mark) for message in said[-LAST_MESSAGES:])
+        or "Nothing was said in it."
+    )
 
 
 def _excerpt(message: Message, mark: str) -> str:
     lines = [line for line in message.text.splitlines() if line.strip()]
     shown = [one_line(line, 400) for line in lines[:MESSAGE_LINES]]
     more = ["…"] if len(lines) > len(shown) else []
-    return "\n".join([f"{mark} {shown[0]}" if message.role == "user" else shown[0], *shown[1:], *more])
+    return "\n".join(
+        [f"{mark} {shown[0]}" if message.role == "user" else shown[0], *shown[1:], *more]
+    )

@@ -28,15 +28,29 @@ class LaneState:
 
     def add(self, ticket: Ticket, number: int) -> None:
         self.waiting += 1
-        heapq.heappush(self._heaps.setdefault(ticket.tenant, []), ((-ticket.priority, ticket.queued_at, number), ticket))
+        heapq.heappush(
+            self._heaps.setdefault(ticket.tenant, []),
+            ((-ticket.priority, ticket.queued_at, number), ticket),
+        )
 
     def head(self, at: float) -> Place | None:
         """Of the one that may begin next; None where none may."""
-        return min((heap[0][0] for tenant, heap in self._heaps.items() if self._room_of(tenant) > 0), default=None) if self._room(at) > 0 else None
+        return (
+            min(
+                (heap[0][0] for tenant, heap in self._heaps.items() if self._room_of(tenant) > 0),
+                default=None,
+            )
+            if self._room(at) > 0
+            else None
+        )
 
     def take(self, at: float) -> Ticket:
         """The one of `head`."""
-        tenant = min((heap[0][0], tenant) for tenant, heap in self._heaps.items() if self._room_of(tenant) > 0)[1]
+        tenant = min(
+            (heap[0][0], tenant)
+            for tenant, heap in self._heaps.items()
+            if self._room_of(tenant) > 0
+        )[1]
         ticket = heapq.heappop(self._heaps[tenant])[1]
         if not self._heaps[tenant]:
             del self._heaps[tenant]
@@ -52,7 +66,9 @@ class LaneState:
             del self._running[ticket.tenant]
 
     def drop(self, run_id: str) -> list[Ticket]:
-        dropped = [ticket for heap in self._heaps.values() for _, ticket in heap if ticket.run_id == run_id]
+        dropped = [
+            ticket for heap in self._heaps.values() for _, ticket in heap if ticket.run_id == run_id
+        ]
         for ticket in dropped:
             left = [held for held in self._heaps[ticket.tenant] if held[1] is not ticket]
             heapq.heapify(left)
@@ -66,21 +82,37 @@ class LaneState:
     def ready(self, at: float) -> int:
         """How many of those that wait could begin, if there were slots."""
         room = self._room(at)
-        return int(min(room, sum(min(len(heap), self._room_of(tenant)) for tenant, heap in self._heaps.items()))) if self.waiting else 0
+        return (
+            int(
+                min(
+                    room,
+                    sum(
+                        min(len(heap), self._room_of(tenant))
+                        for tenant, heap in self._heaps.items()
+                    ),
+                )
+            )
+            if self.waiting
+            else 0
+        )
 
     def has_room(self, at: float) -> bool:
         """For somebody, whatever tenants may."""
         return self._room(at) > 0
 
     def opens_in(self, at: float) -> float | None:
-        """Seconds until the rate lets one more through; None where something else holds them up, or nothing does."""
+        """Seconds until the rate lets one more through; None where something else holds them up, or
+        nothing does.
+        """
         if not self.waiting or self._rate_left(at) > 0:
             return None
         return max(self._began[0] + self._lane.period_s - at, 0.0)
 
     def _room(self, at: float) -> float:
         most = self._lane.concurrency
-        return min(float("inf") if most is None else most - self._running.total(), self._rate_left(at))
+        return min(
+            float("inf") if most is None else most - self._running.total(), self._rate_left(at)
+        )
 
     def _room_of(self, tenant: str | None) -> float:
         most = self._lane.per_tenant

@@ -1,4 +1,5 @@
-"""The engine inside one worker: what it was given waits in memory, in order, and its limits are counted in this process.
+"""The engine inside one worker: what it was given waits in memory, in order, and its limits are
+counted in this process.
 
 It keeps nothing: a worker's claims in the journal are what outlives it. Entry: `LocalEngine`.
 """
@@ -23,7 +24,9 @@ from treadle.workers.engines.lane_state import LaneState
 MORE: Final = 2
 """What it takes beyond its free slots, so that none is idle while the next run is fetched."""
 HELD_MOST: Final = 256
-"""Of a lane whose tenants have reached their limits, about so many wait here: somebody else's may stand behind them."""
+"""Of a lane whose tenants have reached their limits, about so many wait here: somebody else's may
+stand behind them.
+"""
 
 
 class LocalEngine:
@@ -50,9 +53,13 @@ class LocalEngine:
     async def __aexit__(self, *exc: object) -> None: ...
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(
+        self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
+    ) -> AsyncGenerator[None]:
         if self._lanes:
-            raise AgentError("busy", f"this engine delivers to another worker already: make one for {worker}")
+            raise AgentError(
+                "busy", f"this engine delivers to another worker already: make one for {worker}"
+            )
         self._lanes = {name: LaneState(lane) for name, lane in lanes.items()}
         self._slots, self._deliver = slots, deliver
         try:
@@ -73,9 +80,13 @@ class LocalEngine:
         return max(0, self._slots + MORE - self._running - could)
 
     def takes(self, queue: str) -> bool:
-        """What is held here is with no other worker: of a lane that lets nobody through, the next few are enough."""
+        """What is held here is with no other worker: of a lane that lets nobody through, the next
+        few are enough.
+        """
         lane = self._lanes.get(queue)
-        return lane is not None and lane.waiting < (HELD_MOST if lane.has_room(self._clock.monotonic()) else MORE)
+        return lane is not None and lane.waiting < (
+            HELD_MOST if lane.has_room(self._clock.monotonic()) else MORE
+        )
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
@@ -106,7 +117,13 @@ class LocalEngine:
     def _lane(self, ticket: Ticket) -> LaneState:
         if (lane := self._lanes.get(ticket.queue)) is None:
             known = ", ".join(sorted(self._lanes)) or "none: it delivers only inside `delivering`"
-            raise AgentError("invalid", f"nothing is delivered here of the queue {ticket.queue!r} of run {ticket.run_id}; its queues: {known}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"nothing is delivered here of the queue {ticket.queue!r} of run "
+                    f"{ticket.run_id}; its queues: {known}"
+                ),
+            )
         return lane
 
     def _is_new(self, ticket: Ticket) -> bool:
@@ -123,7 +140,8 @@ class LocalEngine:
     async def _later(self, ticket: Ticket, seconds: float) -> None:
         await self._clock.sleep(max(seconds, 0.0))
         if self._deliver is not None:
-            self._known.add((ticket.run_id, ticket.delivery))  # also where it is just being delivered, which is when it is put off
+            # also where it is just being delivered, which is when it is put off
+            self._known.add((ticket.run_id, ticket.delivery))
             self._add(ticket)
             self._begin()
 
@@ -133,7 +151,11 @@ class LocalEngine:
             return
         while self._running < self._slots:
             at = self._clock.monotonic()
-            heads = [(head, name) for name, lane in self._lanes.items() if (head := lane.head(at)) is not None]
+            heads = [
+                (head, name)
+                for name, lane in self._lanes.items()
+                if (head := lane.head(at)) is not None
+            ]
             if not heads:
                 break
             lane = self._lanes[min(heads)[1]]
@@ -146,7 +168,11 @@ class LocalEngine:
         """Where a rate holds something back."""
         at = self._clock.monotonic()
         for lane in self._lanes.values():
-            if (seconds := lane.opens_in(at)) is not None and not lane.watched and self._sleepers is not None:
+            if (
+                (seconds := lane.opens_in(at)) is not None
+                and not lane.watched
+                and self._sleepers is not None
+            ):
                 lane.watched = True
                 self._sleepers.start_soon(self._reopen, lane, seconds)
 

@@ -1,4 +1,6 @@
-"""What a worker does with a delivery: it drives the run, leaves it to whoever does, or holds it off. Entry: `Driving.deliver`."""
+"""What a worker does with a delivery: it drives the run, leaves it to whoever does, or holds it
+off. Entry: `Driving.deliver`.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,34 @@ from treadle.types import Time, now
 logger = logging.getLogger("treadle")
 
 AgentOf: TypeAlias = Callable[[RunInfo], Awaitable[Agent[Any, Any] | None]]
-"""The agent of a run; None: the one of its name among `Runtime.agents`. AgentError: it cannot be had here."""
+"""The agent of a run; None: the one of its name among `Runtime.agents`.
+
+AgentError: it cannot be had here.
+"""
 DepsOf: TypeAlias = Callable[[RunInfo], Awaitable[Any]]
 
 HELD_OFF_S: Final = 1.0
 """After the first delivery that came to nothing; twice as long after each further one."""
 HELD_OFF_MOST_S: Final = 60.0
 REASONS_MOST: Final = 100
-"""Of those that were told: a run is parked only after minutes, and until then nothing else says what is missing here."""
+"""Of those that were told: a run is parked only after minutes, and until then nothing else says
+what is missing here.
+"""
 LEAVE_S: Final = 0.05
 
 
 class Driving:
     """Counts are readable from any thread."""
 
-    def __init__(self, runtime: Runtime, engine: Engine, agent_of: AgentOf | None, deps_of: DepsOf | None) -> None:
-        self._runtime, self._engine, self._agent_of, self._deps_of = runtime, engine, agent_of, deps_of
+    def __init__(
+        self, runtime: Runtime, engine: Engine, agent_of: AgentOf | None, deps_of: DepsOf | None
+    ) -> None:
+        self._runtime, self._engine, self._agent_of, self._deps_of = (
+            runtime,
+            engine,
+            agent_of,
+            deps_of,
+        )
         self._queue = runtime.journal.queue
         self.closed = False
         """Nothing begins any more: what is delivered is passed on."""
@@ -50,7 +64,10 @@ class Driving:
         self.running = self.deliveries = self.held_off = 0
 
     async def deliver(self, ticket: Ticket) -> None:
-        """A `Deliver`. Who cancels the task has `leave` called too: what runs is left as it is, and not ended."""
+        """A `Deliver`.
+
+        Who cancels the task has `leave` called too: what runs is left as it is, and not ended.
+        """
         if self.closed and not self._engine.keeps:  # it is given back with all that waits
             return
         self.waiting.pop(ticket.run_id, None)
@@ -71,13 +88,19 @@ class Driving:
             await anyio.sleep(LEAVE_S)
 
     async def give_back(self) -> None:
-        """What was claimed and not delivered. Raises AgentError where the journal does not take it: then it is owed."""
+        """What was claimed and not delivered.
+
+        Raises AgentError where the journal does not take it: then it is owed.
+        """
         self._owed.update(dict.fromkeys(self.waiting))
         self.waiting.clear()
         await self.pay()
 
     async def pay(self) -> None:
-        """What the journal did not take back before: nobody else gets it while this process lives. Raises AgentError where it still does not."""
+        """What the journal did not take back before: nobody else gets it while this process lives.
+
+        Raises AgentError where it still does not.
+        """
         for run_id, at in [*self._owed.items()]:
             await self._put_back(run_id, at)
             self._owed.pop(run_id, None)
@@ -90,7 +113,9 @@ class Driving:
             await self._drive(ticket)
         except AgentError as e:
             await self._not_driven(ticket, e)
-        except Exception as e:  # the edge of a task: an application's function, or a bug, must not end the worker
+        except (
+            Exception
+        ) as e:  # the edge of a task: an application's function, or a bug, must not end the worker
             logger.exception("run %s could not be driven", ticket.run_id)
             await self._hold_off(ticket, f"{type(e).__name__}: {e}")
 
@@ -119,18 +144,31 @@ class Driving:
             return False
 
     async def _hold_off(self, ticket: Ticket, why: str) -> None:
-        """For a while, the longer the more often; for good where it came to nothing again and again."""
+        """For a while, the longer the more often; for good where it came to nothing again and
+        again.
+        """
         self.held_off += 1
         why = self._runtime.redact(why)
         seconds = min(HELD_OFF_S * 2 ** (ticket.fruitless - 1), HELD_OFF_MOST_S)
         at = now() + timedelta(seconds=seconds)
         if ticket.fruitless < FRUITLESS_MOST:
-            logger.log(self._loudness(why), "run %s cannot be driven here; it is held off for %.0f s: %s", ticket.run_id, seconds, why)
+            logger.log(
+                self._loudness(why),
+                "run %s cannot be driven here; it is held off for %.0f s: %s",
+                ticket.run_id,
+                seconds,
+                why,
+            )
             await self._pass_on(ticket.run_id, at)
             return
         try:
             await self._queue.park(ticket.run_id, why)
-            logger.warning("run %s is parked after %d deliveries that came to nothing: %s", ticket.run_id, ticket.fruitless, why)
+            logger.warning(
+                "run %s is parked after %d deliveries that came to nothing: %s",
+                ticket.run_id,
+                ticket.fruitless,
+                why,
+            )
         except AgentError as e:
             if e.kind is not ErrorKind.INVALID:  # a run that is gone needs nothing
                 self._owe(ticket.run_id, at, e)
@@ -159,7 +197,11 @@ class Driving:
                 raise
 
     def _owe(self, run_id: str, at: Time | None, error: AgentError) -> None:
-        logger.warning("run %s is ready again once the journal answers, or this process has ended: %s", run_id, error.message)
+        logger.warning(
+            "run %s is ready again once the journal answers, or this process has ended: %s",
+            run_id,
+            error.message,
+        )
         self._owed[run_id] = at
 
 

@@ -1,4 +1,5 @@
-"""Between the journal and the engine: what is ready is handed over; what the engine forgot, and what dead workers had, comes back.
+"""Between the journal and the engine: what is ready is handed over; what the engine forgot, and
+what dead workers had, comes back.
 
 Entry: `Sweep.run`.
 """
@@ -28,7 +29,9 @@ AUDIT_S: Final = 30.0
 """Between two looks at what the engine has."""
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
-"""So many of an engine's living workers, those that have lived longest and do not drain, see to its dead; the others look every AUDIT_S whether it is them."""
+"""So many of an engine's living workers, those that have lived longest and do not drain, see to its
+dead; the others look every AUDIT_S whether it is them.
+"""
 BACKOFF_MOST_S: Final = 10.0
 DOUBLED_MOST: Final = 16
 
@@ -36,9 +39,22 @@ DOUBLED_MOST: Final = 16
 class Sweep:
     """Of one worker."""
 
-    def __init__(self, journal: Journal, engine: Engine, driving: Driving, queues: Sequence[str], *, poll_s: float) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        engine: Engine,
+        driving: Driving,
+        queues: Sequence[str],
+        *,
+        poll_s: float,
+    ) -> None:
         self.worker = ""
-        self._journal, self._queue, self._engine, self._driving = journal, journal.queue, engine, driving
+        self._journal, self._queue, self._engine, self._driving = (
+            journal,
+            journal.queue,
+            engine,
+            driving,
+        )
         self._queues, self._poll_s, self._clock = queues, poll_s, Clock()
         self._stirred = anyio.Event()
         self._ending = anyio.Event()
@@ -90,8 +106,14 @@ class Sweep:
     async def _back_off(self, error: AgentError) -> None:
         self._failures += 1
         if self._failures == 1:
-            logger.warning("worker %s claims nothing until it can again, what runs goes on: %s", self.worker, error.message)
-        with anyio.move_on_after(min(self._poll_s * 2 ** min(self._failures - 1, DOUBLED_MOST), BACKOFF_MOST_S)):
+            logger.warning(
+                "worker %s claims nothing until it can again, what runs goes on: %s",
+                self.worker,
+                error.message,
+            )
+        with anyio.move_on_after(
+            min(self._poll_s * 2 ** min(self._failures - 1, DOUBLED_MOST), BACKOFF_MOST_S)
+        ):
             await self._ending.wait()
 
     def _answered(self) -> None:
@@ -101,7 +123,8 @@ class Sweep:
 
     async def _sweep(self) -> None:
         await self._driving.pay()
-        if self._engine.keeps and self._driving.waiting:  # the engine has them, and the journal was not told
+        # the engine has them, and the journal was not told
+        if self._engine.keeps and self._driving.waiting:
             await self._hand_over([*self._driving.waiting.values()])
         await self._claim()
         if self._engine.keeps and self._clock.monotonic() >= self._look_at:
@@ -145,13 +168,23 @@ class Sweep:
             self._look_at = self._clock.monotonic() + AUDIT_S
 
     def _is_senior(self, workers: Sequence[WorkerInfo]) -> bool:
-        oldest = sorted((one.since, one.worker) for one in workers if one.alive and not one.draining and one.card.engine == self._engine.name)
+        oldest = sorted(
+            (one.since, one.worker)
+            for one in workers
+            if one.alive and not one.draining and one.card.engine == self._engine.name
+        )
         return self.worker in {worker for _, worker in oldest[:SENIORS]}
 
     async def _audit(self) -> None:
         """Asks the engine about some of what it has, on from where it ended last time."""
-        tickets = await self._queue.with_engine(engine=self._engine.name, most=AUDIT_MOST, after=self._asked)
+        tickets = await self._queue.with_engine(
+            engine=self._engine.name, most=AUDIT_MOST, after=self._asked
+        )
         self._asked = tickets[-1].run_id if len(tickets) == AUDIT_MOST else ""
         for ticket in await self._engine.forgotten(tickets):
-            logger.info("the engine %s does not deliver run %s any more: it is ready again", self._engine.name, ticket.run_id)
+            logger.info(
+                "the engine %s does not deliver run %s any more: it is ready again",
+                self._engine.name,
+                ticket.run_id,
+            )
             await self._queue.put_back(ticket.run_id)

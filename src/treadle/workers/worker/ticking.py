@@ -1,4 +1,7 @@
-"""Schedules: whoever sees that a tick is due submits its run, whose id the journal takes once. Entry: `Ticking.run`."""
+"""Schedules: whoever sees that a tick is due submits its run, whose id the journal takes once.
+
+Entry: `Ticking.run`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class Ticking:
             at = now()
             done = [await self._see_to(timetable, at) for timetable in self._timetables]
             soonest = min(timetable.after(at) for timetable in self._timetables)
-            await anyio.sleep(min((soonest - now()).total_seconds(), LOOK_MOST_S if all(done) else AGAIN_S))
+            await anyio.sleep(
+                min((soonest - now()).total_seconds(), LOOK_MOST_S if all(done) else AGAIN_S)
+            )
 
     async def _see_to(self, timetable: Timetable, at: Time) -> bool:
         """False where it is to be tried again."""
@@ -49,9 +54,18 @@ class Ticking:
             if e.kind not in (ErrorKind.BUSY, ErrorKind.INVALID):
                 return False
             if e.kind is ErrorKind.INVALID:
-                logger.warning("schedule %r: its run of %s could not be submitted: %s", timetable.name, tick, e.message)
-        except Exception:  # the edge of a task: an application's function, or a bug, must not end the worker
-            logger.exception("schedule %r: its run of %s could not be submitted", timetable.name, tick)
+                logger.warning(
+                    "schedule %r: its run of %s could not be submitted: %s",
+                    timetable.name,
+                    tick,
+                    e.message,
+                )
+        except (
+            Exception
+        ):  # the edge of a task: an application's function, or a bug, must not end the worker
+            logger.exception(
+                "schedule %r: its run of %s could not be submitted", timetable.name, tick
+            )
         self._seen_to[timetable.name] = tick
         return True
 
@@ -59,6 +73,19 @@ class Ticking:
         schedule = timetable.schedule
         agent = self._runtime.agents.get(schedule.agent)
         if agent is None:
-            raise AgentError("invalid", f"there is no agent {schedule.agent!r} here: register it with Runtime.agents, or correct the schedule")
+            raise AgentError(
+                "invalid",
+                (
+                    f"there is no agent {schedule.agent!r} here: register it with "
+                    "Runtime.agents, or "
+                    "correct the schedule"
+                ),
+            )
         queue = schedule.queue or DEFAULT_QUEUE
-        await self._runtime.submit(agent, schedule.prompt, queue=queue, run_id=timetable.run_id(tick), inputs=schedule.inputs)
+        await self._runtime.submit(
+            agent,
+            schedule.prompt,
+            queue=queue,
+            run_id=timetable.run_id(tick),
+            inputs=schedule.inputs,
+        )

@@ -30,9 +30,11 @@ NAME_MOST: Final = 100
 
 
 class Worker:
-    """Drives runs of its queues, at most `slots` at once: `async with Worker(runtime) as worker: await worker.work()`.
+    """Drives runs of its queues, at most `slots` at once: `async with Worker(runtime) as worker:
+    await worker.work()`.
 
-    One for a runtime; it belongs to the runtime's event loop. When it ends, what it still drove is ready for other workers.
+    One for a runtime; it belongs to the runtime's event loop. When it ends, what it still drove is
+    ready for other workers.
     """
 
     def __init__(  # noqa: PLR0913  what one says of a worker, each with a default
@@ -50,21 +52,32 @@ class Worker:
         lanes: Mapping[str, QueueLimits] | None = None,
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
-        """`engine`: an open one; None: one inside this worker. `name`: no other living worker has it. `agent_of`, `deps_of`: what a run is driven with;
-        None: the agent of its name among `runtime.agents`, without deps. `grace_s`: how long runs may go on when it drains. `poll_s`: how often it looks
-        for runs when nobody tells of any. `lanes`: what queues allow; None: as the configuration says. `schedules`: by name; their agents are among
-        `runtime.agents`.
+        """`engine`: an open one; None: one inside this worker. `name`: no other living worker has
+        it. `agent_of`, `deps_of`: what a run is driven with; None: the agent of its name among
+        `runtime.agents`, without deps. `grace_s`: how long runs may go on when it drains. `poll_s`:
+        how often it looks for runs when nobody tells of any. `lanes`: what queues allow; None: as
+        the configuration says. `schedules`: by name; their agents are among `runtime.agents`.
 
-        Raises AgentError(invalid) for a name that lists cannot show, a queue that there is not, and a schedule that cannot be kept.
+        Raises AgentError(invalid) for a name that lists cannot show, a queue that there is not, and
+        a schedule that cannot be kept.
         """
         self.slots, self.worker_id = slots, ""
         """`worker_id`: what owns its runs in the journal; empty before it works."""
         self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
         self._queues = _checked(queues, runtime, slots)
-        self._lanes = {queue: (_configured(runtime) if lanes is None else lanes).get(queue, QueueLimits()) for queue in self._queues}
-        self._name = _plain(name) if name else f"{one_line(socket.gethostname(), NAME_MOST - 20)}-{os.getpid()}"
+        self._lanes = {
+            queue: (_configured(runtime) if lanes is None else lanes).get(queue, QueueLimits())
+            for queue in self._queues
+        }
+        self._name = (
+            _plain(name)
+            if name
+            else f"{one_line(socket.gethostname(), NAME_MOST - 20)}-{os.getpid()}"
+        )
         self._driving = Driving(runtime, self._engine, agent_of, deps_of)
-        self._sweep = Sweep(runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s)
+        self._sweep = Sweep(
+            runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s
+        )
         self._ticking = Ticking(runtime, schedules or {})
         self.registered = anyio.Event()
         """Its name is its own, and it takes runs."""
@@ -92,14 +105,19 @@ class Worker:
         return self._driving.held_off
 
     def drain(self, *, at_once: bool = False) -> None:
-        """It claims no more, gives what runs its grace (`at_once`: none) to end, and leaves the rest to others; then `work` returns. Idempotent."""
+        """It claims no more, gives what runs its grace (`at_once`: none) to end, and leaves the
+        rest to others; then `work` returns. Idempotent.
+        """
         self._sweep.end()
         self._draining.set()
         if at_once:
             self._at_once.set()
 
     async def work(self) -> None:
-        """Until `drain`; cancelled, it drains at once. Raises AgentError where it cannot begin: its name is taken, the journal does not answer."""
+        """Until `drain`; cancelled, it drains at once.
+
+        Raises AgentError where it cannot begin: its name is taken, the journal does not answer.
+        """
         queue = self._runtime.journal.queue
         self.worker_id = self._sweep.worker = await queue.register(self._card())
         self.registered.set()
@@ -107,7 +125,9 @@ class Worker:
             async with bare_group() as group:
                 group.start_soon(self._ticking.run)
                 group.start_soon(self._end_of_grace)
-                async with self._engine.delivering(self.worker_id, self._lanes, self._driving.deliver, slots=self.slots):
+                async with self._engine.delivering(
+                    self.worker_id, self._lanes, self._driving.deliver, slots=self.slots
+                ):
                     self._runtime.engine = self._engine
                     await self._until_drained()
                 group.cancel_scope.cancel()
@@ -133,13 +153,19 @@ class Worker:
         try:
             await self._driving.give_back()
         except AgentError as e:
-            logger.warning("what worker %s had claimed is ready again when this process has ended: %s", self._name, e.message)
+            logger.warning(
+                "what worker %s had claimed is ready again when this process has ended: %s",
+                self._name,
+                e.message,
+            )
 
     async def _say_that_it_drains(self) -> None:
         try:
             await self._runtime.journal.queue.drain()
         except AgentError as e:
-            logger.warning("worker %s drains; the journal could not be told: %s", self._name, e.message)
+            logger.warning(
+                "worker %s drains; the journal could not be told: %s", self._name, e.message
+            )
 
     async def _end_of_grace(self) -> None:
         await self._draining.wait()
@@ -160,9 +186,14 @@ class Worker:
 
 
 def _plain(name: str) -> str:
-    """It stands in lists, logs and what others are told: nothing in it hides, turns or breaks a line."""
+    """It stands in lists, logs and what others are told: nothing in it hides, turns or breaks a
+    line.
+    """
     if one_line(name, NAME_MOST) != name:
-        reason = f"a worker's name is one line of at most {NAME_MOST} characters, none of which hides or controls, not '{one_line(revealed(name), 60)}'"
+        reason = (
+            f"a worker's name is one line of at most {NAME_MOST} characters, none of which hides "
+            f"or controls, not '{one_line(revealed(name), 60)}'"
+        )
         raise AgentError("invalid", reason)
     return name
 
@@ -171,7 +202,13 @@ def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[st
     known = runtime.config.queue_names
     for queue in queues:
         if queue not in known:
-            raise AgentError("invalid", f"there is no queue {queue!r}: the configuration (`queues:`) has {', '.join(sorted(known))}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"there is no queue {queue!r}: the configuration (`queues:`) has "
+                    f"{', '.join(sorted(known))}"
+                ),
+            )
     if not queues or slots < 1:
         raise AgentError("invalid", "a worker has a queue and a slot at least")
     return tuple(dict.fromkeys(queues))
@@ -179,6 +216,11 @@ def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[st
 
 def _configured(runtime: Runtime) -> dict[str, QueueLimits]:
     return {
-        name: QueueLimits(concurrency=queue.concurrency, per_tenant=queue.per_tenant, rate=queue.rate, period_s=queue.period_s)
+        name: QueueLimits(
+            concurrency=queue.concurrency,
+            per_tenant=queue.per_tenant,
+            rate=queue.rate,
+            period_s=queue.period_s,
+        )
         for name, queue in runtime.config.queues.items()
     }

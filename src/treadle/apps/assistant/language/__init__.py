@@ -1,14 +1,20 @@
 """English task talk, understood by rules: a message and what was said before it become wishes.
 
-    understanding.py   the whole message, command by command; clauses.py: where one ends; wishes.py: what comes of them, as values
-    wording.py         a text as words; phrases.py, verbs.py: tables of them; spelling.py: typing errors
-    adding.py          what is to be added; asides.py: what is said beside a title; values.py, dates.py: a day, a priority, a text
-    changing.py        what is changed; stating.py, telling.py, afterthoughts.py: the same, said without a command
+    understanding.py   the whole message, command by command; clauses.py: where one ends; wishes.py:
+                       what comes of them, as values
+    wording.py         a text as words; phrases.py, verbs.py: tables of them; spelling.py: typing
+                       errors
+    adding.py          what is to be added; asides.py: what is said beside a title; values.py,
+                       dates.py: a day, a priority, a text
+    changing.py        what is changed; stating.py, telling.py, afterthoughts.py: the same, said
+                       without a command
     questions.py       what is to be seen; listing.py, periods.py: of which tasks
-    targets.py         which task is meant; fitting.py: by what a look has shown; conversation.py: by what was said before; answers.py: by an answer
+    targets.py         which task is meant; fitting.py: by what a look has shown; conversation.py:
+                       by what was said before; answers.py: by an answer
     acting.py          wishes as calls of the tools; talk.py: what is answered in words alone
 
-No tasks, no tools, no model here: tables of words as data, and the order in which they are read. Entry: `understood`.
+No tasks, no tools, no model here: tables of words as data, and the order in which they are read.
+Entry: `understood`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Wishes become calls of the task tools: at once, or after a look at the list where only it can say which tasks are meant.
+"""Wishes become calls of the task tools: at once, or after a look at the list where only it can say
+which tasks are meant.
 
-A look is needed for "all tasks due today" and for "milk and bread", which may be one title or two tasks. Entry: `looks`, `calls_of`.
+A look is needed for "all tasks due today" and for "milk and bread", which may be one title or two
+tasks. Entry: `looks`, `calls_of`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ import msgspec
 
 from treadle.apps.assistant.language.fitting import fitting
 from treadle.apps.assistant.language.understanding import CALLS_MOST
-from treadle.apps.assistant.language.wishes import AddTask, Every, Filter, Named, PlainCall, Show, TaskChange, Understood, Wish
+from treadle.apps.assistant.language.wishes import (
+    AddTask,
+    Every,
+    Filter,
+    Named,
+    PlainCall,
+    Show,
+    TaskChange,
+    Understood,
+    Wish,
+)
 from treadle.apps.assistant.language.wording import key_of
 from treadle.apps.assistant.matching import folded, meant
 
@@ -41,7 +53,9 @@ class TooManyTasks(Exception):
 
 _EVERYTHING = Filter("all")
 _LOOKED_UP = 5
-"""New tasks up to which it is looked whether they are there already: a look is a call less for the rest."""
+"""New tasks up to which it is looked whether they are there already: a look is a call less for the
+rest.
+"""
 
 
 def looks(understood: Understood) -> tuple[Filter, ...]:
@@ -55,7 +69,9 @@ def _look(wish: Wish) -> Filter | None:
     match wish:
         case TaskChange(target=Every(filter=wanted)):
             return wanted
-        case TaskChange(target=Named(parts=parts, verb=verb)) if parts or verb or wish.unsure or wish.later or wish.answers or wish.otherwise is not None:
+        case TaskChange(target=Named(parts=parts, verb=verb)) if (
+            parts or verb or wish.unsure or wish.later or wish.answers or wish.otherwise is not None
+        ):
             return _EVERYTHING
         case AddTask(bare=True):
             return _EVERYTHING
@@ -65,11 +81,23 @@ def _look(wish: Wish) -> Filter | None:
 
 def listing(wanted: Filter) -> PlannedCall:
     given = {"status": wanted.status, "priority": wanted.priority, "search": wanted.search}
-    return PlannedCall("list_tasks", {name: value for name, value in given.items() if value is not None and (name, value) != ("status", "all")})
+    return PlannedCall(
+        "list_tasks",
+        {
+            name: value
+            for name, value in given.items()
+            if value is not None and (name, value) != ("status", "all")
+        },
+    )
 
 
-def calls_of(understood: Understood, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[PlannedCall]:
-    """The calls in the order of the wishes, ten with the looks before them. Raises TooMany: half of a wish is none."""
+def calls_of(
+    understood: Understood, seen: Mapping[Filter, Sequence[KnownTask]]
+) -> list[PlannedCall]:
+    """The calls in the order of the wishes, ten with the looks before them.
+
+    Raises TooMany: half of a wish is none.
+    """
     calls = [call for wish in understood.wishes for call in _calls(wish, seen)]
     most = CALLS_MOST - len(seen)
     if len(calls) > most:
@@ -87,10 +115,16 @@ def _calls(wish: Wish, seen: Mapping[Filter, Sequence[KnownTask]]) -> Iterator[P
             yield listing(wanted)
         case PlainCall(tool):
             yield PlannedCall(tool, {})
-        case TaskChange(target=Named() as named, otherwise=AddTask() as new) if not fitting(named, seen.get(_EVERYTHING, ())):
+        case TaskChange(target=Named() as named, otherwise=AddTask() as new) if not fitting(
+            named, seen.get(_EVERYTHING, ())
+        ):
             yield _added(new, seen)
         case TaskChange(doing, target, fields, later, unsure, answers):
-            for task in _answer(target, seen) if answers and isinstance(target, Named) else _meant(target, seen, unsure=unsure):
+            for task in (
+                _answer(target, seen)
+                if answers and isinstance(target, Named)
+                else _meant(target, seen, unsure=unsure)
+            ):
                 put_off = _put_off(task, later, seen) if later else {}
                 yield PlannedCall(f"{doing}_task", {"task": task, **dict(fields), **put_off})
         case _:
@@ -101,22 +135,34 @@ def _added(wish: AddTask, seen: Mapping[Filter, Sequence[KnownTask]]) -> Planned
     """A new task, or what is new of the one that has just this title."""
     given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
     fields = {name: value for name, value in given.items() if value is not None}
-    there = [task for task in seen.get(_EVERYTHING, ()) if wish.bare and not task.completed and folded(task.title) == folded(wish.title)]
+    there = [
+        task
+        for task in seen.get(_EVERYTHING, ())
+        if wish.bare and not task.completed and folded(task.title) == folded(wish.title)
+    ]
     if len(there) == 1:
-        return PlannedCall("update_task", {"task": there[0].id, **(fields or {"title": there[0].title})})
+        return PlannedCall(
+            "update_task", {"task": there[0].id, **(fields or {"title": there[0].title})}
+        )
     return PlannedCall("add_task", {"title": wish.title, **fields})
 
 
-def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[KnownTask]], *, unsure: bool) -> list[str]:
+def _meant(
+    target: Named | Every, seen: Mapping[Filter, Sequence[KnownTask]], *, unsure: bool
+) -> list[str]:
     if isinstance(target, Every):
         return [task.id for task in seen.get(target.filter, ())]
     tasks = seen.get(_EVERYTHING, ())
-    if target.parts and not any(set(_letters(target.words)) <= set(_letters(task.title)) for task in tasks):
+    if target.parts and not any(
+        set(_letters(target.words)) <= set(_letters(task.title)) for task in tasks
+    ):
         parts = [msgspec.structs.replace(target, words=part, parts=()) for part in target.parts]
         return [words for part in parts for words in _meant(part, seen, unsure=unsure)]
     if not target.verb and not unsure:
         return [target.words]
-    found = [task for task in fitting(target, tasks) if not task.completed] or fitting(target, tasks)
+    found = [task for task in fitting(target, tasks) if not task.completed] or fitting(
+        target, tasks
+    )
     if len(found) == 1:
         return [found[0].id]
     return [target.words if found else target.whole] if found or not unsure else []
@@ -126,14 +172,26 @@ def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[s
     """As `_meant`; nothing where a part of several names no task."""
     titles = [task.title for task in seen.get(_EVERYTHING, ())]
     is_one = not target.parts or bool(meant(target.words, titles))
-    return _meant(target, seen, unsure=False) if is_one or all(meant(part, titles) for part in target.parts) else []
+    return (
+        _meant(target, seen, unsure=False)
+        if is_one or all(meant(part, titles) for part in target.parts)
+        else []
+    )
 
 
 def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[KnownTask]]) -> dict[str, str]:
-    """The due date so many days on; of a task that has none, or that nobody could tell, there is nothing to count from."""
-    titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(Named(task), seen.get(_EVERYTHING, ()))
+    """The due date so many days on; of a task that has none, or that nobody could tell, there is
+    nothing to count from.
+    """
+    titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(
+        Named(task), seen.get(_EVERYTHING, ())
+    )
     due = titles[0].due if len(titles) == 1 else None
-    return {} if due is None else {"due": (date.fromisoformat(due) + timedelta(days=later)).isoformat()}
+    return (
+        {}
+        if due is None
+        else {"due": (date.fromisoformat(due) + timedelta(days=later)).isoformat()}
+    )
 
 
 def _letters(text: str) -> list[str]:

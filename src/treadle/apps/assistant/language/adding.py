@@ -1,4 +1,5 @@
-"""Tasks to add: what the sentence says after "add", as one title or several, with what is said beside it.
+"""Tasks to add: what the sentence says after "add", as one title or several, with what is said
+beside it.
 
 Entry: `added`.
 """
@@ -17,12 +18,17 @@ from treadle.apps.assistant.language.wishes import AddTask, Missing
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 from treadle.apps.assistant.unsupported import leading_occasion
 
-_LEVEL = "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
+_LEVEL = (
+    "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
+)
 _TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|taks|tsak|tasl|thing|things"
 _COUNT = "two|three|four|five|six|seven|a|few|some|several|couple|2|3|4|5|6"
 _NOUN = Phrases.plain(
     [
-        f"me? a|an|the|this|these|those|another|one|my? following|new|more? {_LEVEL}? priority|prio? {_TASK}",
+        (
+            f"me? a|an|the|this|these|those|another|one|my? following|new|more? {_LEVEL}? "
+            f"priority|prio? {_TASK}"
+        ),
         f"me? a|an|another? very|new? {_LEVEL}|high-priority|low-priority priority? {_TASK}",
         f"the|these? following|new? {_COUNT} new|more? {_TASK}",
         "another one|thing",
@@ -48,10 +54,16 @@ _LEADS = Phrases.plain(
 )
 _TAILS = Phrases.plain(
     [
-        "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? list|tasks|todos|lists",
+        (
+            "to|on|in|into|onto my|the|our|your to-do|todo|task|tasks|shopping|grocery? "
+            "list|tasks|todos|lists"
+        ),
         "to|on|in|into|onto my|the|our|your todo|to-do",
         "to|on|onto list|it",
-        "as a|an|my new? high|medium|low|urgent|important? priority? task|todo|to-do|item|reminder|tasks",
+        (
+            "as a|an|my new? high|medium|low|urgent|important? priority? "
+            "task|todo|to-do|item|reminder|tasks"
+        ),
         "as tasks|todos|items|reminders",
         "to be done|list",
         "please|pls|thanks|too",
@@ -72,7 +84,10 @@ def added(text: str, words: Words, today: date, talk: Dialogue) -> list[AddTask]
     """The tasks in their order, ten at most; Missing where nothing is named, or a date is none."""
     keys = keys_of(words)
     noun = _NOUN.at(keys)
-    listed = noun is not None and any(k in ("tasks", "todos", "items", "to-dos", "reminders", "entries", "things", "following") for k in keys[: noun[0]])
+    listed = noun is not None and any(
+        k in ("tasks", "todos", "items", "to-dos", "reminders", "entries", "things", "following")
+        for k in keys[: noun[0]]
+    )
     level = asides_of(text, words[: noun[0]], today) if noun is not None else None
     rest = _led(words[noun[0] :] if noun is not None else list(words), noun is not None, today)
     asides = asides_of(text, _without_tail(rest), today)
@@ -80,7 +95,9 @@ def added(text: str, words: Words, today: date, talk: Dialogue) -> list[AddTask]
         return Missing(f"the date '{asides.unread[:40]}'", "value", field="due")
     if noun is not None and asides.priority is None:
         asides.priority = _level(keys[: noun[0]]) or (level.priority if level else None)
-    asides.words = _led(trimmed(_without_tail(trimmed(asides.words))), noun is not None or bool(asides.due), today)
+    asides.words = _led(
+        trimmed(_without_tail(trimmed(asides.words))), noun is not None or bool(asides.due), today
+    )
     whole = _led(trimmed(_without_tail(rest)), noun is not None, today)
     return _titled(text, asides, today, whole, listed=listed)
 
@@ -98,7 +115,13 @@ def _level(keys: list[str]) -> str | None:
 
 def _without_article(words: Words) -> list[Token]:
     """What is to be done needs none at its beginning: "schedule a haircut" is "haircut"."""
-    is_article = len(words) > 1 and not words[0].quoted and words[0].key in ("a", "an") and words[1].start == words[0].end + 1  # not of "a < b"
+    # not of "a < b"
+    is_article = (
+        len(words) > 1
+        and not words[0].quoted
+        and words[0].key in ("a", "an")
+        and words[1].start == words[0].end + 1
+    )
     return list(words[1:]) if is_article else list(words)
 
 
@@ -110,7 +133,11 @@ def _led(words: Words, noun: bool, today: date) -> list[Token]:
     if not noun:
         return kept
     found = _LEADS.at(keys_of(kept[:10]))
-    if found is None or found[0] >= len(kept) or (kept[0].key in ("for", "on") and asides_of("", kept[:6], today).due is not None):
+    if (
+        found is None
+        or found[0] >= len(kept)
+        or (kept[0].key in ("for", "on") and asides_of("", kept[:6], today).due is not None)
+    ):
         return kept
     return kept[found[0] :]
 
@@ -125,11 +152,18 @@ def _without_tail(words: Words) -> list[Token]:
     return kept
 
 
-def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: bool) -> list[AddTask] | Missing:
+def _titled(
+    text: str, asides: Asides, today: date, whole: Words, *, listed: bool
+) -> list[AddTask] | Missing:
     words = asides.words
     if not words or (len(words) <= 2 and all(not w.quoted and w.key in _EMPTY for w in words)):
         return TITLE
-    shared = AddTask(title="", description=asides.description, priority=asides.priority, due=None if asides.due is None else asides.due.isoformat())
+    shared = AddTask(
+        title="",
+        description=asides.description,
+        priority=asides.priority,
+        due=None if asides.due is None else asides.due.isoformat(),
+    )
     pieces = several(text, whole, today, listed=listed) if asides.description is None else []
     if len(pieces) < 2:
         title = _title(text, words)
@@ -138,45 +172,76 @@ def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: boo
 
 
 def _title(text: str, words: Words) -> str:
-    return leading_occasion(phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,"))
+    return leading_occasion(
+        phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,")
+    )
 
 
 def _separate(text: str, pieces: list[list[Token]], shared: AddTask, today: date) -> list[AddTask]:
-    """A task for each piece with what is said of it; what is said of the last one alone is meant for all."""
+    """A task for each piece with what is said of it; what is said of the last one alone is meant
+    for all.
+    """
     own = [asides_of(text, piece, today) for piece in pieces[:_PIECES]]
     for piece in own:
         piece.words = _without_tail(trimmed(piece.words))
     ahead = [piece for piece in own[:-1] if piece.words]
     bare = [piece for piece in own if not piece.words]
-    due = next((piece.due for piece in bare if piece.due), own[-1].due if not any(piece.due for piece in ahead) else None)
-    priority = next((piece.priority for piece in bare if piece.priority), own[-1].priority if not any(piece.priority for piece in ahead) else None)
+    due = next(
+        (piece.due for piece in bare if piece.due),
+        own[-1].due if not any(piece.due for piece in ahead) else None,
+    )
+    priority = next(
+        (piece.priority for piece in bare if piece.priority),
+        own[-1].priority if not any(piece.priority for piece in ahead) else None,
+    )
     tasks: list[AddTask] = []
     for piece in own:
         if (title := _title(text, piece.words) if piece.words else "") and len(tasks) < MOST:
             day = piece.due or due
-            level = piece.priority or priority or (shared.priority if not any(p.priority for p in own) else None)
-            tasks.append(AddTask(title=title, priority=level, due=None if day is None else day.isoformat()))
+            level = (
+                piece.priority
+                or priority
+                or (shared.priority if not any(p.priority for p in own) else None)
+            )
+            tasks.append(
+                AddTask(title=title, priority=level, due=None if day is None else day.isoformat())
+            )
     return tasks
 
 
 def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Token]]:
     """One title, or several where the words are plainly a list.
 
-    That is: lines; what follows "tasks:"; things to do that begin with a verb each; at least three names without one, or two with a comma.
+    That is: lines; what follows "tasks:"; things to do that begin with a verb each; at least three
+    names without one, or two with a comma.
     """
     pieces = _pieces(words)
     if any(word.stop == "\n" for word in words[:-1]):
         return _lines(words)
-    bare = [named for piece in pieces[:_PIECES] if (named := _without_tail(trimmed(asides_of(text, piece, today).words)))]
+    bare = [
+        named
+        for piece in pieces[:_PIECES]
+        if (named := _without_tail(trimmed(asides_of(text, piece, today).words)))
+    ]
     if len(bare) < 2:
         return [list(words)]
     if listed or all(len(piece) == 1 and piece[0].quoted for piece in bare):
         return pieces
     acts = [any(w.key in ACTIONS for w in piece[:1]) for piece in bare]
-    if acts[0] and any(acts[1:]) and all(len(piece) > 1 for piece, verb in zip(bare, acts, strict=True) if verb) and len(bare) == len(pieces):
+    if (
+        acts[0]
+        and any(acts[1:])
+        and all(len(piece) > 1 for piece, verb in zip(bare, acts, strict=True) if verb)
+        and len(bare) == len(pieces)
+    ):
         return _by_verbs(words, pieces, acts)
     commas = sum(one.stop == "," for one in words[:-1])
-    if any(acts) or commas == 0 or any(len(piece) > 3 for piece in bare) or any(w.key in _PREPOSITIONS for p in bare for w in p):
+    if (
+        any(acts)
+        or commas == 0
+        or any(len(piece) > 3 for piece in bare)
+        or any(w.key in _PREPOSITIONS for p in bare for w in p)
+    ):
         return [list(words)]
     return pieces
 
@@ -184,7 +249,9 @@ def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[
 def _pieces(words: Words) -> list[list[Token]]:
     pieces: list[list[Token]] = [[]]
     for word in words:
-        if (not word.quoted and word.key in ("and", "&", "plus")) or (word.key in ("-", "•", "*") and not pieces[-1]):
+        if (not word.quoted and word.key in ("and", "&", "plus")) or (
+            word.key in ("-", "•", "*") and not pieces[-1]
+        ):
             pieces.append([])
             continue
         pieces[-1].append(word)
@@ -197,18 +264,35 @@ def _lines(words: Words) -> list[list[Token]]:
     """Without what counts them, and without a heading."""
     lines: list[list[Token]] = [[]]
     for word in words:
-        if lines[-1] or not (word.key in ("-", "•", "*", "\u2013") or (word.key.strip(".)(").isdigit() and len(words) > 2 and word.stop)):
+        if lines[-1] or not (
+            word.key in ("-", "•", "*", "\u2013")
+            or (word.key.strip(".)(").isdigit() and len(words) > 2 and word.stop)
+        ):
             lines[-1].append(word)
-        if word.stop == "\n" or (word.stop and len(lines[-1]) < 4 and len(lines) == 1 and all(w.key in _EMPTY for w in lines[-1])):
+        if word.stop == "\n" or (
+            word.stop
+            and len(lines[-1]) < 4
+            and len(lines) == 1
+            and all(w.key in _EMPTY for w in lines[-1])
+        ):
             lines.append([])
-    return [line for line in lines if line and not all(not word.quoted and word.key in _EMPTY for word in line)]
+    return [
+        line
+        for line in lines
+        if line and not all(not word.quoted and word.key in _EMPTY for word in line)
+    ]
 
 
 def _by_verbs(words: Words, pieces: list[list[Token]], acts: list[bool]) -> list[list[Token]]:
-    """A new title at each verb; what has none goes on with the one before ("buy milk, eggs and call mum")."""
+    """A new title at each verb; what has none goes on with the one before ("buy milk, eggs and call
+    mum").
+    """
     starts = [piece[0].place for piece, verb in zip(pieces, acts, strict=True) if verb]
     ends = [*starts[1:], words[-1].place + 1]
-    titles = [[word for word in words if start <= word.place < end] for start, end in zip(starts, ends, strict=True)]
+    titles = [
+        [word for word in words if start <= word.place < end]
+        for start, end in zip(starts, ends, strict=True)
+    ]
     return [_untied(title) for title in titles]
 
 
@@ -221,4 +305,9 @@ def _untied(title: list[Token]) -> list[Token]:
 def acts_at_once(words: Words) -> bool:
     """Whether the words are something to do ("buy milk"), said without any "add"."""
     keys = keys_of(words)
-    return len(keys) > 1 and keys[0] in ACTIONS and "should" not in keys and not all(key in _EMPTY for key in keys[1:])
+    return (
+        len(keys) > 1
+        and keys[0] in ACTIONS
+        and "should" not in keys
+        and not all(key in _EMPTY for key in keys[1:])
+    )

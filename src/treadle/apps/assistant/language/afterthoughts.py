@@ -1,4 +1,5 @@
-"""What is said in short, without a command: "low prio" of the task just added, "urgent: call Bob", "milk: tomorrow", "oops".
+"""What is said in short, without a command: "low prio" of the task just added, "urgent: call Bob",
+"milk: tomorrow", "oops".
 
 Entry: `afterthought`, `labelled`, `regretted`.
 """
@@ -15,7 +16,14 @@ from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.values import fields_alone
 from treadle.apps.assistant.language.verbs import ACTIONS
-from treadle.apps.assistant.language.wishes import AddTask, Missing, Named, PlainCall, TaskChange, Wish
+from treadle.apps.assistant.language.wishes import (
+    AddTask,
+    Missing,
+    Named,
+    PlainCall,
+    TaskChange,
+    Wish,
+)
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 _OF_IT = Phrases.plain(
@@ -43,13 +51,17 @@ _REGRETS = Phrases.plain(
         "that was by|an accident|mistake",
     ]
 )
-_INTERJECTIONS = known("oops whoops wait no sorry ah oh hold on damn shit argh ugh nope omg hmm crap please pls")
+_INTERJECTIONS = known(
+    "oops whoops wait no sorry ah oh hold on damn shit argh ugh nope omg hmm crap please pls"
+)
 _UNDOING = Phrases.plain(["ctrl|cmd|control|command|strg z", "ctrl+z|ctrl-z|cmd+z|cmd-z|^z|strg+z"])
 _NEEDLESS = known("to you your help that the a an it me some my more this time not no them him her")
 _TITLE_WORDS = 8
 
 
-def afterthought(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def afterthought(
+    text: str, words: Words, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     """A priority or a day of the task that was just spoken of, where the words say nothing else."""
     if talk.fresh != "task" or not talk.last or not talk.did:
         return None
@@ -63,23 +75,41 @@ def afterthought(text: str, words: Words, today: date, talk: Dialogue) -> list[W
 
 
 def retitled(text: str, words: Words, talk: Dialogue) -> list[Wish | Missing] | None:
-    """A better title for the task that was just added or changed: "I meant oat milk", "call it oat milk instead"."""
+    """A better title for the task that was just added or changed:
+
+    "I meant oat milk", "call it oat milk instead".
+    """
     keys = keys_of(words)
     found = _MEANT.at(keys)
     if not talk.did or not talk.last or found is None or found[0] >= len(words):
         return None
     rest = list(words[found[0] :])
-    denied = next((i for i in range(1, len(rest)) if rest[i].key == "not" and rest[i - 1].stop == ","), len(rest))
+    denied = next(
+        (i for i in range(1, len(rest)) if rest[i].key == "not" and rest[i - 1].stop == ","),
+        len(rest),
+    )
     rest = rest[:denied]
-    while len(rest) > 1 and not rest[-1].quoted and rest[-1].key in ("instead", "please", "pls", "sorry", "rather"):
+    while (
+        len(rest) > 1
+        and not rest[-1].quoted
+        and rest[-1].key in ("instead", "please", "pls", "sorry", "rather")
+    ):
         rest.pop()
-    return None if rest[0].key in ("to", "that", "it") else [TaskChange("update", Named(talk.last), (("title", phrase(text, rest)),))]
+    return (
+        None
+        if rest[0].key in ("to", "that", "it")
+        else [TaskChange("update", Named(talk.last), (("title", phrase(text, rest)),))]
+    )
 
 
 _MEANT = Phrases.plain(
     [
         "no|sorry|oops? i meant|mean to? say|write|type|add|put?",
-        "no|sorry|oops|actually? it|that|this should|must|was be|say|read|have? been|meant? to? be? called|named|titled|say?",
+        (
+            "no|sorry|oops|actually? it|that|this should|must|was be|say|read|have? been|meant? "
+            "to? "
+            "be? called|named|titled|say?"
+        ),
         "it|that|this should|must say|read|be",
         "should say|read|be called?",
         "call|name|title it|that|this rather?",
@@ -97,21 +127,43 @@ def replaced(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish 
         new = _WANTED.at(keys, place)
         start = place + (new[0] if new is not None else 0)
         if (new is not None or words[place - 1].stop == ",") and start < len(keys):
-            return [TaskChange("update", Named(phrase(text, words[2:place])), (("title", phrase(text, words[start:])),), unsure=True)]
+            return [
+                TaskChange(
+                    "update",
+                    Named(phrase(text, words[2:place])),
+                    (("title", phrase(text, words[start:])),),
+                    unsure=True,
+                )
+            ]
     return None
 
 
 _WANTED = Phrases.plain(
-    ["i|we want|need|would|like it|that|this? to be|say|read", "it|that should be|say|read", "make|put|write|call it", "id like it to be|say|read"]
+    [
+        "i|we want|need|would|like it|that|this? to be|say|read",
+        "it|that should be|say|read",
+        "make|put|write|call it",
+        "id like it to be|say|read",
+    ]
 )
 
 
-def labelled(text: str, words: Words, today: date, talk: Dialogue, *, adding: bool) -> list[Wish | Missing] | None:
+def labelled(
+    text: str, words: Words, today: date, talk: Dialogue, *, adding: bool
+) -> list[Wish | Missing] | None:
     """Words before a colon, and what they label.
 
-    That is a new task where `adding` ("urgent: call Bob", "in two weeks: dentist"), or a task's new values ("milk: low priority").
+    That is a new task where `adding` ("urgent: call Bob", "in two weeks: dentist"), or a task's new
+    values ("milk: low priority").
     """
-    end = next((i for i, word in enumerate(words[:_TITLE_WORDS]) if word.stop == ":" or (words[i + 1 : i + 2] and words[i + 1].key in DASHES)), None)
+    end = next(
+        (
+            i
+            for i, word in enumerate(words[:_TITLE_WORDS])
+            if word.stop == ":" or (words[i + 1 : i + 2] and words[i + 1].key in DASHES)
+        ),
+        None,
+    )
     if end is None or end + 2 >= len(words) + (words[end].stop == ":"):
         return None
     dashed = words[end].stop != ":"
@@ -119,31 +171,62 @@ def labelled(text: str, words: Words, today: date, talk: Dialogue, *, adding: bo
     fields = fields_alone(text, label, today)
     if dashed and not fields:
         return None
-    if adding and talk.fresh == "task" and talk.last and label[-1].key in ("note", "notes", "description", "comment") and "self" not in keys_of(label):
+    if (
+        adding
+        and talk.fresh == "task"
+        and talk.last
+        and label[-1].key in ("note", "notes", "description", "comment")
+        and "self" not in keys_of(label)
+    ):
         return [TaskChange("update", Named(talk.last), (("description", phrase(text, rest)),))]
     if not adding:
         values = fields_alone(text, rest, today)
-        return [TaskChange("update", Named(phrase(text, label)), values, unsure=True)] if values and not dashed else None
+        return (
+            [TaskChange("update", Named(phrase(text, label)), values, unsure=True)]
+            if values and not dashed
+            else None
+        )
     if fields or all(not word.quoted and word.key in _ADD_LABELS for word in label):
         found = added(text, rest, today, talk)
         if isinstance(found, Missing):
             return [found]
         given = {name: value for name, value in fields if value is not None}
-        return [msgspec.structs.replace(wish, **{k: v for k, v in given.items() if getattr(wish, k) is None}) for wish in found]
+        return [
+            msgspec.structs.replace(
+                wish, **{k: v for k, v in given.items() if getattr(wish, k) is None}
+            )
+            for wish in found
+        ]
     return None
 
 
 def needed(text: str, words: Words, today: date) -> list[Wish | Missing] | None:
     """Such as "we need toilet paper"."""
     keys = keys_of(words)
-    start = 2 if keys[0] in ("i", "we") and keys[1:2] == ["need"] else 3 if keys[:3] in (["we", "are", "out"], ["im", "out", "of"]) else 0
+    start = (
+        2
+        if keys[0] in ("i", "we") and keys[1:2] == ["need"]
+        else 3
+        if keys[:3] in (["we", "are", "out"], ["im", "out", "of"])
+        else 0
+    )
     if keys[:2] in (["need", "more"], ["need", "some"]):
         start = 1
     rest: list[Token] = list(words[start:])
     if not start or not rest or rest[0].key in _NEEDLESS or len(rest) > 5 or rest[0].key in ACTIONS:
         return None
     asides = asides_of(text, rest, today)
-    return [AddTask(title=phrase(text, asides.words), priority=asides.priority, due=asides.due.isoformat() if asides.due else None)] if asides.words else None
+    return (
+        [
+            AddTask(
+                title=phrase(text, asides.words),
+                priority=asides.priority,
+                due=asides.due.isoformat() if asides.due else None,
+            )
+        ]
+        if asides.words
+        else None
+    )
 
 
 def regretted(words: Words, talk: Dialogue) -> list[Wish | Missing] | None:

@@ -1,4 +1,5 @@
-"""Answers to a question of the reply before: which of several tasks, what the missing thing is, a name spelled right.
+"""Answers to a question of the reply before: which of several tasks, what the missing thing is, a
+name spelled right.
 
 Entry: `answered`.
 """
@@ -17,10 +18,21 @@ from treadle.apps.assistant.language.phrases import known
 from treadle.apps.assistant.language.targets import target_of
 from treadle.apps.assistant.language.values import level_of
 from treadle.apps.assistant.language.verbs import closed, head_at, opened
-from treadle.apps.assistant.language.wishes import Every, Filter, Missing, Named, PlainCall, Show, TaskChange, Wish
+from treadle.apps.assistant.language.wishes import (
+    Every,
+    Filter,
+    Missing,
+    Named,
+    PlainCall,
+    Show,
+    TaskChange,
+    Wish,
+)
 from treadle.apps.assistant.language.wording import Words, key_of, keys_of, phrase
 
-_LEADS = known("""the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task""")
+_LEADS = known(
+    """the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task"""
+)
 _SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
 
 _WORDS = 30
@@ -28,11 +40,18 @@ _WORDS = 30
 
 
 def answered(
-    text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing], anew: Sequence[Wish | Missing]
+    text: str,
+    words: Words,
+    today: date,
+    talk: Dialogue,
+    before: Sequence[Wish | Missing],
+    anew: Sequence[Wish | Missing],
 ) -> tuple[Wish | Missing, ...] | None:
-    """The wishes of the message that was asked about, with its gap filled; None where this is no answer.
+    """The wishes of the message that was asked about, with its gap filled; None where this is no
+    answer.
 
-    `anew`: the wishes of this message if it is read as a new one. One that changes tasks by itself is no answer to "which task?".
+    `anew`: the wishes of this message if it is read as a new one. One that changes tasks by itself
+    is no answer to "which task?".
     """
     if not before:
         return None
@@ -51,19 +70,48 @@ def answered(
     if gap.wants == "task" and any(isinstance(wish, (TaskChange, PlainCall)) for wish in anew):
         return None
     filled = _filled(text, rest, today, talk, gap, anew)
-    return None if filled is None else tuple(part for wish in before for part in (filled if wish is gap else (wish,)))
+    return (
+        None
+        if filled is None
+        else tuple(part for wish in before for part in (filled if wish is gap else (wish,)))
+    )
 
 
 def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named, ...] | None:
     keys = keys_of(words)
     start = opened(keys)
     rest = list(words[start : max(closed(keys), start)])
-    while len(rest) > 1 and rest[0].key in ("the", "i", "mean", "meant", "want", "its", "option", "choose", "pick", "take", "id", "say") and not rest[0].quoted:
+    while (
+        len(rest) > 1
+        and rest[0].key
+        in (
+            "the",
+            "i",
+            "mean",
+            "meant",
+            "want",
+            "its",
+            "option",
+            "choose",
+            "pick",
+            "take",
+            "id",
+            "say",
+        )
+        and not rest[0].quoted
+    ):
         rest.pop(0)
     if not rest:
         return None
     keys = keys_of(rest)
-    if keys in (["all"], ["both"], ["all", "of", "them"], ["both", "of", "them"], ["every", "one"], ["everything"]):
+    if keys in (
+        ["all"],
+        ["both"],
+        ["all", "of", "them"],
+        ["both", "of", "them"],
+        ["every", "one"],
+        ["everything"],
+    ):
         return tuple(Named(option) for option in talk.options)
     if len(keys) == 1 and keys[0].isdigit():
         picked = talk.numbered(int(keys[0]))
@@ -71,8 +119,14 @@ def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named
     if keys in (["one"], ["two"], ["three"], ["four"], ["five"]):
         picked = talk.numbered(["one", "two", "three", "four", "five"].index(keys[0]) + 1)
         return None if picked is None else (Named(picked),)
-    matching = _matching(keys_of(rest) if not rest[0].quoted else [key_of(w) for w in rest[0].text.split()], talk.options)
-    if matching is not None and (head_at(keys, 0) is None or (len(matching) == 1 and key_of(phrase(text, rest)) == key_of(matching[0].words))):
+    matching = _matching(
+        keys_of(rest) if not rest[0].quoted else [key_of(w) for w in rest[0].text.split()],
+        talk.options,
+    )
+    if matching is not None and (
+        head_at(keys, 0) is None
+        or (len(matching) == 1 and key_of(phrase(text, rest)) == key_of(matching[0].words))
+    ):
         return matching
     if head_at(keys, 0) is not None:
         return None
@@ -88,28 +142,60 @@ def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] 
     if not wanted or len(keys) > _WORDS:
         return None
     exact = [option for option in options if key_of(option) == " ".join(keys)]
-    held = exact or [option for option in options if {*wanted} <= {key_of(word).strip(",.;:!?()") for word in option.split()}]
+    held = exact or [
+        option
+        for option in options
+        if {*wanted} <= {key_of(word).strip(",.;:!?()") for word in option.split()}
+    ]
     return (Named(held[0]),) if len(held) == 1 else None
 
 
-def _aimed(before: Sequence[Wish | Missing], chosen: Sequence[Named], about: str) -> tuple[Wish | Missing, ...] | None:
-    """The change that was asked about, now at the chosen tasks. What else the message wished was done then."""
-    changes = [(wish, wish.target) for wish in before if isinstance(wish, TaskChange) and isinstance(wish.target, Named)]
-    asked = [wish for wish, target in changes if key_of(about) in map(key_of, (target.words, *target.parts))] or [wish for wish, _ in changes[:1]]
-    return tuple(msgspec.structs.replace(asked[0], target=target) for target in chosen) if asked else None
+def _aimed(
+    before: Sequence[Wish | Missing], chosen: Sequence[Named], about: str
+) -> tuple[Wish | Missing, ...] | None:
+    """The change that was asked about, now at the chosen tasks.
+
+    What else the message wished was done then.
+    """
+    changes = [
+        (wish, wish.target)
+        for wish in before
+        if isinstance(wish, TaskChange) and isinstance(wish.target, Named)
+    ]
+    asked = [
+        wish
+        for wish, target in changes
+        if key_of(about) in map(key_of, (target.words, *target.parts))
+    ] or [wish for wish, _ in changes[:1]]
+    return (
+        tuple(msgspec.structs.replace(asked[0], target=target) for target in chosen)
+        if asked
+        else None
+    )
 
 
-def _named_again(text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+def _named_again(
+    text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing]
+) -> tuple[Wish | Missing, ...] | None:
     """Such as "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
     keys = keys_of(words)
     meant = next((i for i in range(min(3, len(keys))) if keys[i] in ("mean", "meant")), None)
-    if meant is None and (head_at(keys, 0) is not None or len(keys) > 4 or keys[0] in ("i", "what", "why", "no", "it")):
+    if meant is None and (
+        head_at(keys, 0) is not None or len(keys) > 4 or keys[0] in ("i", "what", "why", "no", "it")
+    ):
         return None
     target = target_of(text, words[meant + 1 :] if meant is not None else words, today, talk)
     return _aimed(before, (target,), talk.about) if isinstance(target, Named) else None
 
 
-def _filled(text: str, words: Words, today: date, talk: Dialogue, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+def _filled(
+    text: str,
+    words: Words,
+    today: date,
+    talk: Dialogue,
+    gap: Missing,
+    anew: Sequence[Wish | Missing],
+) -> tuple[Wish | Missing, ...] | None:
     keys = keys_of(words)
     head = head_at(keys, 0)
     if gap.wants == "title":
@@ -117,30 +203,54 @@ def _filled(text: str, words: Words, today: date, talk: Dialogue, gap: Missing, 
     if head is not None and head.sure:
         return None
     if gap.wants == "task" and gap.doing is not None:
-        while len(words) > 1 and not words[0].quoted and words[0].key in _LEADS and words[0].key not in ("it", "that", "one"):
+        while (
+            len(words) > 1
+            and not words[0].quoted
+            and words[0].key in _LEADS
+            and words[0].key not in ("it", "that", "one")
+        ):
             words = words[1:]
         target = target_of(text, words, today, talk)
         if isinstance(target, Missing) or (isinstance(target, Every) and target.filter.empty):
             return None
-        return tuple(TaskChange(gap.doing, one, gap.fields, answers=True) for one in (target if isinstance(target, tuple) else (target,)))
+        return tuple(
+            TaskChange(gap.doing, one, gap.fields, answers=True)
+            for one in (target if isinstance(target, tuple) else (target,))
+        )
     return _value(text, words, today, gap)
 
 
-def _title(text: str, words: Words, today: date, talk: Dialogue, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
-    """The title that was asked for. A command is meant as one, unless it lacks something, or the list holds nothing that it names."""
+def _title(
+    text: str,
+    words: Words,
+    today: date,
+    talk: Dialogue,
+    gap: Missing,
+    anew: Sequence[Wish | Missing],
+) -> tuple[Wish | Missing, ...] | None:
+    """The title that was asked for.
+
+    A command is meant as one, unless it lacks something, or the list holds nothing that it names.
+    """
     head = head_at(keys_of(words), 0)
     is_change = head is not None and head.kind in ("complete", "delete", "update")
     is_sure = head is not None and head.sure
     if is_sure and not is_change:
         return None
-    if is_change and len(anew) == 1 and isinstance(anew[0], PlainCall):  # "clear completed" is a command of its own, and never a title
+    # "clear completed" is a command of its own, and never a title
+    if is_change and len(anew) == 1 and isinstance(anew[0], PlainCall):
         return None
     if "look for" in gap.what:
         return None if is_sure else (Show(Filter("all", None, phrase(text, words))),)
     result = added(text, words, today, talk)
     if isinstance(result, Missing):
         return None
-    if is_change and len(anew) == 1 and isinstance(change := anew[0], TaskChange) and isinstance(change.target, Named):
+    if (
+        is_change
+        and len(anew) == 1
+        and isinstance(change := anew[0], TaskChange)
+        and isinstance(change.target, Named)
+    ):
         return (msgspec.structs.replace(change, otherwise=result[0]),)
     is_whole = bool(anew) and not any(isinstance(wish, Missing) for wish in anew)
     return None if is_change and is_sure and is_whole else tuple(result)
@@ -150,7 +260,12 @@ def _value(text: str, words: Words, today: date, gap: Missing) -> tuple[Wish | M
     if gap.target is None:
         return None
     rest = list(words)
-    while len(rest) > 1 and not rest[0].quoted and rest[0].key in ("to", "make", "it", "set", "for", "by", "on", "is", "as", "should", "be", "due"):
+    while (
+        len(rest) > 1
+        and not rest[0].quoted
+        and rest[0].key
+        in ("to", "make", "it", "set", "for", "by", "on", "is", "as", "should", "be", "due")
+    ):
         rest.pop(0)
     keys = keys_of(rest)
     value: str | None = None

@@ -1,7 +1,9 @@
-"""What is said of a task beside its title: how urgent it is, when it is due, what its description is; and where in the sentence that stands.
+"""What is said of a task beside its title: how urgent it is, when it is due, what its description
+is; and where in the sentence that stands.
 
-Such words may be part of a title as well ("plan the friday party", "reply to urgent mail"): they count only where they stand apart, at an end, at a
-stop, or before a small word that goes on. Entry: `asides_of`.
+Such words may be part of a title as well ("plan the friday party", "reply to urgent mail"): they
+count only where they stand apart, at an end, at a stop, or before a small word that goes on. Entry:
+`asides_of`.
 """
 
 from __future__ import annotations
@@ -23,9 +25,21 @@ LEVELS = {
 LEVEL = Phrases({f"a? {words}": level for words, level in LEVELS.items()})
 PRIORITY = Phrases(
     {
-        **{f"{words} priority|prio|importance|prioirty|prority|priorty|pri": level for words, level in LEVELS.items()},
-        **{f"with|at|as|of|has a? {words} priority|prio|importance|prioirty|prority|priorty": level for words, level in LEVELS.items()},
-        **{f"with|at|has? priority|prio|prioirty|prority|priorty|importance is|of|set|to? {words}": level for words, level in LEVELS.items()},
+        **{
+            f"{words} priority|prio|importance|prioirty|prority|priorty|pri": level
+            for words, level in LEVELS.items()
+        },
+        **{
+            f"with|at|as|of|has a? {words} priority|prio|importance|prioirty|prority|priorty": level
+            for words, level in LEVELS.items()
+        },
+        **{
+            (
+                "with|at|has? priority|prio|prioirty|prority|priorty|importance is|of|set|to? "
+                f"{words}"
+            ): level
+            for words, level in LEVELS.items()
+        },
         **{f"with|at? priority|prio {words}": level for words, level in LEVELS.items()},
         "high-priority|high-prio|top-priority|!high|#high|p1|prio1|!p1|#urgent|!urgent|!!!": "High",
         "medium-priority|normal-priority|!medium|#medium|p2|!p2": "Medium",
@@ -48,7 +62,10 @@ PRIORITY = Phrases(
         "take your time": "Low",
         "it|this|that can wait": "Low",
         "can wait": "Low",
-        "if|when|whenever i|we|you have|get|find the|some|a|more|spare? time|chance|minute|moment": "Low",
+        (
+            "if|when|whenever i|we|you have|get|find the|some|a|more|spare? "
+            "time|chance|minute|moment"
+        ): "Low",
         "whenever": "Low",
         "not a priority": "Low",
         "at some point": "Low",
@@ -65,7 +82,14 @@ _LOOSE = Phrases(
     }
 )
 """Count at the ends only."""
-_LEADING = Phrases({"important|urgent|critical": "High", "very|really|super important|urgent": "High", "unimportant": "Low", "not urgent|important": "Low"})
+_LEADING = Phrases(
+    {
+        "important|urgent|critical": "High",
+        "very|really|super important|urgent": "High",
+        "unimportant": "Low",
+        "not urgent|important": "Low",
+    }
+)
 """Count before the word "task", or with a stop beside them."""
 _DUE = Phrases.plain(
     [
@@ -152,7 +176,11 @@ def _torn(words: Words, place: int) -> bool:
 def _take(found: Asides, start: int, end: int) -> None:
     """Out of the words, with what joined it to them."""
     words = found.words
-    while start > 0 and words[start - 1].key in ("and", "with", "-", "\u2013", "—", "&", "also", "as") and (end == len(words) or words[start - 1].key != "as"):
+    while (
+        start > 0
+        and words[start - 1].key in ("and", "with", "-", "\u2013", "—", "&", "also", "as")
+        and (end == len(words) or words[start - 1].key != "as")
+    ):
         start -= 1
     if start > 0 and words[end - 1].stop not in ("", ",") and words[start - 1].stop in ("", ","):
         words[start - 1] = words[start - 1]._replace(stop=words[end - 1].stop)
@@ -197,10 +225,19 @@ def _take_priority(found: Asides, *, leading: bool) -> None:
     if found.priority is not None:
         return None
     row = _LEADING.ending(keys) or LEVEL.ending(keys)
-    if row is not None and row[0] < len(keys) and (words[-1 - row[0]].stop in (",", ":") or _torn_at_end(words, row[0])):
+    if (
+        row is not None
+        and row[0] < len(keys)
+        and (words[-1 - row[0]].stop in (",", ":") or _torn_at_end(words, row[0]))
+    ):
         found.priority = row[1]
         return _take(found, len(keys) - row[0], len(keys))
-    if leading and (row := _LEADING.at(keys)) is not None and row[0] < len(keys) and (words[row[0] - 1].stop or keys[0] == "urgent" or keys[row[0]] in DASHES):
+    if (
+        leading
+        and (row := _LEADING.at(keys)) is not None
+        and row[0] < len(keys)
+        and (words[row[0] - 1].stop or keys[0] == "urgent" or keys[row[0]] in DASHES)
+    ):
         found.priority = row[1]
         return _take(found, 0, row[0])
     return None
@@ -217,7 +254,11 @@ def _take_due(found: Asides, today: date, *, leading: bool) -> None:
             best = (i, *marked)
             break
         here = _said_day(keys, i, today)
-        if here is not None and stands_apart(words, i, here[0], leading=leading) and (best is None or i >= best[1]):
+        if (
+            here is not None
+            and stands_apart(words, i, here[0], leading=leading)
+            and (best is None or i >= best[1])
+        ):
             best = (i, *here)
     if best is not None:
         found.due = best[2]
@@ -242,13 +283,17 @@ def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] 
     if place > 0 and keys[place - 1] in _REPEATS:
         return None
     day = day_at(keys, place, today)
-    if day is None or (keys[place : place + day[0]] == [keys[place]] and corrected(keys[place]) in _WEAK_DAYS):
+    if day is None or (
+        keys[place : place + day[0]] == [keys[place]] and corrected(keys[place]) in _WEAK_DAYS
+    ):
         return None
     return place + day[0], day[1]
 
 
 def _unread(found: Asides, keys: Sequence[str]) -> None:
-    """A due date that looks like one, and is in no calendar: better asked about than left in the title."""
+    """A due date that looks like one, and is in no calendar: better asked about than left in the
+    title.
+    """
     for i in range(len(keys)):
         row = _DUE.at(keys, i) or ((1, "") if keys[i] in ("by", "on") else None)
         if (
@@ -265,8 +310,31 @@ def _unread(found: Asides, keys: Sequence[str]) -> None:
 def trimmed(words: Words) -> list[Token]:
     """Without what is left over at the ends once asides were taken out."""
     kept = list(words)
-    while kept and not kept[-1].quoted and kept[-1].key in ("and", "-", "\u2013", "—", "&", "please", "pls", "plz", "thanks", "thx", "with", "ok", "okay"):
+    while (
+        kept
+        and not kept[-1].quoted
+        and kept[-1].key
+        in (
+            "and",
+            "-",
+            "\u2013",
+            "—",
+            "&",
+            "please",
+            "pls",
+            "plz",
+            "thanks",
+            "thx",
+            "with",
+            "ok",
+            "okay",
+        )
+    ):
         kept.pop()
-    while kept and not kept[0].quoted and kept[0].key in ("and", "-", "\u2013", "—", "&", "please", ":"):
+    while (
+        kept
+        and not kept[0].quoted
+        and kept[0].key in ("and", "-", "\u2013", "—", "&", "please", ":")
+    ):
         kept.pop(0)
     return kept

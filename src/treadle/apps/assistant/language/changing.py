@@ -15,7 +15,16 @@ from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
 from treadle.apps.assistant.language.targets import TASK, target_of
 from treadle.apps.assistant.language.values import NOT_DUE, Fields, no_day, value_of, values_of
-from treadle.apps.assistant.language.wishes import Doing, Every, Missing, Named, PlainCall, Target, TaskChange, Wish
+from treadle.apps.assistant.language.wishes import (
+    Doing,
+    Every,
+    Missing,
+    Named,
+    PlainCall,
+    Target,
+    TaskChange,
+    Wish,
+)
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
 
 FIELD = Phrases(
@@ -41,7 +50,10 @@ _POSSESSED = Phrases(
 )
 _DONE = Phrases.plain(
     [
-        "as|is|are|to|its? all|now|already? done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed",
+        (
+            "as|is|are|to|its? all|now|already? "
+            "done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed"
+        ),
         "off|off: as? done?",
         "out",
         "as|is|are? checked|ticked|crossed off",
@@ -57,10 +69,29 @@ _UNDONE = Phrases.plain(
 )
 _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
 _DAY_WORDS = known("to until till by on for is due")
-VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
+VALUE = {
+    "due": "the new due date",
+    "priority": "the new priority",
+    "title": "the new title",
+    "description": "the new description",
+}
 _WITH = ("rename", "retitle", "replace", "reword")
-_SEVERAL = known("all every everything my tasks todos items ones the list whatever anything what whats thats things stuff")
-_CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
+_SEVERAL = known(
+    "all every everything my tasks todos items ones the list whatever anything what whats thats "
+    "things stuff"
+)
+_CLEARING = (
+    "clear",
+    "remove",
+    "delete",
+    "drop",
+    "cancel",
+    "erase",
+    "unset",
+    "reset",
+    "take",
+    "get",
+)
 _DEFAULT_LEVEL = {
     "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
     "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
@@ -79,7 +110,11 @@ def deleted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
     if field is not None and field[1] != "title" and (len(keys) > field[0] or field[1] == "due"):
         return changed(text, words, "clear", today, talk)
     for place in range(1, len(keys)):  # "remove milk's due date"
-        if (possessed := _POSSESSED.at(keys, place)) is not None and place + possessed[0] == len(keys) and possessed[1] in ("due", "description"):
+        if (
+            (possessed := _POSSESSED.at(keys, place)) is not None
+            and place + possessed[0] == len(keys)
+            and possessed[1] in ("due", "description")
+        ):
             return changed(text, words, "clear", today, talk)
     if bulk := _completed_ones(text, words, today):
         return [bulk]
@@ -89,7 +124,9 @@ def deleted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
     """Whether all that is completed is meant, and nothing narrower."""
     keys = keys_of(words)
-    if any(word.quoted for word in words) or any(key in ("except", "but", "one", "not") for key in keys):
+    if any(word.quoted for word in words) or any(
+        key in ("except", "but", "one", "not") for key in keys
+    ):
         return None
     filtered = filter_of(text, words, today)
     wanted = filtered.filter
@@ -117,18 +154,27 @@ def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
         )
         for k in keys
     )
-    singular = any(k in ("task", "item", "todo") for k in keys) and not any(k in ("all", "every", "each") for k in keys)
+    singular = any(k in ("task", "item", "todo") for k in keys) and not any(
+        k in ("all", "every", "each") for k in keys
+    )
     narrow = wanted.priority is not None or wanted.search is not None
-    return PlainCall("delete_completed") if rest and plural and not singular and wanted.status == "completed" and not narrow else None
+    return (
+        PlainCall("delete_completed")
+        if rest and plural and not singular and wanted.status == "completed" and not narrow
+        else None
+    )
 
 
-def changing(doing: Doing, text: str, words: Words, today: date, talk: Dialogue, fields: Fields = ()) -> list[Wish | Missing]:
+def changing(
+    doing: Doing, text: str, words: Words, today: date, talk: Dialogue, fields: Fields = ()
+) -> list[Wish | Missing]:
     target = target_of(text, words, today, talk)
     if isinstance(target, Missing):
         return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
     if doing == "complete" and isinstance(target, Every):
         if target.filter.status == "completed" or (
-            (target.filter.empty or target.filter.status == "open") and target == Every(type(target.filter)(target.filter.status))
+            (target.filter.empty or target.filter.status == "open")
+            and target == Every(type(target.filter)(target.filter.status))
         ):
             return [PlainCall("complete_all")]
         target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
@@ -139,7 +185,11 @@ def changing(doing: Doing, text: str, words: Words, today: date, talk: Dialogue,
 def _which(missing: Missing, doing: Doing) -> str:
     if missing.what != TASK.what:
         return missing.what
-    return {"complete": "which task you have completed", "delete": "which task to delete", "update": "which task to change"}[doing]
+    return {
+        "complete": "which task you have completed",
+        "delete": "which task to delete",
+        "update": "which task to change",
+    }[doing]
 
 
 def _without_done(words: Words) -> list[Token]:
@@ -151,19 +201,31 @@ def _without_done(words: Words) -> list[Token]:
     return kept
 
 
-def changed(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
+def changed(
+    text: str, words: Words, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing]:
     """What follows a verb like "set", "mark", "change", "move"."""
     keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
-    if verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick") and (found := done_at(keys)) is not None:
+    if (
+        verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick")
+        and (found := done_at(keys)) is not None
+    ):
         place, count, undone = found
         if undone:
             return [REOPEN]
         return changing("complete", text, [*words[:place], *words[place + count :]], today, talk)
-    if (field := FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
+    if (field := FIELD.at(keys)) is not None and (
+        len(keys) == field[0]
+        or keys[field[0]] in ("of", "for", "on", "from", "to")
+        or field[1] != "title"
+    ):
         return of_field(text, words[field[0] :], field[1], verb, today, talk)
     plain, rest = values_of(text, words, today)
     unlike = verb in ("rename", "retitle", "reword", "call") or _looks_renamed(rest)
-    unlike |= any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest))
+    unlike |= any(
+        k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING)
+        for k in keys_of(rest)
+    )
     if len(plain) == 1 and not unlike:
         return changing("update", text, rest, today, talk, plain)
     for place in range(1, min(len(keys), 60)):
@@ -171,10 +233,16 @@ def changed(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> 
         if (
             possessed is not None
             and not words[place].quoted
-            and (place + possessed[0] == len(keys) or keys[place + possessed[0]] in _TO or keys[place + possessed[0]] == "from")
+            and (
+                place + possessed[0] == len(keys)
+                or keys[place + possessed[0]] in _TO
+                or keys[place + possessed[0]] == "from"
+            )
         ):
             target = _owner(text, words[:place])
-            return _valued(text, target, words[place + possessed[0] :], possessed[1], verb, today, talk)
+            return _valued(
+                text, target, words[place + possessed[0] :], possessed[1], verb, today, talk
+            )
     return _by_value(text, words, verb, today, talk)
 
 
@@ -187,7 +255,11 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
     for undone, table in ((True, _UNDONE), (False, _DONE)):
         if (found := table.ending(mended)) is not None:
             return len(keys) - found[0], found[0], undone
-        if (found := table.at(mended)) is not None and mended[0] in ("as", "done", "complete", "off", "completed", "finished") and found[0] < len(keys):
+        if (
+            (found := table.at(mended)) is not None
+            and mended[0] in ("as", "done", "complete", "off", "completed", "finished")
+            and found[0] < len(keys)
+        ):
             return 0, found[0], undone
     return None
 
@@ -195,33 +267,63 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
 def _owner(text: str, words: Words) -> list[Token]:
     """Without the 's of "milk's priority"."""
     last = words[-1]
-    if not last.quoted and last.text[-2:] in ("'s", "\u2019s") and last.end - last.start == len(last.text):
+    if (
+        not last.quoted
+        and last.text[-2:] in ("'s", "\u2019s")
+        and last.end - last.start == len(last.text)
+    ):
         last = last._replace(text=last.text[:-2], key=last.key[:-1], end=last.end - 2)
     elif text[last.end : last.end + 2] in ("'s", "\u2019s"):
         pass
     return [*words[:-1], last]
 
 
-def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
+def of_field(
+    text: str, words: Words, field: str, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing]:
     """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
     keys = keys_of(words)
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
     if verb in _CLEARING:
-        return changing("update", text, words[start:], today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
-    if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):  # "add a due date of friday to X"
+        return changing(
+            "update",
+            text,
+            words[start:],
+            today,
+            talk,
+            ((field, None if field == "due" else "" if field == "description" else "Medium"),),
+        )
+    # "add a due date of friday to X"
+    if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):
         for place in range(len(keys) - 1, 0, -1):
             if keys[place] in ("to", "for", "on") and place + 1 < len(keys) and place > start:
                 value = value_of(text, words[start:place], field, today)
                 if value is not None:
-                    return changing("update", text, words[place + 1 :], today, talk, ((field, value),))
-    if verb in ("add", "give", "put") and field == "description" and words[0].quoted and keys[1:2] in (["to"], ["for"], ["on"]) and len(words) > 2:
+                    return changing(
+                        "update", text, words[place + 1 :], today, talk, ((field, value),)
+                    )
+    if (
+        verb in ("add", "give", "put")
+        and field == "description"
+        and words[0].quoted
+        and keys[1:2] in (["to"], ["for"], ["on"])
+        and len(words) > 2
+    ):
         return changing("update", text, words[2:], today, talk, (("description", words[0].text),))
     for place in range(len(keys) - 1, start, -1):
-        here = keys[place] in _TO or keys[place] in ("for", "on", "by", "is") or words[place - 1].stop == ":"
+        here = (
+            keys[place] in _TO
+            or keys[place] in ("for", "on", "by", "is")
+            or words[place - 1].stop == ":"
+        )
         if not here:
             continue
         after = place if words[place - 1].stop == ":" else place + 1
-        if field in ("title", "description") and after < len(words) and not _first_to(words, place, start):
+        if (
+            field in ("title", "description")
+            and after < len(words)
+            and not _first_to(words, place, start)
+        ):
             continue
         value = value_of(text, words[after:], field, today)
         if value is not None:
@@ -230,13 +332,19 @@ def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: 
 
 
 def _first_to(words: Words, place: int, start: int) -> bool:
-    """Whether a text may begin behind this word: the first "to", or a colon, which comes before any."""
+    """Whether a text may begin behind this word: the first "to", or a colon, which comes before
+    any.
+    """
     if words[place - 1].stop == ":":
         return True
-    return not any(w.key in ("to", "as") or w.stop == ":" for w in words[start + 1 : place]) and not any(w.stop == ":" for w in words[place:])
+    return not any(
+        w.key in ("to", "as") or w.stop == ":" for w in words[start + 1 : place]
+    ) and not any(w.stop == ":" for w in words[place:])
 
 
-def _valued(text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
+def _valued(
+    text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing]:
     """Such as "X's priority to high"."""
     rest = list(words)
     if rest and rest[0].key == "from":
@@ -245,14 +353,23 @@ def _valued(text: str, target: Words, words: Words, field: str, verb: str, today
     while rest and not rest[0].quoted and rest[0].key in (*_TO, "is", "by", "on", "for"):
         del rest[0]
     if verb in _CLEARING and not rest:
-        return changing("update", text, target, today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
+        return changing(
+            "update",
+            text,
+            target,
+            today,
+            talk,
+            ((field, None if field == "due" else "" if field == "description" else "Medium"),),
+        )
     value = value_of(text, rest, field, today)
     if value is not None or (field == "due" and no_day(keys_of(rest))):
         return changing("update", text, target, today, talk, ((field, value),))
     return gap_of(text, target, field, verb, today, talk)
 
 
-def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
+def gap_of(
+    text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing]:
     """The value is missing: asked for, unless the verb says it ("raise the priority of X")."""
     if field == "priority" and verb in _DEFAULT_LEVEL:
         return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
@@ -263,13 +380,19 @@ def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: D
     meant = target_of(text, target, today, talk)
     named = meant if isinstance(meant, (Named, Every)) else None
     return (
-        [Missing(VALUE[field], "value", doing="update", target=named, field=field)] if named is not None else [Missing("which task to change, and how", "any")]
+        [Missing(VALUE[field], "value", doing="update", target=named, field=field)]
+        if named is not None
+        else [Missing("which task to change, and how", "any")]
     )
 
 
-def _by_value(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing]:
+def _by_value(
+    text: str, words: Words, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing]:
     """Such as "make X high priority", "move X to friday", "rename X to Y"."""
-    fields, rest = values_of(text, words, today, retitling=verb in ("rename", "retitle", "reword", "call"))
+    fields, rest = values_of(
+        text, words, today, retitling=verb in ("rename", "retitle", "reword", "call")
+    )
     if fields and rest and not (verb in _RETITLING and _looks_renamed(rest)):
         return changing("update", text, rest, today, talk, fields)
     if (split := _renamed(words, verb)) is not None:
@@ -278,19 +401,34 @@ def _by_value(text: str, words: Words, verb: str, today: date, talk: Dialogue) -
         if verb in POSTPONING or looks_like_a_day(keys_of(title)[0]):
             return gap_of(text, target, "due", verb, today, talk)
         return (
-            changing("update", text, target, today, talk, (("title", named),)) if named else [Missing("the new title", "value", doing="update", field="title")]
+            changing("update", text, target, today, talk, (("title", named),))
+            if named
+            else [Missing("the new title", "value", doing="update", field="title")]
         )
     if fields:
         return [Missing("which task to change", "task", doing="update", fields=fields)]
-    if verb in _DEFAULT_LEVEL and (verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))):
+    if verb in _DEFAULT_LEVEL and (
+        verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))
+    ):
         return changing("update", text, words, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
     if verb in POSTPONING:
-        return gap_of(text, [w for w in words if w.key not in ("back", "by") or w.quoted], "due", verb, today, talk)
+        return gap_of(
+            text,
+            [w for w in words if w.key not in ("back", "by") or w.quoted],
+            "due",
+            verb,
+            today,
+            talk,
+        )
     if verb in ("rename", "retitle", "reword") and words:
         return gap_of(text, words, "title", verb, today, talk)
     meant = target_of(text, words, today, talk) if words else TASK
-    what = "what to change about it" if isinstance(meant, Named) else "which task to change, and how"
-    return [Missing(what, "any", doing="update", target=meant if isinstance(meant, Named) else None)]
+    what = (
+        "what to change about it" if isinstance(meant, Named) else "which task to change, and how"
+    )
+    return [
+        Missing(what, "any", doing="update", target=meant if isinstance(meant, Named) else None)
+    ]
 
 
 def _looks_renamed(rest: Words) -> bool:
@@ -307,8 +445,16 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
         return quoted[0] + 1, quoted[1]
     if verb not in _RETITLING and verb not in POSTPONING:
         return None
-    joins = [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")]
-    joins = joins or [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in _WITH else ())]
+    joins = [
+        i
+        for i, key in enumerate(keys)
+        if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")
+    ]
+    joins = joins or [
+        i
+        for i, key in enumerate(keys)
+        if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in _WITH else ())
+    ]
     colon = next((i for i in range(1, len(words)) if words[i - 1].stop == ":"), None)
     if colon is not None and (not joins or joins[0] > colon):
         return colon, colon
@@ -320,7 +466,11 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
 
 def _as_title(words: Words) -> list[Token]:
     kept = list(words)
-    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("say", "be", "read", "called", "should", "to"):
+    while (
+        len(kept) > 1
+        and not kept[0].quoted
+        and kept[0].key in ("say", "be", "read", "called", "should", "to")
+    ):
         del kept[0]
     return kept[:-1] if len(kept) > 1 and kept[-1].key in ("instead", "please") else kept
 

@@ -1,4 +1,5 @@
-"""What a conversation has named so far, read from its text: the list that was shown, the task that was last spoken of, the question that stands open.
+"""What a conversation has named so far, read from its text: the list that was shown, the task that
+was last spoken of, the question that stands open.
 
 The replies are those of SPEC J3. Nothing else of a conversation is remembered. Entry: `Dialogue`.
 """
@@ -14,7 +15,9 @@ import msgspec
 Speech: TypeAlias = tuple[Literal["user", "assistant"], str]
 
 _ROW = re.compile(r"\s{0,4}(\d{1,4})[.)]\s+[☐✓☑✔✅□▢]\s*(.*)")
-_DETAILS = re.compile(r"\s+\((?:High|Medium|Low|due|overdue|no due)[^()]{0,120}\)\s*$", re.IGNORECASE)
+_DETAILS = re.compile(
+    r"\s+\((?:High|Medium|Low|due|overdue|no due)[^()]{0,120}\)\s*$", re.IGNORECASE
+)
 _DASHED = re.compile(r"\s+[—\u2013·|-]\s+(?:High|Medium|Low|due|overdue)\b[^—\u2013|]{0,80}$")
 _ADDED = re.compile(r"Got it! Added '(.*)' to your list", re.DOTALL)
 _SPOKEN = (
@@ -28,7 +31,9 @@ _DID = re.compile(r"(?m)^(?:Got it! Added|Great! I've marked|I've removed|Update
 _AMBIGUOUS = re.compile(r"I found multiple tasks about '(.*)'\. Which one: (.*)\?", re.DOTALL)
 _NOT_FOUND = re.compile(r"I couldn't find a task about '(.*)' in your list", re.DOTALL)
 _UNCLEAR = re.compile(r"Could you provide more details about (.*)\?", re.DOTALL)
-_BETWEEN = re.compile(r"['\"”\u2019]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“\u2018]")
+_BETWEEN = re.compile(
+    r"['\"”\u2019]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“\u2018]"
+)
 _READ = 60
 """Messages looked back at."""
 
@@ -80,7 +85,9 @@ class Dialogue(msgspec.Struct):
             named += [found[1] for pattern in _SPOKEN if (found := pattern.search(line))]
         if named:
             self.recent, self.last, self.fresh = tuple(named), named[-1], self.fresh or "task"
-        self.trail = tuple(dict.fromkeys((*self.trail, *named)))[-10:] if self.fresh == "task" else ()
+        self.trail = (
+            tuple(dict.fromkeys((*self.trail, *named)))[-10:] if self.fresh == "task" else ()
+        )
         self.did = _DID.search(text) is not None
         if (which := _AMBIGUOUS.search(text)) is not None:
             self.asked, self.about, self.options = "which", which[1], _options(which[2])
@@ -90,7 +97,9 @@ class Dialogue(msgspec.Struct):
             self.asked, self.about = "unclear", open_question[1]
 
     def numbered(self, number: int) -> str | None:
-        """The title with that number, of the options that were asked about or else of the list; -1 is the last."""
+        """The title with that number, of the options that were asked about or else of the list; -1
+        is the last.
+        """
         titles = self.options or self.listed
         if number == -1:
             return titles[-1] if titles else None
@@ -113,4 +122,8 @@ def _bare(title: str) -> str:
 
 def _options(text: str) -> tuple[str, ...]:
     rows = rows_of(text) or [piece for line in text.split("\n") for piece in _BETWEEN.split(line)]
-    return tuple(option[:300] for row in rows[:20] if (option := _bare(row.strip().strip("'\"“”\u2018\u2019 "))))
+    return tuple(
+        option[:300]
+        for row in rows[:20]
+        if (option := _bare(row.strip().strip("'\"“”\u2018\u2019 ")))
+    )

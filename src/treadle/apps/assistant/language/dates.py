@@ -1,7 +1,9 @@
-"""Days as people say them: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "2026-12-01".
+"""Days as people say them: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24",
+"2026-12-01".
 
-A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the next one that comes; 12/24 is month before
-day unless that cannot be, 24.12. is day before month. Where in a sentence a day belongs to the task is said in asides.py. Entry: `day_at`.
+A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the
+next one that comes; 12/24 is month before day unless that cannot be, 24.12. is day before month.
+Where in a sentence a day belongs to the task is said in asides.py. Entry: `day_at`.
 """
 
 from __future__ import annotations
@@ -21,13 +23,51 @@ Found: TypeAlias = tuple[int, date]
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
-    short: i for i, shorts in enumerate(("mon", "tue tues", "wed weds", "thu thur thurs", "fri", "sat", "sun")) for short in shorts.split()
+    short: i
+    for i, shorts in enumerate(
+        ("mon", "tue tues", "wed weds", "thu thur thurs", "fri", "sat", "sun")
+    )
+    for short in shorts.split()
 }
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
-_MONTH = {name: i for i, name in enumerate(_MONTHS, 1)} | {name[:3]: i for i, name in enumerate(_MONTHS, 1)} | {"sept": 9}
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_MONTH = (
+    {name: i for i, name in enumerate(_MONTHS, 1)}
+    | {name[:3]: i for i, name in enumerate(_MONTHS, 1)}
+    | {"sept": 9}
+)
 _ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"""
-NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
-_UNITS = {"day": 1, "days": 1, "night": 1, "nights": 1, "week": 7, "weeks": 7, "wk": 7, "wks": 7, "fortnight": 14, "fortnights": 14}
+NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {
+    "a": 1,
+    "an": 1,
+    "couple": 2,
+    "few": 3,
+    "thirty": 30,
+}
+_UNITS = {
+    "day": 1,
+    "days": 1,
+    "night": 1,
+    "nights": 1,
+    "week": 7,
+    "weeks": 7,
+    "wk": 7,
+    "wks": 7,
+    "fortnight": 14,
+    "fortnights": 14,
+}
 _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
 _RELATIVE = Phrases(
     {
@@ -42,7 +82,19 @@ _RELATIVE = Phrases(
         "the? day before yesterday": -2,
     }
 )
-_MISSPELT = ("tomorrow", "wednesday", "thursday", "saturday", "tuesday", "monday", "friday", "sunday", "today", "yesterday", "tonight")
+_MISSPELT = (
+    "tomorrow",
+    "wednesday",
+    "thursday",
+    "saturday",
+    "tuesday",
+    "monday",
+    "friday",
+    "sunday",
+    "today",
+    "yesterday",
+    "tonight",
+)
 _HOLIDAYS = Phrases(
     {
         "christmas|xmas|christmas-day": (12, 25),
@@ -95,7 +147,12 @@ def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
 def looks_like_a_day(key: str, following: str = "") -> bool:
     if following in _MONTH and _DAY.fullmatch(key):
         return True
-    return bool(_ISO.fullmatch(key) or _SLASHED.fullmatch(key) or key in _MONTH or _ORDINAL_DAY.fullmatch(key))
+    return bool(
+        _ISO.fullmatch(key)
+        or _SLASHED.fullmatch(key)
+        or key in _MONTH
+        or _ORDINAL_DAY.fullmatch(key)
+    )
 
 
 def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
@@ -115,7 +172,11 @@ def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
 
 def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
     """Words, and the days of a span: "2 weeks", "a day", "another week"."""
-    start = place + (place < len(keys) and keys[place] in ("another", "one", "1") and keys[place + 1 : place + 2] != ["more"])
+    start = place + (
+        place < len(keys)
+        and keys[place] in ("another", "one", "1")
+        and keys[place + 1 : place + 2] != ["more"]
+    )
     number = (0, 1) if start > place else number_at(keys, place)
     if number is None:
         return None
@@ -169,7 +230,9 @@ def _relative(keys: Keys, today: date) -> Found | None:
 
 
 def _span(keys: Keys, today: date) -> Found | None:
-    """Such as "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days later"."""
+    """Such as "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days
+    later".
+    """
     within = keys[0] in ("in", "within")
     read = _amount(keys, 1 if within else 0)
     if read is None:
@@ -178,7 +241,9 @@ def _span(keys: Keys, today: date) -> Found | None:
     if place < len(keys) and keys[place] in ("time", "hence"):
         return place + 1, apply(today)
     if place < len(keys) and keys[place] in ("from", "after"):
-        start = (1, today) if keys[place + 1 : place + 2] == ["now"] else day_at(keys, place + 1, today)
+        start = (
+            (1, today) if keys[place + 1 : place + 2] == ["now"] else day_at(keys, place + 1, today)
+        )
         return None if start is None else (place + 1 + start[0], apply(start[1]))
     return (place, apply(today)) if within else None
 
@@ -203,7 +268,9 @@ def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None
 
 
 def _end_of(keys: Keys, today: date) -> Found | None:
-    """Such as "end of the week", "end of next month"; the week ends on its Friday, at the weekend on its Sunday."""
+    """Such as "end of the week", "end of next month"; the week ends on its Friday, at the weekend
+    on its Sunday.
+    """
     if keys[0] in ("eow", "eom", "eoy"):
         return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)
     place = 1 if keys[0] == "the" else 0
@@ -217,7 +284,9 @@ def _end_of(keys: Keys, today: date) -> Found | None:
     if place >= len(keys):
         return None
     if (month := _MONTH.get(keys[place])) is not None:
-        return place + 1, _last_day("month", coming(today, month, calendar.monthrange(2026, month)[1]))
+        return place + 1, _last_day(
+            "month", coming(today, month, calendar.monthrange(2026, month)[1])
+        )
     if keys[place] not in ("week", "month", "year"):
         return None
     start = today if not later else _next(keys[place], today)
@@ -226,8 +295,16 @@ def _end_of(keys: Keys, today: date) -> Found | None:
 
 def _last_day(unit: str, day: date) -> date:
     if unit == "week":
-        return max(monday_of(day) + timedelta(days=4), day) if day.weekday() < 5 else monday_of(day) + timedelta(days=6)
-    return day.replace(day=calendar.monthrange(day.year, day.month)[1]) if unit == "month" else date(day.year, 12, 31)
+        return (
+            max(monday_of(day) + timedelta(days=4), day)
+            if day.weekday() < 5
+            else monday_of(day) + timedelta(days=6)
+        )
+    return (
+        day.replace(day=calendar.monthrange(day.year, day.month)[1])
+        if unit == "month"
+        else date(day.year, 12, 31)
+    )
 
 
 def _next(unit: str, today: date) -> date:
@@ -237,19 +314,31 @@ def _next(unit: str, today: date) -> date:
 
 
 def _named(keys: Keys, today: date) -> Found | None:
-    """Such as "friday", "this friday", "next friday", "friday next week", "next week", "the weekend"."""
+    """Such as "friday", "this friday", "next friday", "friday next week", "next week", "the
+    weekend".
+    """
     word = keys[0]
     place = 1 if word in ("next", "this", "coming", "following", "the", "upcoming") else 0
-    if word == "the" and place < len(keys) and keys[place] in ("next", "coming", "following", "upcoming"):
+    if (
+        word == "the"
+        and place < len(keys)
+        and keys[place] in ("next", "coming", "following", "upcoming")
+    ):
         word, place = keys[place], place + 1
     if place >= len(keys):
         return None
     name = keys[place]
     if name == "weekend" and place:
         saturday = today if today.weekday() == 6 else monday_of(today) + timedelta(days=5)
-        return place + 1, saturday + timedelta(days=7 if word == "next" and saturday.weekday() == 5 else 6 if word == "next" else 0)
+        return place + 1, saturday + timedelta(
+            days=7 if word == "next" and saturday.weekday() == 5 else 6 if word == "next" else 0
+        )
     if word in ("next", "following") and name in ("week", "month", "year"):
-        on = weekday_of(keys[place + 2]) if keys[place + 1 : place + 2] == ["on"] and place + 2 < len(keys) else None
+        on = (
+            weekday_of(keys[place + 2])
+            if keys[place + 1 : place + 2] == ["on"] and place + 2 < len(keys)
+            else None
+        )
         on = weekday_of(keys[place + 1]) if on is None and place + 1 < len(keys) else on
         if name == "week" and on is not None:
             return place + 2 + (keys[place + 1] == "on"), _next("week", today) + timedelta(days=on)
@@ -261,7 +350,8 @@ def _named(keys: Keys, today: date) -> Found | None:
 def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | None:
     word = keys[0] if keys[0] != "the" else keys[1]
     after = place + 1
-    if (explicit := _explicit(keys[after:], today)) is not None and word != "next":  # "friday december 4"
+    # "friday december 4"
+    if (explicit := _explicit(keys[after:], today)) is not None and word != "next":
         return after + explicit[0], explicit[1]
     if list(keys[after : after + 2]) == ["next", "week"]:
         return after + 2, _next("week", today) + timedelta(days=weekday)
@@ -307,7 +397,10 @@ def _day_first(keys: Keys, place: int, today: date) -> Found | None:
         return place + 4, month_start.replace(day=int(day[1]))
     for months in range(13):
         start = months_on(today.replace(day=1), months)
-        if int(day[1]) <= calendar.monthrange(start.year, start.month)[1] and (found := start.replace(day=int(day[1]))) >= today:
+        if (
+            int(day[1]) <= calendar.monthrange(start.year, start.month)[1]
+            and (found := start.replace(day=int(day[1]))) >= today
+        ):
             return place + 1, found
     return None
 
@@ -332,4 +425,10 @@ def _of_numbers(match: re.Match[str], today: date) -> Found | None:
     return 1, date(int(year) + (2000 if len(year) == 2 else 0), month, day)
 
 
-_READERS: tuple[Callable[[Keys, date], Found | None], ...] = (_relative, _explicit, _span, _end_of, _named)
+_READERS: tuple[Callable[[Keys, date], Found | None], ...] = (
+    _relative,
+    _explicit,
+    _span,
+    _end_of,
+    _named,
+)

@@ -1,6 +1,8 @@
-"""Which of the tasks that a look has shown a sentence speaks of, where it does not name one in the words of its title.
+"""Which of the tasks that a look has shown a sentence speaks of, where it does not name one in the
+words of its title.
 
-"I bought the milk" is about "buy milk", "get milk" and "milk", but not about "drink milk". Entry: `fitting`.
+"I bought the milk" is about "buy milk", "get milk" and "milk", but not about "drink milk". Entry:
+`fitting`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _ALIKE = tuple(
     )
 )
 """Verbs that say the same of one thing."""
-_ANY = frozenset(map(stem, known("do finish complete handle sort deal take go manage tackle settle")))
+_ANY = frozenset(
+    map(stem, known("do finish complete handle sort deal take go manage tackle settle"))
+)
 """Verbs that say no more than that something is done."""
 
 
@@ -47,7 +51,9 @@ def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
     if whole or not named.verb:
         return [tasks[at] for at in whole]
     about = {stem(word) for word in folded(named.words)}
-    return [tasks[at] for at in meant(named.words, titles) if _of_verb(named.verb, titles[at], about)]
+    return [
+        tasks[at] for at in meant(named.words, titles) if _of_verb(named.verb, titles[at], about)
+    ]
 
 
 def _of_verb(verb: str, title: str, about: set[str]) -> bool:

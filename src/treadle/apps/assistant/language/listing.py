@@ -1,4 +1,5 @@
-"""Which tasks are meant where several are: status, priority, days and words, as `list_tasks` takes them.
+"""Which tasks are meant where several are: status, priority, days and words, as `list_tasks` takes
+them.
 
 Entry: `filter_of`.
 """
@@ -39,13 +40,22 @@ STATUS = Phrases(
         "already? done|completed|finished": "completed",
         "i|we have|already|just? completed|done|finished|did": "completed",
         "ive|weve already? completed|done|finished": "completed",
-        "have|did i|we already? completed|done|finished|do|complete|finish|accomplish|accomplished|get done?": "completed",
+        (
+            "have|did i|we already? "
+            "completed|done|finished|do|complete|finish|accomplish|accomplished|get done?"
+        ): "completed",
     }
 )
 _PRIORITY = Phrases(
     {
-        **{f"with|of|at|a|an? {words} priority|prio|importance|priorities|prioirty|prority": level for words, level in LEVELS.items()},
-        **{f"with|whose? priority|prio is|of|set|to? {words}": level for words, level in LEVELS.items()},
+        **{
+            f"with|of|at|a|an? {words} priority|prio|importance|priorities|prioirty|prority": level
+            for words, level in LEVELS.items()
+        },
+        **{
+            f"with|whose? priority|prio is|of|set|to? {words}": level
+            for words, level in LEVELS.items()
+        },
         **{f"{words} priority|prio": level for words, level in LEVELS.items()},
         "high-priority|urgent|important|critical|high|highest": "High",
         "medium-priority|medium": "Medium",
@@ -57,7 +67,11 @@ _ABOUT = Phrases.plain(
     [
         "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with",
         "related|relating|connected|similar to",
-        "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about? the|a? word|words|text|title?",
+        (
+            "that|which "
+            "contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is "
+            "about? the|a? word|words|text|title?"
+        ),
         "that|which? mention|mentions|contain|contains|contained|mentioned",
         "that|which is|are named|called",
         "with|containing|having the? word|words|text|title|name",
@@ -107,11 +121,17 @@ def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> 
     left_over = phrase(text, [words[i] for i in rest]) if rest else ""
     if search and left_over and looked_for is None:
         looked_for, left_over = left_over, ""
-    return Filtered(Filter(status, priority, looked_for), left_over, bool(looked_for and looked_for.startswith(("due:", "overdue"))))
+    return Filtered(
+        Filter(status, priority, looked_for),
+        left_over,
+        bool(looked_for and looked_for.startswith(("due:", "overdue"))),
+    )
 
 
 def is_noun(key: str) -> bool:
-    """Whether it is a word for tasks with a letter too few, too many or out of place; another letter makes another word."""
+    """Whether it is a word for tasks with a letter too few, too many or out of place; another
+    letter makes another word.
+    """
     found = near(key, _NOUNS[:1]) or near(key, _NOUNS[1:2]) or near(key, _NOUNS[2:])
     return found is not None and (len(found) != len(key) or sorted(found) == sorted(key))
 
@@ -124,9 +144,14 @@ def _read(keys: Sequence[str], place: int, today: date) -> tuple[int, str, str]:
     if (priority := _PRIORITY.at(keys, place)) is not None:
         return priority[0], "priority", priority[1]
     about = _ABOUT.at(keys, place)
-    if about is not None and (STATUS.at(keys, place + about[0]) or _PRIORITY.at(keys, place + about[0])):
+    if about is not None and (
+        STATUS.at(keys, place + about[0]) or _PRIORITY.at(keys, place + about[0])
+    ):
         return about[0], "nothing", ""
-    if about is not None and not (keys[place] in ("for", "with", "on") and (_only_filling(keys, place + 1) or keys[place + 1] in _NOUN_WORDS)):
+    if about is not None and not (
+        keys[place] in ("for", "with", "on")
+        and (_only_filling(keys, place + 1) or keys[place + 1] in _NOUN_WORDS)
+    ):
         return about[0], "about", ""
     return 1, "nothing" if keys[place] in _NOTHING else "rest", ""
 
@@ -135,13 +160,19 @@ def _only_filling(keys: Sequence[str], place: int) -> bool:
     return all(key in _NOTHING for key in keys[place : place + 8])
 
 
-def _words_about(text: str, words: Words, keys: Sequence[str], place: int, today: date) -> tuple[str, int]:
+def _words_about(
+    text: str, words: Words, keys: Sequence[str], place: int, today: date
+) -> tuple[str, int]:
     """What is looked for, up to the next thing that is said of the filter."""
     while place < len(keys) - 1 and keys[place] in ("the", "my", "a", "an", "word", "words"):
         place += 1
     end = place + 1
     while end < len(keys) and _read(keys, end, today)[1] in ("rest", "about"):
         end += 1
-    if end < len(keys) and list(keys[end : end + 2]) in (["in", "it"], ["in", "them"], ["in", "there"]):
+    if end < len(keys) and list(keys[end : end + 2]) in (
+        ["in", "it"],
+        ["in", "them"],
+        ["in", "there"],
+    ):
         return phrase(text, words[place:end]), end + 2
     return phrase(text, words[place:end]), end

@@ -1,4 +1,5 @@
-"""A clause's words put into the order that commands have: without bullets and pictures, and with what is said ahead of the command behind it.
+"""A clause's words put into the order that commands have: without bullets and pictures, and with
+what is said ahead of the command behind it.
 
 Entry: `without_bullet`, `without_symbols`, `job_last`, `day_last`.
 """
@@ -29,27 +30,46 @@ def without_bullet(clause: Clause) -> Clause:
 def job_last(words: Words) -> list[Token]:
     """Of "my task for tonight is to pack", "remind me to pack for tonight"."""
     keys = keys_of(words[:10])
-    job = len(keys) > 4 and keys[0] in ("my", "our", "the") and any(key in ("task", "job", "plan", "goal", "todo", "mission") for key in keys[1:3])
-    to = next((i for i in range(2, len(keys) - 1) if keys[i : i + 2] == ["is", "to"]), None) if job else None
+    job = (
+        len(keys) > 4
+        and keys[0] in ("my", "our", "the")
+        and any(key in ("task", "job", "plan", "goal", "todo", "mission") for key in keys[1:3])
+    )
+    to = (
+        next((i for i in range(2, len(keys) - 1) if keys[i : i + 2] == ["is", "to"]), None)
+        if job
+        else None
+    )
     if to is None:
         return list(words)
-    when = next((i for i in range(1, to) if keys[i] in ("for", "on", "today", "tonight", "tomorrow")), to)
+    when = next(
+        (i for i in range(1, to) if keys[i] in ("for", "on", "today", "tonight", "tomorrow")), to
+    )
     return [words[0]._replace(text="add", key="add"), *words[to + 2 :], *words[when:to]]
 
 
 def without_symbols(words: Words) -> list[Token]:
-    """Without the pictures behind a command; those of a title stay, and so do those that say "done"."""
+    """Without the pictures behind a command; those of a title stay, and so do those that say
+    "done".
+    """
     kept, head = list(words), head_at(keys_of(words), 0)
     if head is None or head.kind in ("add", "remind", "update"):
         return kept
-    while len(kept) > 1 and not kept[-1].quoted and kept[-1].key not in MARKS and not any(c.isalnum() or c in "#/" for c in kept[-1].key):
+    while (
+        len(kept) > 1
+        and not kept[-1].quoted
+        and kept[-1].key not in MARKS
+        and not any(c.isalnum() or c in "#/" for c in kept[-1].key)
+    ):
         kept.pop()
     end = max(closed(keys_of(kept)), 1)
     return kept[:end]
 
 
 def day_last(words: Words, today: date) -> list[Token]:
-    """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
+    """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the
+    command is put behind it.
+    """
     keys = keys_of(words[:16])
     skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0
     day = day_at(keys, skipped, today) if head_at(keys, 0) is None else None
@@ -60,7 +80,11 @@ def day_last(words: Words, today: date) -> list[Token]:
         return list(words)
     start = ahead + opened(keys[ahead:])
     head = head_at(keys, start)
-    if (head is None or head.kind not in ("add", "remind")) and keys[start : start + 1] != [] and keys[start] not in ACTIONS:
+    if (
+        (head is None or head.kind not in ("add", "remind"))
+        and keys[start : start + 1] != []
+        and keys[start] not in ACTIONS
+    ):
         return list(words)
     moved = [*words[start:], *words[:ahead]]
     moved[-1] = moved[-1]._replace(stop="")

@@ -1,4 +1,5 @@
-"""Spans of days that a list is asked for: "today", "this week", "in the next 3 days", "overdue", as `list_tasks` takes them in `search`.
+"""Spans of days that a list is asked for: "today", "this week", "in the next 3 days", "overdue", as
+`list_tasks` takes them in `search`.
 
 Entry: `period_at`.
 """
@@ -9,7 +10,16 @@ import calendar
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from treadle.apps.assistant.language.dates import coming, corrected, day_at, holiday_at, monday_of, month_of, months_on, number_at
+from treadle.apps.assistant.language.dates import (
+    coming,
+    corrected,
+    day_at,
+    holiday_at,
+    monday_of,
+    month_of,
+    months_on,
+    number_at,
+)
 from treadle.apps.assistant.language.phrases import Phrases
 
 _SATURDAY = 5
@@ -28,7 +38,12 @@ _SPECIAL = Phrases(
         "undated|unscheduled": "due:none",
     }
 )
-_NOT_SPECIAL = Phrases.plain(["with|having any|a due? date|dates|deadline|deadlines", "with|having due? date|dates|deadline|deadlines"])
+_NOT_SPECIAL = Phrases.plain(
+    [
+        "with|having any|a due? date|dates|deadline|deadlines",
+        "with|having due? date|dates|deadline|deadlines",
+    ]
+)
 _NAMED = Phrases(
     {
         "this week": "week",
@@ -82,7 +97,8 @@ def _named(name: str, today: date) -> tuple[date, date]:
         case "week":
             if name == "next week":
                 return monday + timedelta(days=7), monday + timedelta(days=13)
-            is_over = today.weekday() >= _SATURDAY  # a week that ends today or tomorrow holds nothing of what is meant
+            # a week that ends today or tomorrow holds nothing of what is meant
+            is_over = today.weekday() >= _SATURDAY
             return monday, today + timedelta(days=6) if is_over else monday + timedelta(days=6)
         case "weekend":
             first = monday + timedelta(days=12 if name == "next weekend" else 5)
@@ -98,7 +114,11 @@ def _named(name: str, today: date) -> tuple[date, date]:
 
 def _month(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
     """Such as "in december"; "may" and "march" alone may be other words."""
-    month = month_of(words[place]) if place < len(words) and day_at(words, place, today) is None else None
+    month = (
+        month_of(words[place])
+        if place < len(words) and day_at(words, place, today) is None
+        else None
+    )
     if month is None or (not place and words[0] in ("may", "march", "mar", "sun", "dec")):
         return None
     first = coming(today, month, 28).replace(day=1)

@@ -1,7 +1,8 @@
 """Tables of phrases: which one stands at a place among words, the longest first.
 
-A pattern is words with `|` between alternatives and `?` after what may be missing: "mark|set it? as done". Patterns are never spelled out: a few of
-them stand for thousands of phrases. Entry: `Phrases`.
+A pattern is words with `|` between alternatives and `?` after what may be missing: "mark|set it? as
+done". Patterns are never spelled out: a few of them stand for thousands of phrases. Entry:
+`Phrases`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ def known(words: str) -> frozenset[str]:
 
 
 def pattern_of(text: str) -> Pattern:
-    return tuple((frozenset(part.removesuffix("?").split("|")), part.endswith("?") and part != "?") for part in text.split())
+    return tuple(
+        (frozenset(part.removesuffix("?").split("|")), part.endswith("?") and part != "?")
+        for part in text.split()
+    )
 
 
 class Phrases(Generic[T]):
@@ -30,7 +34,9 @@ class Phrases(Generic[T]):
     def __init__(self, table: Mapping[str, T]) -> None:
         forward = [(pattern_of(text), value) for text, value in table.items()]
         self._from: dict[str, list[tuple[Pattern, T]]] = _by_first(forward)
-        self._to: dict[str, list[tuple[Pattern, T]]] = _by_first([(pattern[::-1], value) for pattern, value in forward])
+        self._to: dict[str, list[tuple[Pattern, T]]] = _by_first(
+            [(pattern[::-1], value) for pattern, value in forward]
+        )
 
     @classmethod
     def plain(cls: type[Phrases[str]], patterns: Iterable[str]) -> Phrases[str]:
@@ -51,7 +57,14 @@ class Phrases(Generic[T]):
     def whole(self, keys: Keys) -> T | None:
         if not keys:
             return None
-        return next((value for pattern, value in self._from.get(keys[0], ()) if len(keys) in _lengths(pattern, keys, 0, 1)), None)
+        return next(
+            (
+                value
+                for pattern, value in self._from.get(keys[0], ())
+                if len(keys) in _lengths(pattern, keys, 0, 1)
+            ),
+            None,
+        )
 
     def begins_with(self, key: str) -> bool:
         return key in self._from
@@ -70,7 +83,9 @@ def _by_first(table: Iterable[tuple[Pattern, T]]) -> dict[str, list[tuple[Patter
     return found
 
 
-def _longest(candidates: Iterable[tuple[Pattern, T]], keys: Keys, place: int, step: int) -> tuple[int, T] | None:
+def _longest(
+    candidates: Iterable[tuple[Pattern, T]], keys: Keys, place: int, step: int
+) -> tuple[int, T] | None:
     best: tuple[int, T] | None = None
     for pattern, value in candidates:
         most = max(_lengths(pattern, keys, place, step), default=0)
@@ -80,10 +95,16 @@ def _longest(candidates: Iterable[tuple[Pattern, T]], keys: Keys, place: int, st
 
 
 def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
-    """How many words the pattern may stand for from `place` on; empty where it does not stand there."""
+    """How many words the pattern may stand for from `place` on; empty where it does not stand
+    there.
+    """
     lengths = {0}
     for words, optional in pattern:
-        further = {n + 1 for n in lengths if 0 <= (at := place + n * step) < len(keys) and keys[at] in words}
+        further = {
+            n + 1
+            for n in lengths
+            if 0 <= (at := place + n * step) < len(keys) and keys[at] in words
+        }
         lengths = further | lengths if optional else further
         if not lengths:
             break

@@ -13,15 +13,23 @@ from treadle.apps.assistant.language.verbs import VerbPhrase
 from treadle.apps.assistant.language.wishes import Filter, Missing, Show, Wish
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 
-_NOUNS = known("""tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview""")
+_NOUNS = known(
+    """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview"""
+)
 _PLURALS = ("tasks", "todos", "items", "reminders")
 _ASKING = known("""what whats which whatre do is are any anything how whens when wheres where""")
 _SURE = known("show list display")
 _BEFORE = Phrases.plain(
     [
         "for? a|an|any|all|the|my? task|tasks|todo|todos|items",
-        "for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|for?",
-        "for? the|my|a|any|all? task|tasks|todo|todos|items that mention|mentions|contain|contains|say|says",
+        (
+            "for? the|my|a|any|all? task|tasks|todo|todos|items? "
+            "about|with|containing|named|called|mentioning|for?"
+        ),
+        (
+            "for? the|my|a|any|all? task|tasks|todo|todos|items that "
+            "mention|mentions|contain|contains|say|says"
+        ),
         "me",
         "out|for|up|me|my|tasks|task|the|all|any|anything|something|everything|a|an",
         "my|the? tasks|list|todos for|about",
@@ -32,18 +40,29 @@ _BEFORE = Phrases.plain(
 
 _OWN = Phrases.plain(
     [
-        "did|have i|we already|just|ever|even? add|added|put|write|written|note|noted|save|saved|enter|entered|create|created",
+        (
+            "did|have i|we already|just|ever|even? "
+            "add|added|put|write|written|note|noted|save|saved|enter|entered|create|created"
+        ),
         "did i|we already|ever|even? forget to?",
         "did i|we already|ever|even?",
     ]
 )
 """Questions about what one did."""
 _THING = Phrases.plain(
-    ["the|that|this|my thing|one|task|stuff|things|something|item about|with|regarding|concerning|for|on|to", "something|anything about|with|regarding"]
+    [
+        (
+            "the|that|this|my thing|one|task|stuff|things|something|item "
+            "about|with|regarding|concerning|for|on|to"
+        ),
+        "something|anything about|with|regarding",
+    ]
 )
 
 
-def asked_for(text: str, words: Words, head: VerbPhrase | None, today: date, *, question: bool) -> list[Wish | Missing] | None:
+def asked_for(
+    text: str, words: Words, head: VerbPhrase | None, today: date, *, question: bool
+) -> list[Wish | Missing] | None:
     """A list, where the words ask for one; None where they are about something else."""
     keys = keys_of(words)
     verb = head.first if head is not None else ""
@@ -51,19 +70,47 @@ def asked_for(text: str, words: Words, head: VerbPhrase | None, today: date, *, 
     if (own := _OWN.at(keys)) is not None and own[0] < len(words):
         wanted = filter_of(text, words[own[0] :], today, search=True).filter
         return [Show(_told(wanted))] if wanted.search is not None else None
-    thing = next((place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None), None)
-    if thing is not None and len(keys) < 12 and (thing == 0 or verb in ("what", "whats", "where", "wheres", "which")):
-        return [Show(_told(filter_of(text, [word for word in words[thing:] if word.key != "again"], today, search=True).filter))]
+    thing = next(
+        (place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None), None
+    )
+    if (
+        thing is not None
+        and len(keys) < 12
+        and (thing == 0 or verb in ("what", "whats", "where", "wheres", "which"))
+    ):
+        return [
+            Show(
+                _told(
+                    filter_of(
+                        text,
+                        [word for word in words[thing:] if word.key != "again"],
+                        today,
+                        search=True,
+                    ).filter
+                )
+            )
+        ]
     filtered = filter_of(text, rest, today)
     wanted = filtered.filter
     about_tasks = any(key in _NOUNS or is_noun(key) for key in keys)
     asks = verb in _ASKING or question
-    if filtered.rest and verb in ("is", "are", "when", "whens", "did", "do") and (wanted.status is not None or "due" in keys) and len(keys) < 12:
+    if (
+        filtered.rest
+        and verb in ("is", "are", "when", "whens", "did", "do")
+        and (wanted.status is not None or "due" in keys)
+        and len(keys) < 12
+    ):
         return [Show(Filter("all", search=filtered.rest))]
     if filtered.rest:
         left = filtered.rest.casefold()
-        if not about_tasks and not (verb in _SURE and not wanted.empty) and not (asks and filtered.due):
-            return [Show(Filter(search=filtered.rest))] if verb in _SURE and len(left) < 60 else None
+        if (
+            not about_tasks
+            and not (verb in _SURE and not wanted.empty)
+            and not (asks and filtered.due)
+        ):
+            return (
+                [Show(Filter(search=filtered.rest))] if verb in _SURE and len(left) < 60 else None
+            )
         if verb in _ASKING and not about_tasks:
             return None
         if wanted.search is None and (head is not None or question):
@@ -72,23 +119,39 @@ def asked_for(text: str, words: Words, head: VerbPhrase | None, today: date, *, 
             return None
     elif wanted.empty and not about_tasks and verb not in _SURE and not _about_me(keys):
         return None
-    if head is None and not about_tasks and not (question or filtered.due) and wanted.status is None:
+    if (
+        head is None
+        and not about_tasks
+        and not (question or filtered.due)
+        and wanted.status is None
+    ):
         return None
-    if wanted.status is None and filtered.due and (verb in _ASKING or question) and wanted.search != "overdue":
+    if (
+        wanted.status is None
+        and filtered.due
+        and (verb in _ASKING or question)
+        and wanted.search != "overdue"
+    ):
         wanted = Filter("open", wanted.priority, wanted.search)
     return [Show(_told(wanted))]
 
 
 def _about_me(keys: list[str]) -> bool:
     """Such as "what do i have", "what's up next": about the list without naming it."""
-    return keys[0] in ("what", "whats", "anything") and any(key in ("i", "me", "my", "left", "next", "due") for key in keys[1:]) and len(keys) < 9
+    return (
+        keys[0] in ("what", "whats", "anything")
+        and any(key in ("i", "me", "my", "left", "next", "due") for key in keys[1:])
+        and len(keys) < 9
+    )
 
 
 def _told(wanted: Filter) -> Filter:
     return Filter(wanted.status or "all", wanted.priority, wanted.search)
 
 
-def looked_for(text: str, words: Words, head: VerbPhrase, today: date) -> list[Wish | Missing] | None:
+def looked_for(
+    text: str, words: Words, head: VerbPhrase, today: date
+) -> list[Wish | Missing] | None:
     """What follows "find", "search for"."""
     rest = list(words)
     filtered = filter_of(text, rest, today)
@@ -99,7 +162,11 @@ def looked_for(text: str, words: Words, head: VerbPhrase, today: date) -> list[W
         if found is None or found[0] > len(rest):
             break
         rest = rest[found[0] :]
-    while len(rest) > 1 and not rest[-1].quoted and rest[-1].key in ("task", "tasks", "todo", "todos", "in", "my", "list", "the", "items"):
+    while (
+        len(rest) > 1
+        and not rest[-1].quoted
+        and rest[-1].key in ("task", "tasks", "todo", "todos", "in", "my", "list", "the", "items")
+    ):
         rest.pop()
     if not rest:
         if not filtered.filter.empty:
@@ -108,5 +175,15 @@ def looked_for(text: str, words: Words, head: VerbPhrase, today: date) -> list[W
     if not filtered.rest and filtered.filter.search is None and not filtered.filter.empty:
         return [Show(_told(filtered.filter))]
     if filtered.filter.priority is not None or filtered.filter.status is not None:
-        return [Show(_told(Filter(filtered.filter.status, filtered.filter.priority, filtered.filter.search or filtered.rest or None)))]
+        return [
+            Show(
+                _told(
+                    Filter(
+                        filtered.filter.status,
+                        filtered.filter.priority,
+                        filtered.filter.search or filtered.rest or None,
+                    )
+                )
+            )
+        ]
     return [Show(Filter("all", None, phrase(text, rest)))]

@@ -1,6 +1,7 @@
 """Typing errors: how far apart two words are, and which word of a list one was meant to be.
 
-Only the words of the language are mended; what people call their tasks is never touched. Entry: `near`.
+Only the words of the language are mended; what people call their tasks is never touched. Entry:
+`near`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _LONGEST = 16
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """Insertions, deletions, exchanges and swaps of neighbours between two words; `most` + 1 where there are more."""
+    """Insertions, deletions, exchanges and swaps of neighbours between two words; `most` + 1 where
+    there are more.
+    """
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []
@@ -32,7 +35,9 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 def near(word: str, words: Iterable[str]) -> str | None:
-    """The one word of the list that `word` was meant to be; None where there is none, or two are as near."""
+    """The one word of the list that `word` was meant to be; None where there is none, or two are as
+    near.
+    """
     return _near(word, tuple(words)) if 3 <= len(word) <= _LONGEST and word.isalpha() else None
 
 
@@ -42,7 +47,8 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
     best, found = most + 1, list[str]()
     for candidate in words:
         if word[0] != candidate[0] and word[:2] != candidate[1::-1]:
-            continue  # the first letter is rarely wrong, and a word with another one is rarely meant
+            # the first letter is rarely wrong, and a word with another one is rarely meant
+            continue
         away = distance(word, candidate, most)
         if away < best and (len(word) > 3 or sorted(word) == sorted(candidate)):
             best, found = away, [candidate]

@@ -1,6 +1,8 @@
-"""What a sentence says of a task without a command for it: "milk should be high priority", "the essay is due friday", "no deadline for X".
+"""What a sentence says of a task without a command for it: "milk should be high priority", "the
+essay is due friday", "no deadline for X".
 
-And two commands that say their value in their own way: "describe X as Y", "push X back a week". Entry: `stated`, `fielded`, `described`, `put_off`.
+And two commands that say their value in their own way: "describe X as Y", "push X back a week".
+Entry: `stated`, `fielded`, `described`, `put_off`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,15 @@ from datetime import date
 import msgspec
 
 from treadle.apps.assistant.language.asides import LEVELS
-from treadle.apps.assistant.language.changing import FIELD, POSTPONING, REOPEN, changing, done_at, gap_of, of_field
+from treadle.apps.assistant.language.changing import (
+    FIELD,
+    POSTPONING,
+    REOPEN,
+    changing,
+    done_at,
+    gap_of,
+    of_field,
+)
 from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at, days_at
 from treadle.apps.assistant.language.phrases import Phrases, known
@@ -21,10 +31,16 @@ from treadle.apps.assistant.language.wishes import Every, Missing, TaskChange, W
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 from treadle.apps.assistant.stems import stem
 
-_MIDDLES = known("is are isnt arent should needs must has have due to -> be doesnt does moved pushed postponed rescheduled delayed shifted")
+_MIDDLES = known(
+    "is are isnt arent should needs must has have due to -> be doesnt does moved pushed "
+    "postponed rescheduled delayed shifted"
+)
 _GONE = Phrases.plain(
     [
-        "is|are|was no|not longer|any? needed|necessary|relevant|required|important? anymore|anyhow?",
+        (
+            "is|are|was no|not longer|any? needed|necessary|relevant|required|important? "
+            "anymore|anyhow?"
+        ),
         "is|are|was no longer needed|necessary|relevant|required",
         "is|are|was not needed|necessary|relevant|required anymore?",
         "isnt|arent needed|necessary|relevant|required anymore?",
@@ -34,80 +50,171 @@ _GONE = Phrases.plain(
         "can be deleted|removed|dropped|scrapped|binned|trashed",
     ]
 )
-_NO_NEED = Phrases.plain(["theres|there is? no need|reason to|for", "i|we dont|do not? have|need to", "i|we dont|do not? need"])
+_NO_NEED = Phrases.plain(
+    [
+        "theres|there is? no need|reason to|for",
+        "i|we dont|do not? have|need to",
+        "i|we dont|do not? need",
+    ]
+)
 _ARROWS = known("-> => → ➜ >")
-_READS = Phrases.plain(["should|must|needs|has to? say|read|be called|named|titled?", "should|must say|read|be", "should have been"])
+_READS = Phrases.plain(
+    [
+        "should|must|needs|has to? say|read|be called|named|titled?",
+        "should|must say|read|be",
+        "should have been",
+    ]
+)
 _FIELD_OF = Phrases(
     {
-        "theres|there is? no big|great|real? hurry|rush|pressure with|on|for|about": ("priority", "Low"),
+        "theres|there is? no big|great|real? hurry|rush|pressure with|on|for|about": (
+            "priority",
+            "Low",
+        ),
         "no big|great|real? hurry|rush|pressure with|on|for|about": ("priority", "Low"),
-        **{f"{words} priority|prio for|on|to": ("priority", level) for words, level in LEVELS.items()},
+        **{
+            f"{words} priority|prio for|on|to": ("priority", level)
+            for words, level in LEVELS.items()
+        },
         "no|without due? date|deadline for|on|to": ("due", None),
     }
 )
 
 
 def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """What begins with a field of a task: "no deadline for X", "no rush with X", "note on X: Y", "due date of X: friday"."""
+    """What begins with a field of a task: "no deadline for X", "no rush with X", "note on X:
+
+    Y", "due date of X: friday".
+    """
     keys = keys_of(words)
     if (found := _FIELD_OF.at(keys)) is not None and found[0] < len(keys):
         return changing("update", text, words[found[0] :], today, talk, (found[1],))
-    if keys[1:3] in (["have", "until"], ["have", "till"]) and (day := day_at(keys, 3, today)) is not None and 4 + day[0] < len(keys):
-        return changing("update", text, words[4 + day[0] :], today, talk, (("due", day[1].isoformat()),)) if keys[3 + day[0]] in ("for", "to") else None
-    if (needless := _NO_NEED.at(keys) or ((3, "") if keys[:3] == ["no", "need", "to"] else None)) and "anymore" in keys[needless[0] :]:
+    if (
+        keys[1:3] in (["have", "until"], ["have", "till"])
+        and (day := day_at(keys, 3, today)) is not None
+        and 4 + day[0] < len(keys)
+    ):
+        return (
+            changing(
+                "update", text, words[4 + day[0] :], today, talk, (("due", day[1].isoformat()),)
+            )
+            if keys[3 + day[0]] in ("for", "to")
+            else None
+        )
+    if (
+        needless := _NO_NEED.at(keys) or ((3, "") if keys[:3] == ["no", "need", "to"] else None)
+    ) and "anymore" in keys[needless[0] :]:
         return changing("delete", text, words[needless[0] :], today, talk)
-    field = FIELD.at(keys) or ((1, "description") if keys[0] in ("note", "comment", "info") else (1, "due") if keys[0] in ("deadline", "due") else None)
-    if field is None or field[1] == "title" or len(keys) < field[0] + 3 or keys[field[0] - (keys[field[0] - 1] == "for")] not in ("of", "for", "on", "to"):
+    field = FIELD.at(keys) or (
+        (1, "description")
+        if keys[0] in ("note", "comment", "info")
+        else (1, "due")
+        if keys[0] in ("deadline", "due")
+        else None
+    )
+    if (
+        field is None
+        or field[1] == "title"
+        or len(keys) < field[0] + 3
+        or keys[field[0] - (keys[field[0] - 1] == "for")] not in ("of", "for", "on", "to")
+    ):
         return None
-    told = any(word.stop == ":" for word in words[:-1]) or any(key in ("is", "=", "should") for key in keys)
+    told = any(word.stop == ":" for word in words[:-1]) or any(
+        key in ("is", "=", "should") for key in keys
+    )
     return of_field(text, words[field[0] :], field[1], "set", today, talk) if told else None
 
 
-def _predicated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _predicated(
+    text: str, words: Words, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     """Such as "call mum is no longer needed", "buy milk should be buy cheese"."""
     keys = keys_of(words)
     if keys[0] in _ASKERS:
         return None
-    if (arrow := next((i for i in range(1, len(keys) - 1) if keys[i] in _ARROWS), None)) is not None and not fields_alone(text, words[arrow + 1 :], today):
+    if (
+        arrow := next((i for i in range(1, len(keys) - 1) if keys[i] in _ARROWS), None)
+    ) is not None and not fields_alone(text, words[arrow + 1 :], today):
         named = (("title", phrase(text, words[arrow + 1 :])),)
-        return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:arrow], today, talk, named) if isinstance(one, TaskChange)]
+        return [
+            msgspec.structs.replace(one, unsure=True)
+            for one in changing("update", text, words[:arrow], today, talk, named)
+            if isinstance(one, TaskChange)
+        ]
     for place in range(1, len(keys)):
         if words[place].quoted:
             continue
         if (gone := _GONE.at(keys, place)) is not None and place + gone[0] == len(keys):
             return changing("delete", text, words[:place], today, talk)
         reads = _READS.at(keys, place)
-        if reads is None or place + reads[0] >= len(keys) or keys[0] in ("it", "that", "this") or done_at(keys) is not None:
+        if (
+            reads is None
+            or place + reads[0] >= len(keys)
+            or keys[0] in ("it", "that", "this")
+            or done_at(keys) is not None
+        ):
             continue
         fields, _ = values_of(text, words, today)
         new = words[place + reads[0] :]
-        if not fields and not fields_alone(text, new, today) and (keys[place + reads[0] - 1] != "be" or _is_title(new, keys[:place])):
+        if (
+            not fields
+            and not fields_alone(text, new, today)
+            and (keys[place + reads[0] - 1] != "be" or _is_title(new, keys[:place]))
+        ):
             named = (("title", phrase(text, new)),)
             return [
-                msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:place], today, talk, named) if isinstance(one, TaskChange)
+                msgspec.structs.replace(one, unsure=True)
+                for one in changing("update", text, words[:place], today, talk, named)
+                if isinstance(one, TaskChange)
             ]
     return None
 
 
 def _is_title(new: Words, old: Sequence[str]) -> bool:
-    """Whether it reads like another name of the task, and not like what one thinks of it: "call mum should be fun"."""
-    return new[0].quoted or new[0].key in ACTIONS or not {stem(key) for key in old}.isdisjoint(stem(key) for key in keys_of(new))
+    """Whether it reads like another name of the task, and not like what one thinks of it:
+
+    "call mum should be fun".
+    """
+    return (
+        new[0].quoted
+        or new[0].key in ACTIONS
+        or not {stem(key) for key in old}.isdisjoint(stem(key) for key in keys_of(new))
+    )
 
 
-_ASKERS = known("what which how who there i my you why we when where if everything all nothing they he she")
+_ASKERS = known(
+    "what which how who there i my you why we when where if everything all nothing they he she"
+)
 
 
 def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """What a sentence says of a task: "the report is done", "milk should be high priority", "the essay is due friday"."""
+    """What a sentence says of a task:
+
+    "the report is done", "milk should be high priority", "the essay is due friday".
+    """
     keys = keys_of(words)
     if keys[0] in ("thats", "so") and len(keys) > 2:
         words, keys = words[1:], keys[1:]
     done = done_at(keys)
-    if done is not None and done[0] > 0 and done[1] < len(keys) and keys[done[0]] not in ("out", "off"):
+    if (
+        done is not None
+        and done[0] > 0
+        and done[1] < len(keys)
+        and keys[done[0]] not in ("out", "off")
+    ):
         if done[2]:
             return [REOPEN]
         before = words[: done[0]]
-        while len(before) > 1 and before[-1].key in ("is", "are", "was", "has", "been", "have", "got", "now"):
+        while len(before) > 1 and before[-1].key in (
+            "is",
+            "are",
+            "was",
+            "has",
+            "been",
+            "have",
+            "got",
+            "now",
+        ):
             before = before[:-1]
         return changing("complete", text, before, today, talk)
     if (said := _predicated(text, words, today, talk)) is not None:
@@ -115,7 +222,10 @@ def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
     if keys[0] in ("can", "could", "should", "may", "let") and "be" in keys[2:]:
         words, keys = words[1:], keys[1:]
     middle = next((i for i, key in enumerate(keys) if i and key in _MIDDLES), None)
-    if middle is None or (keys[0] in ("what", "which", "how", "who", "there", "i", "my", "you", "why", "it") and keys[0] != "it"):
+    if middle is None or (
+        keys[0] in ("what", "which", "how", "who", "there", "i", "my", "you", "why", "it")
+        and keys[0] != "it"
+    ):
         return None
     fields, rest = values_of(text, words, today)
     if not fields or not rest or len(rest) > middle:
@@ -127,14 +237,25 @@ def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
 
 def described(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
     """Such as "describe X as Y"."""
-    place = next((i for i in range(1, len(words) - 1) if words[i].key in ("as", "with", "like") or words[i - 1].stop == ":"), None)
+    place = next(
+        (
+            i
+            for i in range(1, len(words) - 1)
+            if words[i].key in ("as", "with", "like") or words[i - 1].stop == ":"
+        ),
+        None,
+    )
     if place is None:
         return gap_of(text, words, "description", "describe", today, talk)
     after = place if words[place - 1].stop == ":" else place + 1
-    return changing("update", text, words[:place], today, talk, (("description", phrase(text, words[after:])),))
+    return changing(
+        "update", text, words[:place], today, talk, (("description", phrase(text, words[after:])),)
+    )
 
 
-def put_off(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def put_off(
+    text: str, words: Words, verb: str, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     """Such as "push X back a week", "postpone X by 2 days": counted from the day that the task has."""
     keys = keys_of(words)
     if verb not in POSTPONING:
@@ -143,10 +264,25 @@ def put_off(text: str, words: Words, verb: str, today: date, talk: Dialogue) -> 
         start = place + (keys[place] in ("by", "for"))
         span = days_at(keys, start)
         back = keys[start + span[0] :] if span is not None else []
-        if span is None or back not in ([], ["later"], ["back"], ["out"], ["more"], ["forward"], ["earlier"], ["sooner"], ["ahead"]):
+        if span is None or back not in (
+            [],
+            ["later"],
+            ["back"],
+            ["out"],
+            ["more"],
+            ["forward"],
+            ["earlier"],
+            ["sooner"],
+            ["ahead"],
+        ):
             continue
         rest = stem_of(words[:place])
         earlier = back in (["earlier"], ["sooner"]) or (verb == "pull")
         found = changing("update", text, rest, today, talk)
-        return [msgspec.structs.replace(one, later=-span[1] if earlier else span[1]) if isinstance(one, TaskChange) else one for one in found]
+        return [
+            msgspec.structs.replace(one, later=-span[1] if earlier else span[1])
+            if isinstance(one, TaskChange)
+            else one
+            for one in found
+        ]
     return None

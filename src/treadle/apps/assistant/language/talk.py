@@ -10,27 +10,50 @@ from treadle.apps.assistant.language.wishes import Say
 
 HELP = Say(
     "help",
-    'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s due this week", "find milk", "mark buy milk as done", '
-    '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", '
+    'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s '
+    'due this week", "find milk", "mark buy milk as done", '
+    '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", '
+    '"delete buy milk", "complete all", '
     '"clear completed" or "undo". I can\'t repeat tasks or send reminders.',
 )
 GREETING = Say("talk", "Hello! What would you like to do with your tasks?")
 _WELL = Say("talk", "I'm well, thank you! What can I do for your task list?")
 _WELCOME = Say("talk", "You're welcome! Anything else for your list?")
-_NAME = Say("talk", 'I\'m the Treadle task assistant: I keep your task list. Say "help" to see what I understand.')
+_NAME = Say(
+    "talk",
+    'I\'m the Treadle task assistant: I keep your task list. Say "help" to see what I understand.',
+)
 _BYE = Say("talk", "Goodbye! Your tasks will be here.")
 _FINE = Say("talk", "All right. Tell me when there's something for your list.")
 NOTHING_CHANGED = Say("talk", "All right, I haven't changed anything.")
 NOTHING_TO_CONFIRM = Say("talk", "There's nothing to confirm right now.")
 NO_REPEATING = Say(
-    "talk", 'I can\'t repeat tasks or send reminders. I can keep one task with a day: say "add", what is to be done, and a day like "friday" or "tomorrow".'
+    "talk",
+    (
+        'I can\'t repeat tasks or send reminders. I can keep one task with a day: say "add", '
+        "what is "
+        'to be done, and a day like "friday" or "tomorrow".'
+    ),
 )
-_NO_SORTING = Say("talk", 'I show tasks in the order in which you added them. You can narrow it: "what\'s due this week", "show high priority tasks".')
-NO_REOPENING = Say("talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".')
-_OFF_TOPIC = Say("talk", 'I can only help with your task list. Say "help" to see what I understand.')
+_NO_SORTING = Say(
+    "talk",
+    (
+        "I show tasks in the order in which you added them. You can narrow it: \"what's due this "
+        'week", "show high priority tasks".'
+    ),
+)
+NO_REOPENING = Say(
+    "talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".'
+)
+_OFF_TOPIC = Say(
+    "talk", 'I can only help with your task list. Say "help" to see what I understand.'
+)
 
 _HELLO = "hi|hello|hey|hiya|howdy|yo|greetings|hallo|heya|sup|morning|evening|helo|hullo"
-_PRAISE = "so|really|very|just? the|a|an? best|great|awesome|amazing|star|lifesaver|legend|angel|helpful|kind|good|brilliant|wonderful|cool"
+_PRAISE = (
+    "so|really|very|just? the|a|an? "
+    "best|great|awesome|amazing|star|lifesaver|legend|angel|helpful|kind|good|brilliant|wonderful|cool"
+)
 _ALONE = Phrases(
     {
         _HELLO: GREETING,
@@ -41,8 +64,15 @@ _ALONE = Phrases(
         f"{_HELLO}? hows|how it|everything|life going?": _WELL,
         f"{_HELLO}? how is it|everything going?": _WELL,
         f"{_HELLO}? hows it going|whats up|wassup": _WELL,
-        "ok|okay|great|perfect|no|awesome|cool? thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? lot|bunch|again|mate|man|bye?": _WELCOME,
-        "ok|okay|great|perfect|no|awesome|cool|many? thanks|thank you|u so|very? much|again|all?": _WELCOME,
+        (
+            "ok|okay|great|perfect|no|awesome|cool? "
+            "thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? "
+            "lot|bunch|again|mate|man|bye?"
+        ): _WELCOME,
+        (
+            "ok|okay|great|perfect|no|awesome|cool|many? thanks|thank you|u so|very? "
+            "much|again|all?"
+        ): _WELCOME,
         "thanks for your|the|everything|all? help?": _WELCOME,
         "thank you for your|the|everything|all? help?": _WELCOME,
         "many thanks": _WELCOME,
@@ -96,7 +126,10 @@ _ALONE = Phrases(
         "keep it|them|that|all|everything": NOTHING_CHANGED,
         "yes|confirm|confirmed|y|ok|sure please|do|it|delete|sure|that?": NOTHING_TO_CONFIRM,
         "yes delete|complete|update it|that|them|all|please|everything?": NOTHING_TO_CONFIRM,
-        "sort|order|arrange|rank|group my|the|all? tasks|list|todos|it|them? by due|creation? date|priority|name|title|deadline|importance": _NO_SORTING,
+        (
+            "sort|order|arrange|rank|group my|the|all? tasks|list|todos|it|them? by "
+            "due|creation? date|priority|name|title|deadline|importance"
+        ): _NO_SORTING,
         "sort|rearrange my|the|all? tasks|list|todos|it|them?": _NO_SORTING,
         "go ahead": NOTHING_TO_CONFIRM,
         "do it|that": NOTHING_TO_CONFIRM,
@@ -104,22 +137,47 @@ _ALONE = Phrases(
         "help|commands|usage|instructions|manual|info|options|halp|hlep|hepl|/help|--help|-h": HELP,
         "help me out|understand|please|here?": HELP,
         "i need|want some|your? help": HELP,
-        "i dont|do not? know|understand|get how to|this|it|does? use|work|do? this|it|you|that|works?": HELP,
-        "i dont|do not? know|understand what|how to|i|you can? do|say|type|ask|use|write here|now?": HELP,
+        (
+            "i dont|do not? know|understand|get how to|this|it|does? use|work|do? "
+            "this|it|you|that|works?"
+        ): HELP,
+        (
+            "i dont|do not? know|understand what|how to|i|you can? do|say|type|ask|use|write "
+            "here|now?"
+        ): HELP,
         "i have no idea how|what to use|do|say|type this|it|here?": HELP,
-        "can|could|would|will you please? explain|show|teach|tell me|us? this|it|yourself|how|more? it|this|you? works|work?": HELP,
+        (
+            "can|could|would|will you please? explain|show|teach|tell me|us? "
+            "this|it|yourself|how|more? it|this|you? works|work?"
+        ): HELP,
         "explain|teach me? yourself|this|it|how? it|this? works?": HELP,
         "can|could you help me|us|out?": HELP,
         "get|show|give me? the|some? help|commands|instructions|options": HELP,
-        "what|which can|do|could|are you do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with?": HELP,
-        "what|which|list things|commands|stuff|else can|do i|you|we do|use|say|ask|type|know|understand|have|support|here?": HELP,
-        "what|which are|is the|your|all? commands|options|features|capabilities|available|possible|abilities": HELP,
+        (
+            "what|which can|do|could|are you "
+            "do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with?"
+        ): HELP,
+        (
+            "what|which|list things|commands|stuff|else can|do i|you|we "
+            "do|use|say|ask|type|know|understand|have|support|here?"
+        ): HELP,
+        (
+            "what|which are|is the|your|all? "
+            "commands|options|features|capabilities|available|possible|abilities"
+        ): HELP,
         "what|which commands are there|available": HELP,
         "what can|should i do|say|ask|type|use here|you|with|now? you|this|it?": HELP,
         "what else can you do": HELP,
-        "how does|do|can this|it|i|you|that|everything work|use|start|help|begin you|this|it|me|the? app|assistant|bot?": HELP,
+        (
+            "how does|do|can this|it|i|you|that|everything work|use|start|help|begin "
+            "you|this|it|me|the? app|assistant|bot?"
+        ): HELP,
         "how to use|start this|it|you?": HELP,
-        "how do i add|create|delete|remove|complete|rename|update|undo|list|search|edit|change a|my|tasks? task|tasks|it|list?": HELP,
+        (
+            "how do i "
+            "add|create|delete|remove|complete|rename|update|undo|list|search|edit|change "
+            "a|my|tasks? task|tasks|it|list?"
+        ): HELP,
         "how can you help me|us?": HELP,
         "what is|does this|it|treadle do?": HELP,
         "whats this": HELP,
@@ -139,13 +197,22 @@ def said_alone(keys: list[str]) -> Say | None:
     keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
     if not keys or len(keys) > _WORDS:
         return None
-    if len(keys) == 4 and keys[0] == "yes" and keys[1] in _CONFIRMED and keys[2] == "all" and keys[3].isdigit():
+    if (
+        len(keys) == 4
+        and keys[0] == "yes"
+        and keys[1] in _CONFIRMED
+        and keys[2] == "all"
+        and keys[3].isdigit()
+    ):
         return NOTHING_TO_CONFIRM
     return _whole(keys) or _tiled(keys)
 
 
 def _tiled(keys: list[str]) -> Say | None:
-    """Several phrases one after the other: "thanks, you're the best, bye"; of them the one that says most."""
+    """Several phrases one after the other:
+
+    "thanks, you're the best, bye"; of them the one that says most.
+    """
     said: list[Say] = []
     place = 0
     while place < len(keys):
@@ -169,9 +236,26 @@ def _whole(keys: list[str]) -> Say | None:
             return None
         for end in (len(keys), len(keys) - 1):
             if end > start and (
-                end == len(keys) or keys[-1] in ("please", "pls", "today", "now", "then", "assistant", "treadle", "thanks", "buddy", "friend", "bot", ":)")
+                end == len(keys)
+                or keys[-1]
+                in (
+                    "please",
+                    "pls",
+                    "today",
+                    "now",
+                    "then",
+                    "assistant",
+                    "treadle",
+                    "thanks",
+                    "buddy",
+                    "friend",
+                    "bot",
+                    ":)",
+                )
             ):
                 found = _ALONE.whole(keys[start:end])
                 if found is not None:
-                    return _WELCOME if found is GREETING and start and keys[0] == "thanks" else found
+                    return (
+                        _WELCOME if found is GREETING and start and keys[0] == "thanks" else found
+                    )
     return None

@@ -18,10 +18,17 @@ from treadle.apps.assistant.language.wording import Token, Words, keys_of, phras
 
 _BEFORE = Phrases.plain(
     [
-        "the|my|our|this|that|these|those|a|an task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones"
+        "the|my|our|this|that|these|those|a|an "
+        "task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones"
         " called|named|titled|about|for|to|of|with|saying|that|which?",
-        "the|my|that task|todo|item|reminder|one that|which|where? says|is|i have|need|about|called|named? to?",
-        "task|tasks|todo|todos|to-do|item|items|reminder|entry called|named|titled|about|for|to|with? the? title|name?",
+        (
+            "the|my|that task|todo|item|reminder|one that|which|where? says|is|i "
+            "have|need|about|called|named? to?"
+        ),
+        (
+            "task|tasks|todo|todos|to-do|item|items|reminder|entry "
+            "called|named|titled|about|for|to|with? the? title|name?"
+        ),
         "the|my|our|old|of",
         "with? the? title|name",
     ]
@@ -60,7 +67,19 @@ _IT = Phrases(
 _ORDINALS = {
     word: i
     for i, words in enumerate(
-        ("first 1st", "second 2nd", "third 3rd", "fourth 4th", "fifth 5th", "sixth 6th", "seventh 7th", "eighth 8th", "ninth 9th", "tenth 10th"), 1
+        (
+            "first 1st",
+            "second 2nd",
+            "third 3rd",
+            "fourth 4th",
+            "fifth 5th",
+            "sixth 6th",
+            "seventh 7th",
+            "eighth 8th",
+            "ninth 9th",
+            "tenth 10th",
+        ),
+        1,
     )
     for word in words.split()
 }
@@ -68,14 +87,22 @@ _NUMBER_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight",
 _HASH = re.compile(r"#?(\d{1,4})(?:st|nd|rd|th)?\.?")
 _COUNTERS = known("""number no nr num task item option # tasks numbers items todo entry""")
 _ALL = Phrases.plain(
-    ["all|every|everything|each|entire", "the? whole|entire|full|complete list", "my|the? list|tasks|todos", "my|the? to-do|todo|task list", "the? rest"]
+    [
+        "all|every|everything|each|entire",
+        "the? whole|entire|full|complete list",
+        "my|the? list|tasks|todos",
+        "my|the? to-do|todo|task list",
+        "the? rest",
+    ]
 )
 _EXCEPT = known("except but besides excluding unless without apart")
 _OR_COUNT = re.compile(r"\d{1,3}")
 TASK = Missing("which task you mean", "task")
 
 
-def target_of(text: str, words: Words, today: date, talk: Dialogue) -> Target | tuple[Named, ...] | Missing:
+def target_of(
+    text: str, words: Words, today: date, talk: Dialogue
+) -> Target | tuple[Named, ...] | Missing:
     """One target, or several named ones; Missing where nobody can say which is meant."""
     if (every := _every(text, words, today)) is not None and _IT.whole(keys_of(words)) is None:
         return every
@@ -95,7 +122,12 @@ def target_of(text: str, words: Words, today: date, talk: Dialogue) -> Target | 
         return TASK
     named = phrase(text, words)
     keys = keys_of(words)
-    if not words[0].quoted and len(keys) == 1 and keys[0] in ("something", "anything", "one", "some", "stuff", "a", "task", "tasks", "things", "to"):
+    if (
+        not words[0].quoted
+        and len(keys) == 1
+        and keys[0]
+        in ("something", "anything", "one", "some", "stuff", "a", "task", "tasks", "things", "to")
+    ):
         return TASK
     return Named(named, parts_of(text, words))
 
@@ -118,8 +150,17 @@ def parts_of(text: str, words: Words) -> tuple[str, ...]:
 
 def _bared(words: Words) -> list[Token]:
     kept = list(words)
-    while len(kept) > 1 and (found := _AFTER.ending(keys_of(kept[-8:]))) is not None and not kept[-1].quoted and found[0] < len(kept):
-        if _IT.whole(keys_of(kept)) is not None or (kept[-1].key in ("one", "today", "task") and len(kept) <= 3 and kept[-2].key in _ORDINALS):
+    while (
+        len(kept) > 1
+        and (found := _AFTER.ending(keys_of(kept[-8:]))) is not None
+        and not kept[-1].quoted
+        and found[0] < len(kept)
+    ):
+        if _IT.whole(keys_of(kept)) is not None or (
+            kept[-1].key in ("one", "today", "task")
+            and len(kept) <= 3
+            and kept[-2].key in _ORDINALS
+        ):
             break
         del kept[-found[0] :]
     return kept
@@ -140,23 +181,38 @@ def _referred(it: str, talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
         return Named(talk.last) if talk.last else TASK
     trail = talk.trail[-2:] if it == "both" else talk.trail
     listed = talk.listed if talk.fresh == "list" else ()
-    titles = next((titles for titles in (talk.options, talk.recent, trail, listed) if len(titles) > 1), ())
+    titles = next(
+        (titles for titles in (talk.options, talk.recent, trail, listed) if len(titles) > 1), ()
+    )
     return tuple(Named(title) for title in titles) if titles else TASK
 
 
 def _numbers(words: Words) -> list[int] | None:
-    """Numbers, where the words are nothing else: "number 3", "the second one", "1 and 4", "the first two", "the last one"."""
+    """Numbers, where the words are nothing else:
+
+    "number 3", "the second one", "1 and 4", "the first two", "the last one".
+    """
     keys = [key for word in words for key in ([word.key] if word.quoted else word.key.split(","))]
     if any(word.quoted for word in words):
         return None
-    span = [key for key in keys if key not in ("the", "and", "&", "in", "on", "list", "my", "of", "ones", "also", "or")]
+    span = [
+        key
+        for key in keys
+        if key not in ("the", "and", "&", "in", "on", "list", "my", "of", "ones", "also", "or")
+    ]
     if (
         len(span) in (2, 3)
         and span[0] in ("first", "last", "top")
         and (count := number_at(span, 1)) is not None
         and span[2:] in ([], ["tasks"], ["items"], ["task"])
     ):
-        return list(range(1, count[1] + 1)) if span[0] != "last" and count[1] <= 10 else [-1] if count[1] == 1 else None
+        return (
+            list(range(1, count[1] + 1))
+            if span[0] != "last" and count[1] <= 10
+            else [-1]
+            if count[1] == 1
+            else None
+        )
     marked = bool(span) and (span[0] in _COUNTERS or len(span) > 1 or span[0].startswith("#"))
     numbers: list[int] = []
     for i, key in enumerate(span):
@@ -166,7 +222,9 @@ def _numbers(words: Words) -> list[int] | None:
             numbers.append(-1)
         elif (digits := _HASH.fullmatch(key)) is not None:
             numbers.append(int(digits[1]))
-        elif key in _NUMBER_WORDS and (marked and not (key == "one" and i and span[i - 1] not in _COUNTERS)):
+        elif key in _NUMBER_WORDS and (
+            marked and not (key == "one" and i and span[i - 1] not in _COUNTERS)
+        ):
             numbers.append(_NUMBER_WORDS.index(key) + 1)
         elif key not in _COUNTERS and key not in ("one", "above", "option"):
             return None
@@ -179,7 +237,12 @@ def _numbered(numbers: Sequence[int], talk: Dialogue) -> Named | tuple[Named, ..
     titles = [talk.numbered(number) for number in numbers]
     found = tuple(Named(title) for title in dict.fromkeys(titles) if title is not None)
     if len(found) < len(set(numbers)) or not found:
-        return Missing("which task you mean" if not (talk.options or talk.listed) else "which task you mean: there is no such number in the list", "task")
+        return Missing(
+            "which task you mean"
+            if not (talk.options or talk.listed)
+            else "which task you mean: there is no such number in the list",
+            "task",
+        )
     return found if len(found) > 1 else next(iter(found))
 
 
@@ -195,7 +258,15 @@ def _every(text: str, words: Words, today: date) -> Every | Missing | None:
     if any(key in _EXCEPT for key in keys):
         return Missing("which tasks you mean exactly", "task")
     counted = next((int(key) for key in keys[:3] if _OR_COUNT.fullmatch(key)), None)
-    filtered = filter_of(text, [w for w in words if not _OR_COUNT.fullmatch(w.key) or w.place > words[min(2, len(words) - 1)].place], today)
+    filtered = filter_of(
+        text,
+        [
+            w
+            for w in words
+            if not _OR_COUNT.fullmatch(w.key) or w.place > words[min(2, len(words) - 1)].place
+        ],
+        today,
+    )
     wanted = filtered.filter
     if "due" in keys and wanted.search is None:
         return Missing("which tasks you mean exactly", "task")

@@ -1,6 +1,8 @@
-"""What a person tells has been done: "I paid the rent", "bought milk", "the dog has been walked", "laundry ✓".
+"""What a person tells has been done: "I paid the rent", "bought milk", "the dog has been walked",
+"laundry ✓".
 
-Only a task that is there is meant, whatever words it has for it (fitting.py). What asks for something stands elsewhere. Entry: `told`.
+Only a task that is there is meant, whatever words it has for it (fitting.py). What asks for
+something stands elsewhere. Entry: `told`.
 """
 
 from __future__ import annotations
@@ -22,12 +24,18 @@ from treadle.apps.assistant.stems import is_past
 MARKS = known("✔ ✓ ✅ ☑ ✔️ ☑️ 🗸 [x] x] (x) ✔. 👍✅")
 _TELLER = Phrases.plain(
     [
-        "i|we have|had? just|already|finally|now|also|actually|even|then|so|really|successfully|today|both?",
+        (
+            "i|we have|had? "
+            "just|already|finally|now|also|actually|even|then|so|really|successfully|today|both?"
+        ),
         "ive|weve|id just|already|finally|now|also|actually|even|then|successfully?",
         "i|we just|already|finally|also have",
         "i|we just|already|finally|also? have just|already|finally|also?",
         "just|already|finally|also|successfully",
-        "i|we have|had? just|already|finally|now|also? managed|got|remembered|been to|able|around? to?",
+        (
+            "i|we have|had? just|already|finally|now|also? managed|got|remembered|been "
+            "to|able|around? to?"
+        ),
         "ive|weve just|already|finally|now|also? managed|remembered to",
         "i|we was|were|am|are finally|just? able to",
         "just|already|finally? managed|remembered to",
@@ -37,7 +45,10 @@ _TELLER = Phrases.plain(
 _MANAGED = known("managed able remembered")
 _IS = Phrases.plain(
     [
-        "is|are|was|were|got|gets|been|has|have|s just|already|now|all|finally|also|both|been? already|now|all|finally|been?",
+        (
+            "is|are|was|were|got|gets|been|has|have|s just|already|now|all|finally|also|both|been? "
+            "already|now|all|finally|been?"
+        ),
         "is|are|was|were|has|have just|already|now|all|finally|also? been already|now|all|finally?",
         "has|have been",
         "already|finally",
@@ -82,7 +93,8 @@ _MADE = known("made gave told kept seen saw")
 """Tell of something done where somebody did it, but not of a state."""
 _SAME_IN_BOTH = known("put cut set read quit")
 _NOT_PASSIVE = (_NOT_DONE | _SAME_IN_BOTH | known("done finished completed")) | known(
-    "called phoned rang emailed texted wrote visited met came asked told helped replied answered messaged contacted went ate drank slept ran spoke did took got"
+    "called phoned rang emailed texted wrote visited met came asked told helped replied answered "
+    "messaged contacted went ate drank slept ran spoke did took got"
 )
 """Of these, what stands before them without an "is" may be who did it: "mum called"."""
 _WORDS = 40
@@ -92,7 +104,11 @@ def told(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Mi
     """The completions that the sentence tells of; None where it tells of none."""
     if len(words) > _WORDS or words[-1].stop == "?":
         return None
-    return _marked(text, words, today, talk) or _acted(text, words, today, talk) or _passive(text, words, today, talk)
+    return (
+        _marked(text, words, today, talk)
+        or _acted(text, words, today, talk)
+        or _passive(text, words, today, talk)
+    )
 
 
 def _marked(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
@@ -108,7 +124,9 @@ def _marked(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 
 
 def _acted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "I paid the rent and called mum", "just bought milk"; without an "I" only where such a task is there."""
+    """Such as "I paid the rent and called mum", "just bought milk"; without an "I" only where such
+    a task is there.
+    """
     keys = keys_of(words)
     teller = _TELLER.at(keys)
     start = teller[0] if teller is not None else 0
@@ -116,12 +134,28 @@ def _acted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
     found: list[Wish | Missing] = []
     for piece in _deeds(words[start:], managed=managed):
         verb = piece[0].key
-        is_deed = managed or (is_past(verb) and (verb not in _NOT_DONE or verb in _MADE) and (teller is not None or verb not in _SAME_IN_BOTH))
-        if not is_deed or len(piece) < 2 or piece[0].quoted or (teller is None and verb in ("left", "found", "felt")):
+        is_deed = managed or (
+            is_past(verb)
+            and (verb not in _NOT_DONE or verb in _MADE)
+            and (teller is not None or verb not in _SAME_IN_BOTH)
+        )
+        if (
+            not is_deed
+            or len(piece) < 2
+            or piece[0].quoted
+            or (teller is None and verb in ("left", "found", "felt"))
+        ):
             return None
         if piece[1].key in ("to", "that", "if", "not"):
             return None
-        found += _completed(text, piece[1:], base_of(verb), today, talk, unsure=keys[0] not in ("i", "ive", "we", "weve"))
+        found += _completed(
+            text,
+            piece[1:],
+            base_of(verb),
+            today,
+            talk,
+            unsure=keys[0] not in ("i", "ive", "we", "weve"),
+        )
     return found or None
 
 
@@ -131,8 +165,22 @@ def _deeds(words: Words, *, managed: bool) -> list[list[Token]]:
     for i, word in enumerate(words):
         joined = word.key in ("and", "then", "also", "i", "ive") and not word.quoted
         begins = joined or (i > 0 and words[i - 1].stop == ",")
-        following = next((other for other in words[i:] if other.key not in ("and", "then", "also", "i", "ive", "just")), None)
-        if begins and pieces[-1] and following is not None and not managed and is_past(following.key) and following.key not in _SAME_IN_BOTH:
+        following = next(
+            (
+                other
+                for other in words[i:]
+                if other.key not in ("and", "then", "also", "i", "ive", "just")
+            ),
+            None,
+        )
+        if (
+            begins
+            and pieces[-1]
+            and following is not None
+            and not managed
+            and is_past(following.key)
+            and following.key not in _SAME_IN_BOTH
+        ):
             pieces.append([])
         if not (joined and not pieces[-1]):
             pieces[-1].append(word)
@@ -152,14 +200,27 @@ def _passive(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish 
         state = _STATE.at(keys, after)
         if state is not None and after + state[0] == len(keys):
             return _completed(text, words[:place], "do", today, talk, unsure=True)
-        if after + 1 == len(keys) and is_past(keys[after]) and keys[after] not in _NOT_DONE and keys[place] not in ("already", "finally"):
+        if (
+            after + 1 == len(keys)
+            and is_past(keys[after])
+            and keys[after] not in _NOT_DONE
+            and keys[place] not in ("already", "finally")
+        ):
             return _completed(text, words[:place], base_of(keys[after]), today, talk, unsure=True)
-    if 1 < len(keys) < 6 and (len(keys) == 2 or keys[0] not in ACTIONS) and is_past(keys[-1]) and keys[-1] not in _NOT_PASSIVE:  # "rent paid"
+    # "rent paid"
+    if (
+        1 < len(keys) < 6
+        and (len(keys) == 2 or keys[0] not in ACTIONS)
+        and is_past(keys[-1])
+        and keys[-1] not in _NOT_PASSIVE
+    ):
         return _completed(text, words[:-1], base_of(keys[-1]), today, talk, unsure=True)
     return None
 
 
-def _completed(text: str, words: Words, verb: str, today: date, talk: Dialogue, *, unsure: bool = False) -> list[Wish | Missing]:
+def _completed(
+    text: str, words: Words, verb: str, today: date, talk: Dialogue, *, unsure: bool = False
+) -> list[Wish | Missing]:
     words = _without_adverbs(words, today)
     spoken_of = {talk.last, *talk.recent, *talk.listed, *talk.options}
     named: list[Wish | Missing] = []
@@ -171,7 +232,9 @@ def _completed(text: str, words: Words, verb: str, today: date, talk: Dialogue, 
             if verb not in ("", "do", "finish", "complete"):
                 wish = TaskChange("complete", Named(phrase(text, words), verb=verb), unsure=unsure)
         elif wish.target.words not in spoken_of:
-            wish = msgspec.structs.replace(wish, target=msgspec.structs.replace(wish.target, verb=verb), unsure=unsure)
+            wish = msgspec.structs.replace(
+                wish, target=msgspec.structs.replace(wish.target, verb=verb), unsure=unsure
+            )
         named.append(wish)
     return named
 
@@ -187,6 +250,11 @@ def _without_adverbs(words: Words, today: date) -> list[Token]:
         del kept[-found[0] :]
     for start in range(max(1, len(kept) - 4), len(kept)):  # "on monday"
         skipped = start + (kept[start].key in ("on", "in"))
-        if start + 1 < len(kept) and skipped > start and (day := day_at(keys_of(kept), skipped, today)) is not None and skipped + day[0] == len(kept):
+        if (
+            start + 1 < len(kept)
+            and skipped > start
+            and (day := day_at(keys_of(kept), skipped, today)) is not None
+            and skipped + day[0] == len(kept)
+        ):
             return kept[:start]
     return kept

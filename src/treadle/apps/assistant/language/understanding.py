@@ -1,6 +1,8 @@
-"""A message becomes wishes: its commands one after the other, with what "it" or "the second one" means, and answers to a question asked before.
+"""A message becomes wishes: its commands one after the other, with what "it" or "the second one"
+means, and answers to a question asked before.
 
-Nothing is guessed that takes away: what is unclear asks back, and then nothing of the message is done. Entry: `understood`.
+Nothing is guessed that takes away: what is unclear asks back, and then nothing of the message is
+done. Entry: `understood`.
 """
 
 from __future__ import annotations
@@ -11,20 +13,56 @@ from datetime import date
 import msgspec
 
 from treadle.apps.assistant.language.adding import acts_at_once, added
-from treadle.apps.assistant.language.afterthoughts import afterthought, labelled, needed, regretted, replaced, retitled
+from treadle.apps.assistant.language.afterthoughts import (
+    afterthought,
+    labelled,
+    needed,
+    regretted,
+    replaced,
+    retitled,
+)
 from treadle.apps.assistant.language.answers import answered
-from treadle.apps.assistant.language.changing import REOPEN, changed, changing, completed, deleted, done_at
+from treadle.apps.assistant.language.changing import (
+    REOPEN,
+    changed,
+    changing,
+    completed,
+    deleted,
+    done_at,
+)
 from treadle.apps.assistant.language.clauses import Clause, clauses_of
 from treadle.apps.assistant.language.conversation import Dialogue, Speech
-from treadle.apps.assistant.language.ordering import day_last, job_last, without_bullet, without_symbols
+from treadle.apps.assistant.language.ordering import (
+    day_last,
+    job_last,
+    without_bullet,
+    without_symbols,
+)
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.questions import asked_for, looked_for
 from treadle.apps.assistant.language.stating import described, fielded, put_off, stated
-from treadle.apps.assistant.language.talk import HELP, NO_REOPENING, NO_REPEATING, NOTHING_CHANGED, said_alone
+from treadle.apps.assistant.language.talk import (
+    HELP,
+    NO_REOPENING,
+    NO_REPEATING,
+    NOTHING_CHANGED,
+    said_alone,
+)
 from treadle.apps.assistant.language.telling import told
 from treadle.apps.assistant.language.values import fields_alone
 from treadle.apps.assistant.language.verbs import VerbPhrase, closed, head_at, opened
-from treadle.apps.assistant.language.wishes import AddTask, Missing, Named, PlainCall, Say, Show, TaskChange, Understood, Wish, unclear
+from treadle.apps.assistant.language.wishes import (
+    AddTask,
+    Missing,
+    Named,
+    PlainCall,
+    Say,
+    Show,
+    TaskChange,
+    Understood,
+    Wish,
+    unclear,
+)
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase, words_of
 from treadle.apps.assistant.unsupported import is_repetition, wants_repetition
 
@@ -35,7 +73,9 @@ ASKED_CHARS = 1000
 _NOTHING_MEANT = Missing("what you would like to do", "any")
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
-_PLANNED = Phrases.plain(["ill|well", "i|we will|shall", "im|were going|gonna to?", "i|we am|are going|gonna to?"])
+_PLANNED = Phrases.plain(
+    ["ill|well", "i|we will|shall", "im|were going|gonna to?", "i|we am|are going|gonna to?"]
+)
 _NOTE = Phrases.plain(["a|the? note|comment|description|detail|details"])
 _UNDO = known(
     """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
@@ -44,7 +84,10 @@ _UNDO = known(
 
 
 def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
-    """Everything that the message wishes, after what had been said before it. Ten wishes at most; of a longer text the first 10,000 characters."""
+    """Everything that the message wishes, after what had been said before it.
+
+    Ten wishes at most; of a longer text the first 10,000 characters.
+    """
     text = text[:CHARS_MOST]
     talk = Dialogue.of(said)
     words = words_of(text)
@@ -55,14 +98,23 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
     if (small := said_alone(keys_of(words))) is not None:
         return Understood((small,))
     anew = _wishes(text, words, today, Dialogue.of(said)) if talk.asked else []
-    if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None:
+    if (
+        talk.asked
+        and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None
+    ):
         return _asking(list(answer))
     found = _wishes(text, words, today, talk)
-    return Understood((NO_REPEATING,)) if wants_repetition(text) and any(map(_needs_repetition, found)) else _asking(found)
+    return (
+        Understood((NO_REPEATING,))
+        if wants_repetition(text) and any(map(_needs_repetition, found))
+        else _asking(found)
+    )
 
 
 def _needs_repetition(wish: Wish | Missing) -> bool:
-    """Whether the wish cannot be met without repetition: nothing else of it was understood, or a title would say "repeat"."""
+    """Whether the wish cannot be met without repetition: nothing else of it was understood, or a
+    title would say "repeat".
+    """
     if isinstance(wish, Missing):
         return wish.wants in ("any", "value")
     return isinstance(wish, TaskChange) and is_repetition(dict(wish.fields).get("title") or "")
@@ -74,7 +126,10 @@ def _again(talk: Dialogue, today: date) -> tuple[Wish | Missing, ...]:
         return ()
     earlier = Dialogue.of(talk.earlier)
     words = words_of(talk.before)
-    if earlier.asked and (answer := answered(talk.before, words, today, earlier, (), ())) is not None:
+    if (
+        earlier.asked
+        and (answer := answered(talk.before, words, today, earlier, (), ())) is not None
+    ):
         return answer
     if earlier.asked and earlier.before and len(talk.earlier) < 40:
         before = understood(talk.before, today, said=talk.earlier[-6:])
@@ -87,7 +142,9 @@ def _asking(found: list[Wish | Missing]) -> Understood:
     if missing:
         question = NO_REOPENING if missing[0] is REOPEN else unclear(missing[0].what)
         return Understood((question,), missing, tuple(found))
-    wishes = [wish for wish in found if isinstance(wish, (AddTask, Show, TaskChange, PlainCall, Say))]
+    wishes = [
+        wish for wish in found if isinstance(wish, (AddTask, Show, TaskChange, PlainCall, Say))
+    ]
     acts = [wish for wish in wishes if not isinstance(wish, Say)]
     return Understood(tuple((acts or wishes[:1])[:CALLS_MOST]), (), tuple(found))
 
@@ -105,7 +162,11 @@ def _wishes(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
             if isinstance(wish, AddTask):
                 talk.last, talk.fresh, talk.did = wish.title, "task", True
             elif isinstance(wish, TaskChange) and isinstance(wish.target, Named):
-                talk.last, talk.fresh, talk.did = dict(wish.fields).get("title") or wish.target.words, "task", True
+                talk.last, talk.fresh, talk.did = (
+                    dict(wish.fields).get("title") or wish.target.words,
+                    "task",
+                    True,
+                )
         if len(found) > CALLS_MOST:
             break
     if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
@@ -118,9 +179,19 @@ def _wishes(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
     """What is said of a task that the same message adds belongs to its adding."""
     last = found[-1] if found else None
-    if isinstance(last, AddTask) and isinstance(wish, TaskChange) and wish.doing == "update" and wish.target == Named(last.title):
+    if (
+        isinstance(last, AddTask)
+        and isinstance(wish, TaskChange)
+        and wish.doing == "update"
+        and wish.target == Named(last.title)
+    ):
         found[-1] = msgspec.structs.replace(last, **dict(wish.fields))
-    elif isinstance(last, TaskChange) and isinstance(wish, TaskChange) and (last.doing, last.fields) == (wish.doing, wish.fields) and _same(last, wish):
+    elif (
+        isinstance(last, TaskChange)
+        and isinstance(wish, TaskChange)
+        and (last.doing, last.fields) == (wish.doing, wish.fields)
+        and _same(last, wish)
+    ):
         return
     else:
         found.append(wish)
@@ -128,7 +199,11 @@ def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
 
 def _same(one: TaskChange, other: TaskChange) -> bool:
     """Whether a second clause only says again what the first did: "I've bought milk, so tick that"."""
-    return isinstance(one.target, Named) and isinstance(other.target, Named) and one.target.words == other.target.words
+    return (
+        isinstance(one.target, Named)
+        and isinstance(other.target, Named)
+        and one.target.words == other.target.words
+    )
 
 
 def _read(text: str, clause: Clause, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
@@ -148,13 +223,25 @@ def _read(text: str, clause: Clause, today: date, talk: Dialogue) -> list[Wish |
     if (small := said_alone(keys)) is not None:
         return [small]
     adds = head is not None and head.words > 1 and head.kind in ("add", "remind")
-    if not clause.question and not adds and (given := _noted(text, words, today, talk) or fielded(text, words, today, talk)) is not None:
+    if (
+        not clause.question
+        and not adds
+        and (given := _noted(text, words, today, talk) or fielded(text, words, today, talk))
+        is not None
+    ):
         return given
-    if not clause.question and (better := retitled(text, words, talk)) is not None and not fields_alone(text, words[2:], today):
+    if (
+        not clause.question
+        and (better := retitled(text, words, talk)) is not None
+        and not fields_alone(text, words[2:], today)
+    ):
         return better
     if _negated(keys, head):
         return [NOTHING_CHANGED]
-    if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
+    if (
+        head is not None
+        and (read := _commanded(text, clause, words, head, today, talk)) is not None
+    ):
         return read
     return _uncommanded(text, clause, words, today, talk)
 
@@ -165,20 +252,49 @@ def _negated(keys: Sequence[str], head: VerbPhrase | None) -> bool:
     if head is not None and head.kind == "delete" and keys[0] in ("i", "we"):
         return False
     first = keys[:4]
-    no = next((i for i, key in enumerate(first) if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)), None)
+    no = next(
+        (
+            i
+            for i, key in enumerate(first)
+            if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)
+        ),
+        None,
+    )
     if no is None or (
-        keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything")
+        keys[0]
+        in (
+            "what",
+            "whats",
+            "which",
+            "show",
+            "list",
+            "mark",
+            "is",
+            "are",
+            "any",
+            "anything",
+            "do",
+            "tasks",
+            "how",
+            "find",
+            "everything",
+        )
         and keys[:2] != ["do", "not"]
     ):
         return False
     return (
         no == 0
-        or any(key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have") for key in keys[:no])
+        or any(
+            key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have")
+            for key in keys[:no]
+        )
         or (head_at(keys, no + 1) is not None and no < 3)
     )
 
 
-def _commanded(text: str, clause: Clause, words: Words, head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _commanded(
+    text: str, clause: Clause, words: Words, head: VerbPhrase, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     rest = list(words[head.words :])
     if head.first in ("did", "done") and rest and rest[0].key in ("i", "we", "you"):
         return asked_for(text, words, head, today, question=True)
@@ -204,19 +320,63 @@ def _commanded(text: str, clause: Clause, words: Words, head: VerbPhrase, today:
             return _update(text, words, rest, head, today, talk)
 
 
-def _add(text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _add(
+    text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
-    if head.first in ("todo", "task", "to-do") and rest and all(key in ("list", "lists", "overview") for key in keys):
+    if (
+        head.first in ("todo", "task", "to-do")
+        and rest
+        and all(key in ("list", "lists", "overview") for key in keys)
+    ):
         return asked_for(text, words, None, today, question=True)
-    if head.first in ("put", "stick", "throw", "pop", "get", "chuck", "shove", "slap", "bung", "place", "include", "add") and head.words == 1:
+    if (
+        head.first
+        in (
+            "put",
+            "stick",
+            "throw",
+            "pop",
+            "get",
+            "chuck",
+            "shove",
+            "slap",
+            "bung",
+            "place",
+            "include",
+            "add",
+        )
+        and head.words == 1
+    ):
         onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
         if head.first != "add" and not onto:
-            return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
-        if head.first == "add" and talk.last and (noted := _NOTE.at(keys)) is not None and rest[noted[0] - 1].stop == ":" and noted[0] < len(rest):
-            return [TaskChange("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
+            return (
+                None
+                if head.first == "get" and keys[:2] != ["rid", "of"]
+                else changed(text, rest, head.first, today, talk)
+            )
+        if (
+            head.first == "add"
+            and talk.last
+            and (noted := _NOTE.at(keys)) is not None
+            and rest[noted[0] - 1].stop == ":"
+            and noted[0] < len(rest)
+        ):
+            return [
+                TaskChange(
+                    "update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),)
+                )
+            ]
         colon = next((i for i, word in enumerate(rest) if word.stop == ":"), len(rest))
         if head.first == "add" and keys[:1] == ["to"] and 0 < colon < len(rest) - 1:
-            return changing("update", text, rest[1 : colon + 1], today, talk, (("description", phrase(text, rest[colon + 1 :])),))
+            return changing(
+                "update",
+                text,
+                rest[1 : colon + 1],
+                today,
+                talk,
+                (("description", phrase(text, rest[colon + 1 :])),),
+            )
         if head.first == "add" and _is_field(keys):
             return changed(text, rest, "add", today, talk)
     if head.kind == "remind" and keys[:1] in (["to"], ["about"]):
@@ -234,7 +394,25 @@ def _add(text: str, words: Words, rest: list[Token], head: VerbPhrase, today: da
 def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
     """The words "a new task" of the command itself, which adding.py reads."""
     first = next(
-        (i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words
+        (
+            i
+            for i in range(1, head.words)
+            if words[i].key
+            in (
+                "a",
+                "an",
+                "another",
+                "new",
+                "task",
+                "todo",
+                "to-do",
+                "reminder",
+                "item",
+                "me",
+                "one",
+            )
+        ),
+        head.words,
     )
     return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
 
@@ -249,7 +427,14 @@ def _noted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
         after = place + 1 + note[0] if note is not None else len(keys)
         after += keys[after : after + 1] in (["that"], ["saying"])
         if after < len(keys):
-            return changing("update", text, words[1:place], today, talk, (("description", phrase(text, words[after:])),))
+            return changing(
+                "update",
+                text,
+                words[1:place],
+                today,
+                talk,
+                (("description", phrase(text, words[after:])),),
+            )
     return None
 
 
@@ -258,7 +443,11 @@ def _is_field(keys: Sequence[str]) -> bool:
     start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
     field = keys[start : start + 2]
     linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])
-    named = field[:1] in (["deadline"], ["priority"], ["description"], ["note"]) or field in (["due", "date"], ["high", "priority"], ["low", "priority"])
+    named = field[:1] in (["deadline"], ["priority"], ["description"], ["note"]) or field in (
+        ["due", "date"],
+        ["high", "priority"],
+        ["low", "priority"],
+    )
     return named and linked and "task" not in keys[start : start + 3]
 
 
@@ -266,10 +455,16 @@ def _undo(words: Words, rest: Sequence[Token], head: VerbPhrase) -> list[Wish | 
     if head.first in ("undo", "revert", "undelete", "recover", "restore", "reverse"):
         return [PlainCall("undo")]
     keys = keys_of(words)
-    return [PlainCall("undo")] if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6 else None
+    return (
+        [PlainCall("undo")]
+        if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6
+        else None
+    )
 
 
-def _delete(text: str, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _delete(
+    text: str, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
     if head.first in ("i", "we") and keys[:1] == ["to"]:  # "I don't want to delete it"
         if head_at(keys, 1) is not None:
@@ -285,39 +480,63 @@ def _delete(text: str, rest: list[Token], head: VerbPhrase, today: date, talk: D
         return [Missing("what to delete", "task", doing="delete")]
     if keys[:1] == ["off"] or keys[-1:] == ["off"]:
         rest = rest[1:] if keys[0] == "off" else rest[:-1]
-    return deleted(text, [word for i, word in enumerate(rest) if i or word.key not in ("out", "up", "away")], today, talk)
+    return deleted(
+        text,
+        [word for i, word in enumerate(rest) if i or word.key not in ("out", "up", "away")],
+        today,
+        talk,
+    )
 
 
 _CLEANING = known("tidy clean wipe empty sweep")
 """What is done with lists as with kitchens."""
-_LIST_WORDS = known("list lists task tasks todo todos done completed finished complete everything all ones items checked closed it them that this stuff")
+_LIST_WORDS = known(
+    "list lists task tasks todo todos done completed finished complete everything all ones items "
+    "checked closed it them that this stuff"
+)
 
 
 def _of_list(rest: Sequence[Token]) -> bool:
     return not rest or any(word.key in _LIST_WORDS for word in rest)
 
 
-def _update(text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _update(
+    text: str, words: Words, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     if head.first == "tick" and done_at(keys_of(rest)) is None:
         return completed(text, rest, today, talk)
     if head.first == "correct" and not any(word.key in ("to", "into") for word in rest):
         return None
-    if head.first == "call" and (not any(w.key in ("it", "that", "the") for w in rest[:1]) or not any(word.quoted for word in rest)):
+    if head.first == "call" and (
+        not any(w.key in ("it", "that", "the") for w in rest[:1])
+        or not any(word.quoted for word in rest)
+    ):
         return None
     if head.first in ("make", "give") and not rest:
         return [_NOTHING_MEANT]
     if head.first == "describe":
         return described(text, rest, today, talk)
-    return put_off(text, rest, head.first, today, talk) or changed(text, rest, head.first, today, talk)
+    return put_off(text, rest, head.first, today, talk) or changed(
+        text, rest, head.first, today, talk
+    )
 
 
-def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
+def _uncommanded(
+    text: str, clause: Clause, words: Words, today: date, talk: Dialogue
+) -> list[Wish | Missing] | None:
     keys = keys_of(words)
     if keys[0] in _REOPENING:
         return [REOPEN]
     if keys[0] in ("keep", "leave", "not") and not fields_alone(text, words, today):
         return [NOTHING_CHANGED]
-    if not clause.question and (short := afterthought(text, words, today, talk) or labelled(text, words, today, talk, adding=False)) is not None:
+    if (
+        not clause.question
+        and (
+            short := afterthought(text, words, today, talk)
+            or labelled(text, words, today, talk, adding=False)
+        )
+        is not None
+    ):
         return short
     if (done := told(text, words, today, talk)) is not None and not clause.question:
         return done
@@ -332,5 +551,9 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Dia
         words = words[planned[0] : len(words) - (keys[-1] == "instead")]
     if not clause.question and acts_at_once(words) and len(keys) < 40:
         result = added(text, words, today, talk)
-        return [result] if isinstance(result, Missing) else [msgspec.structs.replace(wish, bare=True) for wish in result]
+        return (
+            [result]
+            if isinstance(result, Missing)
+            else [msgspec.structs.replace(wish, bare=True) for wish in result]
+        )
     return None if clause.question else needed(text, words, today)

@@ -33,7 +33,12 @@ _VALUE_ENDS = known(
 
 def value_of(text: str, words: Words, field: str, today: date) -> str | None:
     rest = list(words)
-    while rest and not rest[0].quoted and rest[0].key in ("to", "as", "of", "is", "be", "by", "on", "for", "=", "the", "a") and len(rest) > 1:
+    while (
+        rest
+        and not rest[0].quoted
+        and rest[0].key in ("to", "as", "of", "is", "be", "by", "on", "for", "=", "the", "a")
+        and len(rest) > 1
+    ):
         if field in ("title", "description") and rest[0].key not in ("to", "as", "="):
             break
         if rest[0].key in ("the", "a") and field == "due":
@@ -53,21 +58,47 @@ def value_of(text: str, words: Words, field: str, today: date) -> str | None:
 
 def level_of(keys: Sequence[str]) -> str | None:
     """The priority that the words say, where they say nothing else."""
-    kept = [key for key in keys if key not in ("priority", "prio", "very", "very", "really", "a", "as", "to", "level", "importance", "more", "most")]
+    kept = [
+        key
+        for key in keys
+        if key
+        not in (
+            "priority",
+            "prio",
+            "very",
+            "very",
+            "really",
+            "a",
+            "as",
+            "to",
+            "level",
+            "importance",
+            "more",
+            "most",
+        )
+    ]
     if kept[:1] == ["less"] and kept[1:] in (["important"], ["urgent"]):
         return "Low"
     kept = [near(key, ("high", "medium", "low", "urgent", "normal")) or key for key in kept]
     if kept == ["important"]:
         return "High"
     found = LEVEL.at(kept)
-    return found[1] if found is not None and found[0] == len(kept) else "Low" if kept in (["not", "important"], ["not", "urgent"], ["unimportant"]) else None
+    return (
+        found[1]
+        if found is not None and found[0] == len(kept)
+        else "Low"
+        if kept in (["not", "important"], ["not", "urgent"], ["unimportant"])
+        else None
+    )
 
 
 def no_day(keys: Sequence[str]) -> bool:
     return (found := NOT_DUE.at(keys)) is not None and found[0] == len(keys)
 
 
-def values_of(text: str, words: Words, today: date, *, retitling: bool = False) -> tuple[Fields, list[Token]]:
+def values_of(
+    text: str, words: Words, today: date, *, retitling: bool = False
+) -> tuple[Fields, list[Token]]:
     """The priority and the day that stand at the end of the words, and the words before."""
     if retitling:
         return (), list(words)
@@ -99,7 +130,9 @@ def fields_alone(text: str, words: Words, today: date) -> Fields:
     asides = asides_of(text, words, today)
     if asides.description is not None or asides.unread is not None:
         return ()
-    fields: list[tuple[str, str | None]] = [] if asides.due is None else [("due", asides.due.isoformat())]
+    fields: list[tuple[str, str | None]] = (
+        [] if asides.due is None else [("due", asides.due.isoformat())]
+    )
     left = [key for key in keys_of(asides.words) if key not in _JOINING]
     if (level := asides.priority or level_of(left)) is not None:
         fields.append(("priority", level))
@@ -122,9 +155,16 @@ def stem_of(words: Words) -> list[Token]:
     kept = list(words)
     while len(kept) > 1 and not kept[-1].quoted and kept[-1].key in _VALUE_ENDS:
         kept.pop()
-    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("back", "up", "forward", "out", "to"):
+    while (
+        len(kept) > 1
+        and not kept[0].quoted
+        and kept[0].key in ("back", "up", "forward", "out", "to")
+    ):
         kept.pop(0)
     start = next((i for i in range(len(kept) - 1, 0, -1) if kept[i].key == "from"), None)
-    if start is not None and (level_of(keys_of(kept[start + 1 :])) or day_at(keys_of(kept), start + 1, date.min.replace(year=2000))):
+    if start is not None and (
+        level_of(keys_of(kept[start + 1 :]))
+        or day_at(keys_of(kept), start + 1, date.min.replace(year=2000))
+    ):
         del kept[start:]
     return kept

@@ -1,4 +1,5 @@
-"""The words with which commands begin, as data: what each asks for, and how sure it is that it begins one in the middle of a sentence.
+"""The words with which commands begin, as data: what each asks for, and how sure it is that it
+begins one in the middle of a sentence.
 
 What follows them is read in adding.py, changing.py and listing.py. Entry: `head_at`, `opened`.
 """
@@ -19,8 +20,14 @@ SURE: dict[str, Kind] = {
     "add|create|insert|append": "add",
     "new task|todo|to-do|reminder": "add",
     "task|todo|to-do|reminder:": "add",
-    "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? task|todo|to-do|reminder|item": "add",
-    "make|set|start|write|record|log|enter|schedule|open me? a|an|another new? high|low|medium|urgent|important priority? task|todo|reminder|item": "add",
+    (
+        "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? "
+        "task|todo|to-do|reminder|item"
+    ): "add",
+    (
+        "make|set|start|write|record|log|enter|schedule|open me? a|an|another new? "
+        "high|low|medium|urgent|important priority? task|todo|reminder|item"
+    ): "add",
     "set up a|an? new? task|todo|to-do|reminder": "add",
     "note|jot|write down": "add",
     "make a note to|of|that": "remind",
@@ -30,10 +37,16 @@ SURE: dict[str, Kind] = {
     "keep|bear in mind to|that": "remind",
     "nudge|ping|poke|alert|notify|warn|tell|text me to|about|that": "remind",
     "give me a nudge|reminder|shout|ping to|about": "remind",
-    "i|we really? must|should|shall|mustnt|shouldnt|cant|cannot|can|dont|do|wont|will not? want? to? forget|miss to|about?": "remind",
+    (
+        "i|we really? must|should|shall|mustnt|shouldnt|cant|cannot|can|dont|do|wont|will not? "
+        "want? to? forget|miss to|about?"
+    ): "remind",
     "i|we dont|do not? want|wanna to? forget|miss to|about?": "remind",
     "i|we must|should|gotta|better|oughta really|definitely|probably|also|still|just|finally": "remind",
-    "i|we really|definitely|probably|also|still|just|finally|seriously must|should|gotta|better|oughta": "remind",
+    (
+        "i|we really|definitely|probably|also|still|just|finally|seriously "
+        "must|should|gotta|better|oughta"
+    ): "remind",
     "i|we really|definitely|probably|also|still? ought|hafta|havta|hav|need to?": "remind",
     "i|we also|still|really? plan|intend|aim to": "remind",
     "im|were|i|we am|are? planning|supposed|meant to": "remind",
@@ -77,7 +90,10 @@ UNSURE: dict[str, Kind] = {
     "correct": "update",
     "tidy up?": "delete",
     "done with|on": "complete",
-    "i|ive|we|weve|im am? just|already|now|finally? have|am? just|already|now|finally? done|finished|completed|did|ticked|checked with|off?": "complete",
+    (
+        "i|ive|we|weve|im am? just|already|now|finally? have|am? just|already|now|finally? "
+        "done|finished|completed|did|ticked|checked with|off?"
+    ): "complete",
     "cancel|clear|drop|scrap|scratch|kill|bin|wipe|purge|empty|nix|dump|forget|take|clean|toss|eliminate|ditch": "delete",
     "clean|clear up|out": "delete",
     "forget about": "delete",
@@ -88,11 +104,45 @@ UNSURE: dict[str, Kind] = {
     "locate|where|wheres|search|filter": "search",
     "take|bring|put|roll|go|restore|undelete|recover|reverse": "undo",
 }
-_TABLE: dict[str, tuple[Kind, bool]] = {**{k: (v, True) for k, v in SURE.items()}, **{k: (v, False) for k, v in UNSURE.items()}}
+_TABLE: dict[str, tuple[Kind, bool]] = {
+    **{k: (v, True) for k, v in SURE.items()},
+    **{k: (v, False) for k, v in UNSURE.items()},
+}
 _HEADS = Phrases(_TABLE)
 _MENDED = (
-    *("delete", "remove", "erase", "complete", "finish", "mark", "rename", "change", "update", "create", "show", "list", "display", "search", "remind"),
-    *("postpone", "reschedule", "prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "find", "what", "whats", "move"),
+    *(
+        "delete",
+        "remove",
+        "erase",
+        "complete",
+        "finish",
+        "mark",
+        "rename",
+        "change",
+        "update",
+        "create",
+        "show",
+        "list",
+        "display",
+        "search",
+        "remind",
+    ),
+    *(
+        "postpone",
+        "reschedule",
+        "prioritize",
+        "cancel",
+        "clear",
+        "check",
+        "undo",
+        "revert",
+        "discard",
+        "schedule",
+        "find",
+        "what",
+        "whats",
+        "move",
+    ),
 )
 _TYPED = {
     "ad": "add", "adde": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
@@ -188,7 +238,9 @@ class VerbPhrase(NamedTuple):
 
 
 def mended(key: str) -> str:
-    """The verb that a misspelt word was meant to be; the word itself where it is none, or a word of its own."""
+    """The verb that a misspelt word was meant to be; the word itself where it is none, or a word of
+    its own.
+    """
     if key in _TYPED:
         return _TYPED[key]
     if _HEADS.begins_with(key) or key in _OTHER or len(key) < 4:
@@ -205,13 +257,20 @@ def head_at(keys: Keys, place: int) -> VerbPhrase | None:
 
 
 def opened(keys: Keys, place: int = 0) -> int:
-    """Where the command begins behind courtesies and connectors; `place` itself where there are none."""
+    """Where the command begins behind courtesies and connectors; `place` itself where there are
+    none.
+    """
     for _ in range(_COURTESIES):
         if (found := _POLITE.at(keys, place)) is None:
             break
         if keys[place] in ("dont", "do"):
             break
-        if keys[place] in ("i", "id") and (own := head_at(keys, place)) is not None and head_at(keys, place + found[0]) is None and own.sure:
+        if (
+            keys[place] in ("i", "id")
+            and (own := head_at(keys, place)) is not None
+            and head_at(keys, place + found[0]) is None
+            and own.sure
+        ):
             break
         place += found[0]
     return place
@@ -250,4 +309,7 @@ def base_of(past: str) -> str:
         return IRREGULAR[past]
     bare = past.removesuffix("ed")
     bases = (bare, f"{bare}e", bare[:-1], f"{bare[:-1]}y")
-    return next((base for base in bases if base in ACTIONS), bare if bare != past and stem(bare) == stem(past) else past)
+    return next(
+        (base for base in bases if base in ACTIONS),
+        bare if bare != past and stem(bare) == stem(past) else past,
+    )

@@ -1,6 +1,8 @@
-"""What a person wishes done, as values: one for each thing that the task tools can do, and what is answered in words.
+"""What a person wishes done, as values: one for each thing that the task tools can do, and what is
+answered in words.
 
-How they are read from a text stands in understanding.py, how they become calls in acting.py. Entry: `Wish`, `Understood`.
+How they are read from a text stands in understanding.py, how they become calls in acting.py. Entry:
+`Wish`, `Understood`.
 """
 
 from __future__ import annotations
@@ -25,12 +27,17 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A task by words of its title. `parts` are the several that it may be instead, if no title holds it all."""
+    """A task by words of its title.
+
+    `parts` are the several that it may be instead, if no title holds it all.
+    """
 
     words: str
     parts: tuple[str, ...] = ()
     verb: str = ""
-    """What was done with what the words name ("pay" of "the rent is paid"): the title may say it, or say nothing."""
+    """What was done with what the words name ("pay" of "the rent is paid"): the title may say it,
+    or say nothing.
+    """
 
     @property
     def whole(self) -> str:
@@ -61,7 +68,9 @@ class Show(msgspec.Struct, frozen=True):
 
 
 class TaskChange(msgspec.Struct, frozen=True):
-    """One thing done to the tasks that are meant; `fields` are those of `update_task`, a due date of None clears it."""
+    """One thing done to the tasks that are meant; `fields` are those of `update_task`, a due date
+    of None clears it.
+    """
 
     doing: Doing
     target: Target
@@ -71,9 +80,14 @@ class TaskChange(msgspec.Struct, frozen=True):
     unsure: bool = False
     """Meant only where there is such a task: nothing is done otherwise."""
     answers: bool = False
-    """The answer to "which task?", which counts only if all of it names tasks: nothing is done otherwise."""
+    """The answer to "which task?", which counts only if all of it names tasks: nothing is done
+    otherwise.
+    """
     otherwise: AddTask | None = None
-    """Done instead where the list holds no such task: "delete old photos" may be a command, or the title that was asked for."""
+    """Done instead where the list holds no such task:
+
+    "delete old photos" may be a command, or the title that was asked for.
+    """
 
 
 class PlainCall(msgspec.Struct, frozen=True):

@@ -1,6 +1,8 @@
-"""A text as words: each with the place where it stands, what it is compared by, and what ends after it.
+"""A text as words: each with the place where it stands, what it is compared by, and what ends after
+it.
 
-Quoted text is one word that no table knows. What words mean is said elsewhere. Everything is linear in the text. Entry: `words_of`, `phrase`.
+Quoted text is one word that no table knows. What words mean is said elsewhere. Everything is linear
+in the text. Entry: `words_of`, `phrase`.
 """
 
 from __future__ import annotations
@@ -20,19 +22,35 @@ _INNER = ("'", "\u2018")
 _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
 _LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
-_STOPS = {",": ",", "、": ",", ":": ":", "?": "?", ";": "\n", ".": ".", "!": ".", "…": ".", "。": "."}
+_STOPS = {
+    ",": ",",
+    "、": ",",
+    ":": ":",
+    "?": "?",
+    ";": "\n",
+    ".": ".",
+    "!": ".",
+    "…": ".",
+    "。": ".",
+}
 _ARROWS = known("-> => --> → ⇒ ➜")
-_SHORT = known("""dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr""")
+_SHORT = known(
+    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr"""
+)
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _OPENERS = {close: opener for opener, close in _BRACKETS.items()}
 _RUN = re.compile(r"\S+")
 _JOINED = re.compile(r"[^,;]+[,;]?")
-_COLON = re.compile(r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])")
+_COLON = re.compile(
+    r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])"
+)
 
 
 class Token(NamedTuple):
     text: str
-    """As it was written, without the punctuation around it; for a quoted one what stands between the quotes."""
+    """As it was written, without the punctuation around it; for a quoted one what stands between
+    the quotes.
+    """
     key: str
     """Folded, without apostrophes."""
     start: int
@@ -52,7 +70,11 @@ Words = Sequence[Token]
 def key_of(text: str) -> str:
     """What words are compared by: NFKC, no case, nothing that nobody sees, no apostrophes."""
     folded = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
-    return folded if folded.isascii() else "".join(c for c in folded if unicodedata.category(c) != "Cf").translate(_APOSTROPHES)
+    return (
+        folded
+        if folded.isascii()
+        else "".join(c for c in folded if unicodedata.category(c) != "Cf").translate(_APOSTROPHES)
+    )
 
 
 def keys_of(words: Words) -> list[str]:
@@ -66,7 +88,11 @@ def words_of(text: str) -> list[Token]:
         at = run.start()
         while at < run.end() and text[at] in "([{":
             at += 1
-        if at < run.end() and text[at] in _PAIRS and (close := closers.after(text[at], at)) is not None:
+        if (
+            at < run.end()
+            and text[at] in _PAIRS
+            and (close := closers.after(text[at], at)) is not None
+        ):
             words.append(Token(text[at + 1 : close].strip(), QUOTED, at, close + 1, len(words)))
             place = _after_quote(text, close + 1, words)
         else:
@@ -78,7 +104,9 @@ def words_of(text: str) -> list[Token]:
 
 
 class _Closers:
-    """Where quotes close; a kind that has no more is not searched again, so that all searches together are linear."""
+    """Where quotes close; a kind that has no more is not searched again, so that all searches
+    together are linear.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -106,7 +134,11 @@ def _closes(text: str, at: int) -> bool:
 def _next_quote(text: str, start: int, end: int, closers: _Closers) -> int:
     """Where within a run a quote opens, after a colon say."""
     for at in range(start + 1, end):
-        if text[at] in _PAIRS and text[at - 1] in ":,(=" and closers.after(text[at], at) is not None:
+        if (
+            text[at] in _PAIRS
+            and text[at - 1] in ":,(="
+            and closers.after(text[at], at) is not None
+        ):
             return at
     return end
 
@@ -144,9 +176,13 @@ def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
         if words and text[start] in _STOPS:
             words[-1] = _stopped(words[-1], text[start])
         return
-    word = Token(text[first:last], key_of(text[first:last]) or text[first:last], first, last, len(words))
+    word = Token(
+        text[first:last], key_of(text[first:last]) or text[first:last], first, last, len(words)
+    )
     for mark in text[last:end]:
-        if not (mark == "." and (word.key in _SHORT or (len(word.key) == 1 and word.key.isalpha()))):
+        if not (
+            mark == "." and (word.key in _SHORT or (len(word.key) == 1 and word.key.isalpha()))
+        ):
             word = _stopped(word, mark)
     words.append(word)
 
@@ -164,7 +200,9 @@ def _end_line(text: str, place: int, words: list[Token]) -> None:
 
 
 def phrase(text: str, words: Words) -> str:
-    """What the words say, as it was written: quoted text without its quotes where it stands alone, spaces as one."""
+    """What the words say, as it was written: quoted text without its quotes where it stands alone,
+    spaces as one.
+    """
     if len(words) == 1 and words[0].quoted:
         return words[0].text
     pieces: list[str] = []
@@ -178,9 +216,20 @@ def phrase(text: str, words: Words) -> str:
 
 
 def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
-    """From the bracket before that is closed within, up to the one that closes a bracket within: "<b>" is not "b"."""
-    while start and (close := _BRACKETS.get(text[start - 1])) is not None and close in text[start : end + 1]:
+    """From the bracket before that is closed within, up to the one that closes a bracket within:
+
+    "<b>" is not "b".
+    """
+    while (
+        start
+        and (close := _BRACKETS.get(text[start - 1])) is not None
+        and close in text[start : end + 1]
+    ):
         start -= 1
-    while end < len(text) and (opener := _OPENERS.get(text[end])) is not None and text.count(opener, start, end) > text.count(text[end], start, end):
+    while (
+        end < len(text)
+        and (opener := _OPENERS.get(text[end])) is not None
+        and text.count(opener, start, end) > text.count(text[end], start, end)
+    ):
         end += 1
     return start, end

@@ -1,4 +1,5 @@
-"""The content blocks of an answer while they come: each kind turns its pieces into deltas, and knows what to attach at its end.
+"""The content blocks of an answer while they come: each kind turns its pieces into deltas, and
+knows what to attach at its end.
 
 In which order blocks come is stream.py's. Entry: `open_block`.
 """
@@ -10,7 +11,17 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from treadle.messages.message import ProviderPart
-from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
+from treadle.models.model import (
+    ArgumentsDelta,
+    Delta,
+    PartEnd,
+    ReasoningDelta,
+    ReasoningStart,
+    TextDelta,
+    TextStart,
+    ToolCallStart,
+    WholePart,
+)
 from treadle.models.providers.anthropic.events import JsonPiece, TextDeltaPiece, ThinkingPiece
 from treadle.models.providers.decoding import left_out, text_of, verbatim
 from treadle.models.providers.encoding import Fields, is_object
@@ -20,13 +31,18 @@ from treadle.models.providers.surrogates import mended
 PROVIDER = "anthropic"
 
 PREFIX = "prefix"
-"""Beside the signature of thinking: the digest of all that stood before it. It is ours, and never sent."""
+"""Beside the signature of thinking: the digest of all that stood before it.
+
+It is ours, and never sent.
+"""
 
 Piece: TypeAlias = TextDeltaPiece | JsonPiece | ThinkingPiece
 
 _PLAIN_END = PartEnd()
 _NULL = b"null"
-_DELTAS = frozenset({"", "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"})
+_DELTAS = frozenset(
+    {"", "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"}
+)
 
 
 class ContentBlock(Protocol):
@@ -40,7 +56,10 @@ class ContentBlock(Protocol):
 
 
 def open_block(fields: Fields, deltas: list[Delta], prefix: str = "") -> ContentBlock:
-    """The block that begins so; it may hold all of its content already. `prefix`: the digest of all that stands before the answer."""
+    """The block that begins so; it may hold all of its content already.
+
+    `prefix`: the digest of all that stands before the answer.
+    """
     match text_of(fields, "type"):
         case "text":
             return _Text(fields, deltas)
@@ -61,7 +80,9 @@ _caller = msgspec.json.Decoder(_Caller)
 
 
 def program_of(fields: Fields) -> str | None:
-    """The id of the program in which the call of this block was made; None if the model made it, and for other blocks."""
+    """The id of the program in which the call of this block was made; None if the model made it,
+    and for other blocks.
+    """
     if "caller" not in fields:
         return None
     try:
@@ -82,7 +103,9 @@ class _Text:
 
     def __init__(self, fields: Fields, deltas: list[Delta]) -> None:
         given = bytes(fields.get("citations", b""))
-        self._citations: list[msgspec.Raw] = msgspec.json.decode(given, type=list[msgspec.Raw]) if given.startswith(b"[") else []
+        self._citations: list[msgspec.Raw] = (
+            msgspec.json.decode(given, type=list[msgspec.Raw]) if given.startswith(b"[") else []
+        )
         deltas.append(TextStart())
         if text := text_of(fields, "text"):
             deltas.append(TextDelta(text))
@@ -100,7 +123,11 @@ class _Text:
             _pass_over(fields, deltas)
 
     def close(self, deltas: list[Delta]) -> None:
-        deltas.append(PartEnd(PROVIDER, verbatim({"citations": self._citations})) if self._citations else _PLAIN_END)
+        deltas.append(
+            PartEnd(PROVIDER, verbatim({"citations": self._citations}))
+            if self._citations
+            else _PLAIN_END
+        )
 
 
 class _Thinking:
@@ -126,7 +153,14 @@ class _Thinking:
             _pass_over(fields, deltas)
 
     def close(self, deltas: list[Delta]) -> None:
-        deltas.append(PartEnd(PROVIDER, verbatim({"signature": mended(self._signature), **self._prefix}) if self._signature else None))
+        deltas.append(
+            PartEnd(
+                PROVIDER,
+                verbatim({"signature": mended(self._signature), **self._prefix})
+                if self._signature
+                else None,
+            )
+        )
 
 
 class _Call:
@@ -135,7 +169,11 @@ class _Call:
     def __init__(self, fields: Fields, deltas: list[Delta]) -> None:
         self._whole_input = bytes(fields.get("input", b""))
         """Given up once pieces come: the input is either here or in them."""
-        self._extra = {name: raw for name, raw in fields.items() if name not in ("type", "id", "name", "input") and bytes(raw) != _NULL}
+        self._extra = {
+            name: raw
+            for name, raw in fields.items()
+            if name not in ("type", "id", "name", "input") and bytes(raw) != _NULL
+        }
         deltas.append(ToolCallStart(text_of(fields, "id"), text_of(fields, "name")))
 
     def add(self, piece: Piece, deltas: list[Delta]) -> None:
@@ -157,7 +195,9 @@ class _Call:
 
 
 class _Other:
-    """Anything that goes back as it came, and nobody here looks into: the deltas are put in where they belong."""
+    """Anything that goes back as it came, and nobody here looks into: the deltas are put in where
+    they belong.
+    """
 
     __slots__ = ("_citations", "_fields", "_input", "_texts")
 
@@ -195,10 +235,17 @@ class _Other:
         self._texts[name].append(text)
 
     def close(self, deltas: list[Delta]) -> None:
-        block: dict[str, object] = {**self._fields, **{name: mended("".join(pieces)) for name, pieces in self._texts.items()}}
+        block: dict[str, object] = {
+            **self._fields,
+            **{name: mended("".join(pieces)) for name, pieces in self._texts.items()},
+        }
         if self._citations:
             block["citations"] = self._citations
         if is_object(whole_input := "".join(self._input)):
             block["input"] = msgspec.Raw(whole_input)
-        shown = shown_call(text_of(self._fields, "name"), msgspec.json.encode(block.get("input"))) if text_of(self._fields, "type") == "server_tool_use" else ""
+        shown = (
+            shown_call(text_of(self._fields, "name"), msgspec.json.encode(block.get("input")))
+            if text_of(self._fields, "type") == "server_tool_use"
+            else ""
+        )
         deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(block), shown=shown)))

@@ -1,7 +1,9 @@
-"""The events of a Messages stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+"""The events of a Messages stream, and its plain JSON body, as typed values: only what we look
+into, the rest stays the text it came as.
 
-What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
-Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the types of SDK 2.10 (2026-11).
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses),
+`decode_body`. Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the
+types of SDK 2.10 (2026-11).
 """
 
 from __future__ import annotations
@@ -87,10 +89,12 @@ class Counts(msgspec.Struct):
     server_tool_use: Fields | None = None
     speed: str | None = None
     iterations: list[Pass] | None = None
-    """One for each pass of the provider over the conversation. The counts above are sums over those of the model that was asked.
+    """One for each pass of the provider over the conversation. The counts above are sums over those
+    of the model that was asked.
 
-    Those of type `compaction` are billed beside them (types of the SDK 2.11, `BetaUsage.iterations`; "Compaction at a token threshold"; read 2026-11-22).
-    """
+    Those of type `compaction` are billed beside them (types of the SDK 2.11,
+    `BetaUsage.iterations`; "Compaction at a token threshold"; read 2026-11-22).
+"""
 
 
 class StopDetails(msgspec.Struct):
@@ -143,7 +147,18 @@ class UnknownEvent(msgspec.Struct):
     """An event of a later version."""
 
 
-Event: TypeAlias = BlockPiece | OtherPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping | ErrorEvent | UnknownEvent
+Event: TypeAlias = (
+    BlockPiece
+    | OtherPiece
+    | BlockStart
+    | BlockStop
+    | MessageDelta
+    | MessageStart
+    | MessageStop
+    | Ping
+    | ErrorEvent
+    | UnknownEvent
+)
 
 
 class _Envelope(msgspec.Struct):
@@ -158,12 +173,20 @@ _message = msgspec.json.Decoder(WireMessage, strict=False)
 _diagnostics = msgspec.json.Decoder(CacheDiagnostics | None, strict=False)
 
 
-decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
-"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+decode_event = msgspec.json.Decoder(
+    BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping,
+    strict=False,
+).decode
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder,
+since it is called for each of them.
+"""
 
 
 def decode_rare(data: bytes) -> Event:
-    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
+    """What `decode_event` refused.
+
+    Raises ValueError or RecursionError where the text is no event at all.
+    """
     try:
         envelope = _envelope.decode(data)
     except (ValueError, RecursionError):
@@ -177,7 +200,14 @@ def decode_rare(data: bytes) -> Event:
             return OtherPiece(delta, envelope.index)
         case _Envelope(type="content_block_start", content_block=dict() as block):
             return BlockStart(block, envelope.index)
-        case _Envelope(type="content_block_stop" | "message_start" | "message_delta" | "message_stop" | "content_block_delta" | "content_block_start"):
+        case _Envelope(
+            type="content_block_stop"
+            | "message_start"
+            | "message_delta"
+            | "message_stop"
+            | "content_block_delta"
+            | "content_block_start"
+        ):
             raise ValueError(f"a {envelope.type} event is not as it should be")
         case _:
             return UnknownEvent()
@@ -196,7 +226,10 @@ def _parsed(data: bytes) -> _Envelope:
 
 
 def decode_body(data: bytes) -> WireMessage | ErrorEvent:
-    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is no message."""
+    """The whole of an answer that was not streamed.
+
+    Raises ValueError or RecursionError where it is no message.
+    """
     try:
         message = _message.decode(data)
     except (ValueError, RecursionError):

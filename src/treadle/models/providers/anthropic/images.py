@@ -1,7 +1,9 @@
-"""The images of one request within the API's limits: how large each may be, how many there may be, and which are left out beyond that.
+"""The images of one request within the API's limits: how large each may be, how many there may be,
+and which are left out beyond that.
 
 Which image the API refuses all the same is the loop's to leave out. Entry: `Images`, `ImageLimits`.
-Source: platform.claude.com, "Vision", section "Image limits", and "Request size limits", read 2026-11-22.
+Source: platform.claude.com, "Vision", section "Image limits", and "Request size limits", read
+2026-11-22.
 """
 
 from __future__ import annotations
@@ -38,16 +40,31 @@ class ImageLimits(NamedTuple):
         return cls(10_000_000 if is_vendor else 5_000_000, 600 if is_large else 100)
 
     def against(self, image: MediaPart) -> str:
-        """Why the API would refuse this image in any request; "" if it would not, or if that cannot be told."""
+        """Why the API would refuse this image in any request; "" if it would not, or if that cannot
+        be told.
+        """
         if len(image.data or "") > self.each_bytes:
-            return f"it has {len(image.data or ''):,} bytes in base64, and {self.each_bytes:,} are the most"
+            return (
+                f"it has {len(image.data or ''):,} bytes in base64, and {self.each_bytes:,} are "
+                "the most"
+            )
         width, height = size_of(image)
-        return f"it has {width:,} x {height:,} pixels, and {SIDE_MAX:,} are the most for a side" if max(width, height) > SIDE_MAX else ""
+        return (
+            f"it has {width:,} x {height:,} pixels, and {SIDE_MAX:,} are the most for a side"
+            if max(width, height) > SIDE_MAX
+            else ""
+        )
 
     def check(self, image: MediaPart) -> None:
         """Raises AgentError(invalid) for an image of a prompt that the API would refuse."""
         if image.is_image and (why := self.against(image)):
-            raise AgentError("invalid", f"{image.name or 'an image of the prompt'} cannot be sent to the model: {why}. Scale it down")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{image.name or 'an image of the prompt'} cannot be sent to the model: {why}. "
+                    "Scale it down"
+                ),
+            )
 
 
 class OmittedImages(NamedTuple):
@@ -60,7 +77,10 @@ class OmittedImages(NamedTuple):
 
 
 class Images:
-    """Follows the images of one conversation in their order. What is `wanted` depends on them alone, so that every run comes to the same."""
+    """Follows the images of one conversation in their order.
+
+    What is `wanted` depends on them alone, so that every run comes to the same.
+    """
 
     def __init__(self, limits: ImageLimits, left: OmittedImages = OmittedImages()) -> None:  # noqa: B008  an immutable value
         self._limits, self._left = limits, left
@@ -68,7 +88,9 @@ class Images:
         self._kept: deque[tuple[int, int, bool]] = deque()
         """Place, bytes and whether it has a long side, of those in the request."""
         self.wanted = OmittedImages()
-        """What has to be left out by now; where that differs from `left`, the conversation has to be encoded again."""
+        """What has to be left out by now; where that differs from `left`, the conversation has to
+        be encoded again.
+        """
 
     def fit(self, message: Message) -> Message:
         """The message with a line in place of each image that is left out."""
@@ -77,8 +99,15 @@ class Images:
 
     def _fit_part(self, part: Part) -> Part:
         if isinstance(part, ToolResult) and not isinstance(part.content, str):
-            content = tuple([self._fit_image(inner) if isinstance(inner, MediaPart) else inner for inner in part.content])
-            return part if content == part.content else msgspec.structs.replace(part, content=content)
+            content = tuple(
+                [
+                    self._fit_image(inner) if isinstance(inner, MediaPart) else inner
+                    for inner in part.content
+                ]
+            )
+            return (
+                part if content == part.content else msgspec.structs.replace(part, content=content)
+            )
         return self._fit_image(part) if isinstance(part, MediaPart) else part
 
     def _fit_image(self, part: MediaPart) -> MediaPart | TextPart:
@@ -90,9 +119,17 @@ class Images:
             return _line(part, why)
         self._count(place, len(part.data or ""), is_long)
         if place < self._left.oldest:
-            return _line(part, "there are more images than fit into a request, and this is one of the oldest")
+            return _line(
+                part, "there are more images than fit into a request, and this is one of the oldest"
+            )
         if self._left.is_many and is_long:
-            return _line(part, f"with more than {MANY} images, none may have a side of more than {MANY_SIDE_MAX:,} pixels: make a smaller copy")
+            return _line(
+                part,
+                (
+                    f"with more than {MANY} images, none may have a side of more than "
+                    f"{MANY_SIDE_MAX:,} pixels: make a smaller copy"
+                ),
+            )
         return part
 
     def _count(self, place: int, size_bytes: int, is_long: bool) -> None:
@@ -103,12 +140,16 @@ class Images:
             is_many = True
             self._kept = deque(one for one in self._kept if not one[2])
         if not self._fits(1):
-            while len(self._kept) > 1 and not self._fits(2):  # half, so that the next requests begin with the same bytes
+            # half, so that the next requests begin with the same bytes
+            while len(self._kept) > 1 and not self._fits(2):
                 oldest = self._kept.popleft()[0] + 1
         self.wanted = OmittedImages(oldest, is_many)
 
     def _fits(self, part: int) -> bool:
-        return len(self._kept) <= self._limits.most // part and sum(size for _, size, _ in self._kept) <= ALL_BYTES_MAX // part
+        return (
+            len(self._kept) <= self._limits.most // part
+            and sum(size for _, size, _ in self._kept) <= ALL_BYTES_MAX // part
+        )
 
 
 def _line(image: MediaPart, why: str) -> TextPart:

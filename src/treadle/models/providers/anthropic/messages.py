@@ -1,7 +1,8 @@
 """One message as the Messages API wants it: parts to content blocks, encoded once.
 
-What stands around the messages is request.py's. Entry: `MessageEncoder`.
-Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no documents in assistant messages, citations only there.
+What stands around the messages is request.py's. Entry: `MessageEncoder`. Source:
+https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no documents in assistant
+messages, citations only there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,29 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
 from treadle.models.providers.anthropic.images import ImageLimits, Images
-from treadle.models.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
+from treadle.models.providers.encoding import (
+    arguments_of,
+    described,
+    dumped,
+    identifier,
+    own_fields,
+    raw,
+    shown,
+    text_in,
+)
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
@@ -39,23 +58,46 @@ class Sent(NamedTuple):
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, and remembers where cache breakpoints may be put: positions in the joined bytes.
+    """Encodes the messages of one history in order, and remembers where cache breakpoints may be
+    put: positions in the joined bytes.
 
-    Models before Opus 4.8 refuse system messages, and Sonnet 5 ignores them (see `Abilities.system_messages`). The API takes one only after
-    the user's words, by itself, and only before an answer or at the end. So each is held back until the next message is known; where it may
-    not stand, the user says it.
+    Models before Opus 4.8 refuse system messages, and Sonnet 5 ignores them (see
+    `Abilities.system_messages`). The API takes one only after the user's words, by itself, and only
+    before an answer or at the end. So each is held back until the next message is known; where it
+    may not stand, the user says it.
     """
 
-    __slots__ = ("_abilities", "_digest", "_held", "_length", "_role", "_sent", "asked", "end", "has_thinking", "images", "response_id", "wire")
+    __slots__ = (
+        "_abilities",
+        "_digest",
+        "_held",
+        "_length",
+        "_role",
+        "_sent",
+        "asked",
+        "end",
+        "has_thinking",
+        "images",
+        "response_id",
+        "wire",
+    )
 
-    def __init__(self, abilities: Abilities = UNKNOWN, head: bytes = b"", sent: Sent | None = None, wire: str = "") -> None:
+    def __init__(
+        self,
+        abilities: Abilities = UNKNOWN,
+        head: bytes = b"",
+        sent: Sent | None = None,
+        wire: str = "",
+    ) -> None:
         """`head`: the system prompt and the tools."""
         self.wire = wire
         """Under which the history keeps the bytes."""
         self._sent = sent or Sent(0, frozenset(), Images(ImageLimits.of(abilities, is_vendor=True)))
         self.images = self._sent.images
         self.end = 0
-        """Where the last block of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
+        """Where the last block of all ends, before the brackets that close its message; 0 where it
+        can carry no breakpoint.
+        """
         self.asked = 0
         """The same at the time of the request that the newest assistant message answers."""
         self._abilities = abilities
@@ -68,11 +110,15 @@ class MessageEncoder:
         self.response_id = ""
         """The provider's id of the newest answer."""
         self._digest = blake2b(head, digest_size=8) if abilities.preserved_thinking else None
-        """Of all that a later answer's thinking depends on: everything sent so far but for thinking."""
+        """Of all that a later answer's thinking depends on: everything sent so far but for
+        thinking.
+        """
 
     @property
     def prefix(self) -> str:
-        """The digest of what an answer that came now would depend on; "" where the model does not check that."""
+        """The digest of what an answer that came now would depend on; "" where the model does not
+        check that.
+        """
         if self._digest is None:
             return ""
         digest = self._digest.copy()
@@ -81,8 +127,14 @@ class MessageEncoder:
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """b"" where nothing of the message is sent, or not yet."""
-        without_thinking = (settled and not self._abilities.earlier_thinking) or self._is_out_of_place(message)
-        message = self.images.fit(shown(message, self._abilities)) if message.role != "assistant" else _without(message, self._sent.abandoned)
+        without_thinking = (
+            settled and not self._abilities.earlier_thinking
+        ) or self._is_out_of_place(message)
+        message = (
+            self.images.fit(shown(message, self._abilities))
+            if message.role != "assistant"
+            else _without(message, self._sent.abandoned)
+        )
         blocks = _sent(_blocks(message, without_thinking))
         if not blocks:
             return b""
@@ -94,7 +146,11 @@ class MessageEncoder:
             role = "user"
         if role == "assistant":
             self.asked, self.response_id = self.end, message.response_id
-        before = self._add(self._held, "system" if role == "assistant" else "user") if self._held else b""
+        before = (
+            self._add(self._held, "system" if role == "assistant" else "user")
+            if self._held
+            else b""
+        )
         self._held = []
         encoded = self._add(blocks, role)
         return before + b"," + encoded if before else encoded
@@ -103,7 +159,11 @@ class MessageEncoder:
         encoded = dumped({"role": role, "content": [block for _, block in blocks]})
         if self._digest is not None:
             lasting = [block for kind, block in blocks if kind not in _REASONING]
-            self._digest.update(encoded if len(lasting) == len(blocks) else dumped({"role": role, "content": lasting}))
+            self._digest.update(
+                encoded
+                if len(lasting) == len(blocks)
+                else dumped({"role": role, "content": lasting})
+            )
         self.has_thinking = self.has_thinking or any(kind in _REASONING for kind, _ in blocks)
         self._role = role
         self._length += len(encoded) + (self._length > 0)
@@ -111,23 +171,40 @@ class MessageEncoder:
         return encoded
 
     def _is_out_of_place(self, message: Message) -> bool:
-        """Whether the API would refuse its thinking: something before it is not what it was when the answer came."""
+        """Whether the API would refuse its thinking: something before it is not what it was when
+        the answer came.
+        """
         if message.role != "assistant":
             return False
-        if self._sent.thinking_since and message.created_at.timestamp() <= self._sent.thinking_since:
+        if (
+            self._sent.thinking_since
+            and message.created_at.timestamp() <= self._sent.thinking_since
+        ):
             return True
         if self._digest is None:
             return False
-        told = next((own[PREFIX] for part in message.parts if isinstance(part, ReasoningPart) and PREFIX in (own := own_fields(part, PROVIDER))), None)
+        told = next(
+            (
+                own[PREFIX]
+                for part in message.parts
+                if isinstance(part, ReasoningPart) and PREFIX in (own := own_fields(part, PROVIDER))
+            ),
+            None,
+        )
         return told is not None and bytes(told).strip(b'"').decode() != self.prefix
 
     def tail(self) -> bytes:
         """What the messages of a request end with that is held back."""
-        return b"," + dumped({"role": "system", "content": [block for _, block in self._held]}) if self._held else b""
+        return (
+            b"," + dumped({"role": "system", "content": [block for _, block in self._held]})
+            if self._held
+            else b""
+        )
 
 
 def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[str]:
-    """Ids of the API's own calls that can have no result any more: the API refuses a history in which a person speaks before the result.
+    """Ids of the API's own calls that can have no result any more: the API refuses a history in
+    which a person speaks before the result.
 
     Without a container, programs whose calls wait for results cannot go on either.
     """
@@ -148,10 +225,21 @@ def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[
 
 
 def _without(message: Message, gone: frozenset[str]) -> Message:
-    """The message without these calls of the API's own. What their programs called becomes a call of the model."""
+    """The message without these calls of the API's own.
+
+    What their programs called becomes a call of the model.
+    """
     if not gone:
         return message
-    parts = [part for part in message.parts if not (isinstance(part, ProviderPart) and part.provider == PROVIDER and _head_of(part).id in gone)]
+    parts = [
+        part
+        for part in message.parts
+        if not (
+            isinstance(part, ProviderPart)
+            and part.provider == PROVIDER
+            and _head_of(part).id in gone
+        )
+    ]
     for i, part in enumerate(parts):
         if isinstance(part, ToolCall) and program_of(own_fields(part, PROVIDER)) in gone:
             parts[i] = msgspec.structs.replace(part, provider=None, provider_data=None)
@@ -161,15 +249,23 @@ def _without(message: Message, gone: frozenset[str]) -> Message:
 def _blocks(message: Message, settled: bool) -> list[Typed]:
     match message.role:
         case "assistant":
-            return [typed for part in message.parts if (typed := _assistant_block(part, settled)) is not None]
+            return [
+                typed
+                for part in message.parts
+                if (typed := _assistant_block(part, settled)) is not None
+            ]
         case "system":
-            return [_text(part) for part in message.parts if isinstance(part, TextPart) and part.text]
+            return [
+                _text(part) for part in message.parts if isinstance(part, TextPart) and part.text
+            ]
         case "user" | "tool":
             return [block for part in message.parts for block in _user_blocks(part)]
 
 
 def _sent(blocks: list[Typed]) -> list[Typed]:
-    """Those that the API takes: none where they are blank, and no reasoning at their end, cut there, or with nothing else to say."""
+    """Those that the API takes: none where they are blank, and no reasoning at their end, cut
+    there, or with nothing else to say.
+    """
     blocks = _without_blanks(blocks)
     while blocks and blocks[-1][0] in _REASONING:
         blocks.pop()
@@ -177,7 +273,9 @@ def _sent(blocks: list[Typed]) -> list[Typed]:
 
 
 def _without_blanks(blocks: list[Typed]) -> list[Typed]:
-    """The API refuses a message all of whose text is white space (but takes such text beside other)."""
+    """The API refuses a message all of whose text is white space (but takes such text beside
+    other).
+    """
     for kind, block in blocks:
         if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
             return blocks
@@ -190,7 +288,11 @@ def _without_blanks(blocks: list[Typed]) -> list[Typed]:
 def _assistant_block(part: Part, settled: bool) -> Typed | None:
     match part:
         case TextPart():
-            return ("text", {"type": "text", "text": part.text, **own_fields(part, PROVIDER)}) if part.text else None
+            return (
+                ("text", {"type": "text", "text": part.text, **own_fields(part, PROVIDER)})
+                if part.text
+                else None
+            )
         case ToolCall():
             return "tool_use", {
                 "type": "tool_use",
@@ -202,7 +304,11 @@ def _assistant_block(part: Part, settled: bool) -> Typed | None:
         case ReasoningPart():
             given = {} if settled else own_fields(part, PROVIDER)
             given.pop(PREFIX, None)
-            return ("thinking", {"type": "thinking", "thinking": part.text, **given}) if "signature" in given else None
+            return (
+                ("thinking", {"type": "thinking", "thinking": part.text, **given})
+                if "signature" in given
+                else None
+            )
         case ProviderPart(provider="anthropic"):
             kind = _head_of(part).type
             return None if settled and kind in _REASONING else (kind, raw(part.data))
@@ -250,11 +356,19 @@ def _user_blocks(part: Part) -> Iterator[Typed]:
 
 
 def _tool_result(part: ToolResult) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": identifier(part.call_id, longest=ID_CHARS_MAX)}
+    block: Block = {
+        "type": "tool_result",
+        "tool_use_id": identifier(part.call_id, longest=ID_CHARS_MAX),
+    }
     if isinstance(part.content, str):
         content = part.content if part.content.strip() else ""
     else:
-        content = [inner for _, inner in _without_blanks([typed for p in part.content for typed in _user_blocks(p)])]
+        content = [
+            inner
+            for _, inner in _without_blanks(
+                [typed for p in part.content for typed in _user_blocks(p)]
+            )
+        ]
     if not content and part.is_error:
         content = "It failed without saying why."  # the API refuses an error without content
     if content:
@@ -280,7 +394,11 @@ def _media(part: MediaPart) -> Block:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     if source is None:
         return {"type": "text", "text": described(part)}
-    return {"type": "image" if part.media_type in _IMAGES else "document", "source": source, **title}
+    return {
+        "type": "image" if part.media_type in _IMAGES else "document",
+        "source": source,
+        **title,
+    }
 
 
 def _source(part: MediaPart) -> Block:

@@ -1,7 +1,9 @@
-"""Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its answer comes back as deltas.
+"""Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its
+answer comes back as deltas.
 
 What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
-network in http.py and sdk.py. No retries and no state between calls. Entry: `AnthropicModel`, `connect`.
+network in http.py and sdk.py. No retries and no state between calls. Entry: `AnthropicModel`,
+`connect`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ API_VERSION = "2026-10-21"
 TOKEN_BETA = "oauth-2025-04-20"
 
 _NOT_ITS_OWN = re.compile(r"in `?(?:redacted_)?thinking`? block")
-"""How the API refuses thinking: what stands before it has changed, or another server has signed it."""
+"""How the API refuses thinking: what stands before it has changed, or another server has signed it.
+"""
 _REFUSES = frozenset({"temperature"})
 _KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
 _TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
@@ -49,38 +52,52 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
+    is a server that wants no key.
 
-    A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a key with this API version (2.10,
-    measured), so its gateways take it too, and two headers for one key would only differ on old ones. `x-api-key` is not sent.
-    `headers` (a gateway's) go over ours. A token for Anthropic's own host also needs a beta header; a gateway is spared it, since it may not know it.
+    A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a
+    key with this API version (2.10, measured), so its gateways take it too, and two headers for one
+    key would only differ on old ones. `x-api-key` is not sent. `headers` (a gateway's) go over
+    ours. A token for Anthropic's own host also needs a beta header; a gateway is spared it, since
+    it may not know it.
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    who = Identity.of("Anthropic", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    who = Identity.of(
+        "Anthropic",
+        (_KEY_FROM, _TOKEN_FROM),
+        api_key=api_key,
+        auth_token=auth_token,
+        base_url=base_url,
+    )
     ours = {**JSON_HEADERS, "anthropic-version": API_VERSION, **who.bearer}
     if not who.is_key and base_url in (None, BASE_URL, BASE_URL + "/"):
         ours["anthropic-beta"] = TOKEN_BETA
     return HttpConnection(base_url or BASE_URL, {**ours, **in_lower_case(headers)}, timeout_s)
 
 
-def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
+def model_over(
+    connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
+) -> AnthropicModel:
     return AnthropicModel(
         model_id,
         connection=connection,
         preamble=endpoint.preamble if endpoint.auth_token is not None else "",
         name=f"{endpoint.name}:{model_id}",
         abilities=abilities,
-        own_host=endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname,
+        own_host=endpoint.base_url is None
+        or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname,
         credential=endpoint.credential,
     )
 
 
 class AnthropicModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
+    remembered of its encoding.
 
-    `settings.extra` goes into the body, with three words of its own: `betas` (a list) becomes the `anthropic-beta` header; `tools` are
-    merged by name into the request's (a server's tools follow); objects, such as `thinking`, are merged with ours.
+    `settings.extra` goes into the body, with three words of its own: `betas` (a list) becomes the
+    `anthropic-beta` header; `tools` are merged by name into the request's (a server's tools
+    follow); objects, such as `thinking`, are merged with ours.
     """
 
     def __init__(
@@ -94,9 +111,11 @@ class AnthropicModel:
         own_host: bool = False,
         credential: str = "",
     ) -> None:
-        """`preamble` is the first system block, which only those want who identify themselves with a token.
+        """`preamble` is the first system block, which only those want who identify themselves with
+        a token.
 
-        `own_host`: Anthropic itself answers, whatever the address of the connection: it takes more images, and says why its cache was missed.
+        `own_host`: Anthropic itself answers, whatever the address of the connection: it takes more
+        images, and says why its cache was missed.
 
         `credential` says where the key or the token came from, for the message of an auth error.
         """
@@ -137,7 +156,11 @@ class AnthropicModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         schema, abilities = request.settings.output_schema, self.abilities
-        if schema is not None and abilities.structured_output in (None, "native") and fitted(schema) is None:
+        if (
+            schema is not None
+            and abilities.structured_output in (None, "native")
+            and fitted(schema) is None
+        ):
             abilities = msgspec.structs.replace(abilities, structured_output="tool")
         return structured(self._stream, request, abilities)
 
@@ -147,8 +170,14 @@ class AnthropicModel:
         asked = self._without_thinking_if_refused(request, asked) if encoded.has_thinking else asked
         return _noted(encoded.notes, asked) if encoded.notes else asked
 
-    async def _without_thinking_if_refused(self, request: ModelRequest, asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-        """The deltas of `asked`. Where the API takes earlier thinking for another conversation's, ask once more without it, and leave it out from then on."""
+    async def _without_thinking_if_refused(
+        self, request: ModelRequest, asked: AsyncGenerator[Delta, None]
+    ) -> AsyncGenerator[Delta, None]:
+        """The deltas of `asked`.
+
+        Where the API takes earlier thinking for another conversation's, ask once more without it,
+        and leave it out from then on.
+        """
         has_begun = False
         try:
             async with aclosing(asked):
@@ -159,30 +188,52 @@ class AnthropicModel:
         except AgentError as e:
             if has_begun or not _NOT_ITS_OWN.search(e.message):
                 raise
-        yield ModelNotice("the provider takes the model's earlier thinking for that of another conversation: it is left out from here on")
+        yield ModelNotice(
+            "the provider takes the model's earlier thinking for that of another conversation: "
+            "it is left out from here on"
+        )
         since = {SINCE: request.messages[-1].created_at.timestamp()}
-        settings = msgspec.structs.replace(request.settings, extra={**(request.settings.extra or {}), **since})
-        again = self._asked(self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since)
+        settings = msgspec.structs.replace(
+            request.settings, extra={**(request.settings.extra or {}), **since}
+        )
+        again = self._asked(
+            self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since
+        )
         async with aclosing(again):
             async for delta in again:
                 yield delta
 
-    def _asked(self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None) -> AsyncGenerator[Delta, None]:
+    def _asked(
+        self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None
+    ) -> AsyncGenerator[Delta, None]:
         decoder = MessagesDecoder(self._refusals.in_stream, encoded.prefix, wanted_back)
-        return exchanged(self._connection, "/v1/messages", encoded.body, encoded.headers, decoder=decoder, refusals=self._refusals)
+        return exchanged(
+            self._connection,
+            "/v1/messages",
+            encoded.body,
+            encoded.headers,
+            decoder=decoder,
+            refusals=self._refusals,
+        )
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Input tokens of the request, as the provider counts them. Raises AgentError."""
         body, headers = self._encoder.encode_count(request)
         path = "/v1/messages/count_tokens"
-        return (await asked_once(self._connection, path, body, headers=headers, refusals=self._refusals, kind=_Count)).input_tokens
+        return (
+            await asked_once(
+                self._connection, path, body, headers=headers, refusals=self._refusals, kind=_Count
+            )
+        ).input_tokens
 
     async def aclose(self) -> None:
         """Closes its connection, which other models may share; a client of the SDK stays open."""
         await self._connection.aclose()
 
 
-async def _noted(notes: Sequence[str], asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+async def _noted(
+    notes: Sequence[str], asked: AsyncGenerator[Delta, None]
+) -> AsyncGenerator[Delta, None]:
     for note in notes:
         yield ModelNotice(note)
     async with aclosing(asked):

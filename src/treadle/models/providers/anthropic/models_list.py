@@ -1,4 +1,5 @@
-"""Anthropic's list of models, which tells what each of them takes; servers that speak its wire often have OpenAI's list instead.
+"""Anthropic's list of models, which tells what each of them takes; servers that speak its wire
+often have OpenAI's list instead.
 
 What is known without asking is known_models.py's. Entry: `list_models`.
 Source: the SDK's types (2.10), GET /v1/models.
@@ -13,7 +14,18 @@ from treadle.config.endpoint import Endpoint
 from treadle.messages.model_profile import EFFORTS, Abilities, StructuredOutput, ThinkingType
 from treadle.models.providers.compatible_list import compatible_list
 from treadle.models.providers.connection import Connection
-from treadle.models.providers.listing import PAGES_MAX, Fields, Listed, entries, fetched, fields_of, flag, listed, mapping, tokens
+from treadle.models.providers.listing import (
+    PAGES_MAX,
+    Fields,
+    Listed,
+    entries,
+    fetched,
+    fields_of,
+    flag,
+    listed,
+    mapping,
+    tokens,
+)
 from treadle.models.providers.refusals import Refusals
 from treadle.types import Effort
 
@@ -40,7 +52,11 @@ async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed
 
 def _model(model_id: str, entry: Fields) -> Listed | None:
     """None: it is retired, and stands there for the record."""
-    return None if entry.get("lifecycle") == "retired" else Listed(id=model_id, abilities=_abilities(entry))
+    return (
+        None
+        if entry.get("lifecycle") == "retired"
+        else Listed(id=model_id, abilities=_abilities(entry))
+    )
 
 
 def _abilities(entry: Fields) -> Abilities:
@@ -63,7 +79,11 @@ def _supported(can: Fields, name: str) -> bool | None:
 def _thinking_types(thinking: Fields) -> tuple[ThinkingType, ...] | None:
     """None where it does not tell of all of them: what is missing may be taken."""
     types = mapping(thinking, "types")
-    return tuple(kind for kind in get_args(ThinkingType) if _supported(types, kind)) if "disabled" in types else None
+    return (
+        tuple(kind for kind in get_args(ThinkingType) if _supported(types, kind))
+        if "disabled" in types
+        else None
+    )
 
 
 def _efforts(can: Fields) -> tuple[Effort, ...] | None:

@@ -1,6 +1,7 @@
 """A request as the bytes of the Messages API: same values, same bytes; only what is new is encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+`RequestEncoder`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,24 @@ from treadle.messages.message import MediaPart, Message
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest
 from treadle.models.providers.anthropic.images import ImageLimits, Images, OmittedImages
-from treadle.models.providers.anthropic.messages import Block, MessageEncoder, Sent, abandoned, sends
+from treadle.models.providers.anthropic.messages import (
+    Block,
+    MessageEncoder,
+    Sent,
+    abandoned,
+    sends,
+)
 from treadle.models.providers.anthropic.schemas import fitted, strict_tools
 from treadle.models.providers.anthropic.thinking import fit
-from treadle.models.providers.encoding import checked, dumped, head, remembered, wire_for, with_extra, with_theirs
+from treadle.models.providers.encoding import (
+    checked,
+    dumped,
+    head,
+    remembered,
+    wire_for,
+    with_extra,
+    with_theirs,
+)
 from treadle.models.providers.hosted import left_out, wanted
 from treadle.types import Settings, SystemBlock
 
@@ -31,24 +46,48 @@ BREAKPOINTS_MAX = 4
 _MARK: Block = {"cache_control": {"type": "ephemeral"}}
 _LONG_MARK: Block = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 _HOSTED = ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825")
-"""Versions that every Claude with hosted tools takes. Source: platform.claude.com, "Tool reference", and the types of the SDK 2.12."""
-_COUNTED = frozenset({"model", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"})
+"""Versions that every Claude with hosted tools takes.
+
+Source: platform.claude.com, "Tool reference", and the types of the SDK 2.12.
+"""
+_COUNTED = frozenset(
+    {
+        "model",
+        "system",
+        "tools",
+        "tool_choice",
+        "thinking",
+        "output_config",
+        "cache_control",
+        "speed",
+    }
+)
 """What counting tokens takes, beside the messages."""
 FAST_BETA = "fast-mode-2026-02-01"
-"""Some models want it for any `speed`, and none refuses it. Source: platform.claude.com, "Fast mode", and SDK 2.11; read 2026-11-22."""
+"""Some models want it for any `speed`, and none refuses it.
+
+Source: platform.claude.com, "Fast mode", and SDK 2.11; read 2026-11-22.
+"""
 _OWN_ID = "msg_"
 
 
-TOO_MANY_IMAGES = "the conversation has more, or larger, images than a request may hold: from here on some are left out, and a line says so to the model"
+TOO_MANY_IMAGES = (
+    "the conversation has more, or larger, images than a request may hold: from here on some are "
+    "left out, and a line says so to the model"
+)
 SINCE = "thinking_since"
-"""A word of `settings.extra` that is not sent: thinking of messages up to this time, in seconds since 1970, is left out."""
+"""A word of `settings.extra` that is not sent: thinking of messages up to this time, in seconds
+since 1970, is left out.
+"""
 
 
 class Encoded(NamedTuple):
     body: bytes
     headers: Mapping[str, str]
     prefix: str
-    """The digest of what the thinking of the answer will depend on; "" where the model does not check that."""
+    """The digest of what the thinking of the answer will depend on; "" where the model does not
+    check that.
+    """
     has_thinking: bool
     notes: tuple[str, ...] = ()
     """What this request leaves out and the one before it did not, for people."""
@@ -66,14 +105,26 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
     diagnoses: bool
     """Whether the API is asked why its cache was missed."""
     lasting: bytes
-    """The system prompt and the tools, on which thinking depends; b"" where the model does not check that."""
+    """The system prompt and the tools, on which thinking depends; b"" where the model does not
+    check that.
+    """
 
 
 class RequestEncoder:
     """For one model id; `preamble` is the first system block, by itself."""
 
-    def __init__(self, model_id: str, preamble: str = "", abilities: Abilities = UNKNOWN, *, is_vendor: bool = True) -> None:
-        """`is_vendor`: Anthropic itself answers, which takes more images and tells why its cache was missed."""
+    def __init__(
+        self,
+        model_id: str,
+        preamble: str = "",
+        abilities: Abilities = UNKNOWN,
+        *,
+        is_vendor: bool = True,
+    ) -> None:
+        """`is_vendor`:
+
+        Anthropic itself answers, which takes more images and tells why its cache was missed.
+        """
         self._model_id = model_id
         self._is_vendor = is_vendor
         self._images = ImageLimits.of(abilities, is_vendor=is_vendor)
@@ -83,21 +134,35 @@ class RequestEncoder:
 
     def encode(self, request: ModelRequest) -> Encoded:
         """Raises AgentError(invalid) for extras that cannot be sent."""
-        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        history = (
+            request.messages if isinstance(request.messages, History) else History(request.messages)
+        )
         said = (self, request.tools, request.system, request.settings)
         first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request))
         since = _since(request.settings)
-        wire = f"{self._wire} {since} {blake2b(first.lasting, digest_size=8).hexdigest()}" if since or first.lasting else self._wire
+        wire = (
+            f"{self._wire} {since} {blake2b(first.lasting, digest_size=8).hexdigest()}"
+            if since or first.lasting
+            else self._wire
+        )
         encoder, messages, notes = self._encoded(history, wire, first.lasting, request.settings)
         if not messages:
-            raise AgentError("invalid", "there is no message to send: the last one must say something")
+            raise AgentError(
+                "invalid", "there is no message to send: the last one must say something"
+            )
         pieces: list[bytes | memoryview] = [first.data]
         view, begin = memoryview(messages), 0
         for end in _marked(encoder, first.marks_left):
             pieces += [view[begin:end], first.mark]
             begin = end
         end = b"]," + _compared_with(encoder.response_id) + b"}" if first.diagnoses else b"]}"
-        return Encoded(b"".join([*pieces, view[begin:], encoder.tail(), end]), first.headers, encoder.prefix, encoder.has_thinking, notes)
+        return Encoded(
+            b"".join([*pieces, view[begin:], encoder.tail(), end]),
+            first.headers,
+            encoder.prefix,
+            encoder.has_thinking,
+            notes,
+        )
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """The same, for counting its tokens."""
@@ -107,14 +172,24 @@ class RequestEncoder:
         counted = {name: value for name, value in body.items() if name in _COUNTED}
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
 
-    def _encoded(self, history: History, wire: str, lasting: bytes, settings: Settings) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
+    def _encoded(
+        self, history: History, wire: str, lasting: bytes, settings: Settings
+    ) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
         """The messages; encoded again where there are more images now than the API takes."""
         key = f"{WIRE} {self._model_id} images"
         (left,) = cast("tuple[OmittedImages]", history.memo.get(key, (OmittedImages(),)))
         notes: tuple[str, ...] = ()
         while True:
-            encoder = self._encoder_of(history, f"{wire} {left}" if left != OmittedImages() else wire, lasting, settings, left)
-            messages = history.encoded(encoder.wire, checked(encoder.encode, self._abilities, self._model_id, self._sends))
+            encoder = self._encoder_of(
+                history,
+                f"{wire} {left}" if left != OmittedImages() else wire,
+                lasting,
+                settings,
+                left,
+            )
+            messages = history.encoded(
+                encoder.wire, checked(encoder.encode, self._abilities, self._model_id, self._sends)
+            )
             if encoder.images.wanted == left:
                 return encoder, messages, notes
             left = encoder.images.wanted
@@ -126,36 +201,74 @@ class RequestEncoder:
         self._images.check(part)
         return sends(part)
 
-    def _encoder_of(self, history: History, wire: str, lasting: bytes, settings: Settings, left: OmittedImages) -> MessageEncoder:
+    def _encoder_of(
+        self, history: History, wire: str, lasting: bytes, settings: Settings, left: OmittedImages
+    ) -> MessageEncoder:
         if (known := history.memo.get(wire)) is None:
             known = history.memo[wire] = (self._encoder(history, lasting, settings, left, wire),)
         return cast("MessageEncoder", known[0])
 
     def _encoder(
-        self, messages: Sequence[Message], lasting: bytes, settings: Settings, left: OmittedImages = OmittedImages(), wire: str = WIRE
-    ) -> MessageEncoder:  # noqa: B008  an immutable value
+        self,
+        messages: Sequence[Message],
+        lasting: bytes,
+        settings: Settings,
+        left: OmittedImages = OmittedImages(),  # noqa: B008
+        wire: str = WIRE,
+    ) -> MessageEncoder:
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
-        return MessageEncoder(self._abilities, lasting, Sent(_since(settings), gone, Images(self._images, left)), wire)
+        return MessageEncoder(
+            self._abilities, lasting, Sent(_since(settings), gone, Images(self._images, left)), wire
+        )
 
     def _lasting(self, body: Block) -> bytes:
         if not self._abilities.preserved_thinking:
             return b""
-        parts = [*cast("list[Block]", body.get("system", [])), *cast("list[Block]", body.get("tools", []))]
-        return dumped([{name: value for name, value in part.items() if name != "cache_control"} for part in parts])
+        parts = [
+            *cast("list[Block]", body.get("system", [])),
+            *cast("list[Block]", body.get("tools", [])),
+        ]
+        return dumped(
+            [
+                {name: value for name, value in part.items() if name != "cache_control"}
+                for part in parts
+            ]
+        )
 
     def _tools(self, request: ModelRequest) -> list[Block]:
-        """Ours, strict where that is asked for and can be, and those that the API runs, unless one of ours has its name."""
-        held = strict_tools(request.tools, request.settings.output_schema) if self._is_strict(request.settings) else {}
+        """Ours, strict where that is asked for and can be, and those that the API runs, unless one
+        of ours has its name.
+        """
+        held = (
+            strict_tools(request.tools, request.settings.output_schema)
+            if self._is_strict(request.settings)
+            else {}
+        )
         ours: list[Block] = [
-            {"name": t.name, "description": t.description, "input_schema": held.get(t.name, t.parameters), **({"strict": True} if t.name in held else {})}
+            {
+                "name": t.name,
+                "description": t.description,
+                "input_schema": held.get(t.name, t.parameters),
+                **({"strict": True} if t.name in held else {}),
+            }
             for t in request.tools
         ]
         names = {tool.name for tool in request.tools}
-        return [*ours, *(tool for tool in wanted(request.settings, _hosted(self._abilities)) if tool["name"] not in names)]
+        return [
+            *ours,
+            *(
+                tool
+                for tool in wanted(request.settings, _hosted(self._abilities))
+                if tool["name"] not in names
+            ),
+        ]
 
     def _is_strict(self, settings: Settings) -> bool:
         """The models that hold answers to a schema hold calls to theirs."""
-        return settings.strict_tools is True and self._abilities.structured_output in (None, "native")
+        return settings.strict_tools is True and self._abilities.structured_output in (
+            None,
+            "native",
+        )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """How requests differ from `settings`, because the model does not take them as they are."""
@@ -164,22 +277,37 @@ class RequestEncoder:
             *fit(settings, self._abilities).notes,
             *(["tools cannot be strict with this model"] if loose else []),
             *left_out(settings, _hosted(self._abilities)),
-            *(["there is no flex tier: service_tier is left out"] if settings.service_tier == "flex" else []),
+            *(
+                ["there is no flex tier: service_tier is left out"]
+                if settings.service_tier == "flex"
+                else []
+            ),
         )
 
     def _head(self, request: ModelRequest) -> _Head:
         body, headers, marks_left = self._fields(request)
         mark = b"," + dumped(_mark_of(request.settings))[1:-1]
-        diagnoses = self._is_vendor and request.settings.cache is not False and "diagnostics" not in body
-        return _Head(head(body) + b',"messages":[', headers, marks_left, mark, diagnoses, self._lasting(body))
+        diagnoses = (
+            self._is_vendor and request.settings.cache is not False and "diagnostics" not in body
+        )
+        return _Head(
+            head(body) + b',"messages":[', headers, marks_left, mark, diagnoses, self._lasting(body)
+        )
 
     def _fields(self, request: ModelRequest) -> tuple[Block, dict[str, str], int]:
-        """All but the messages, the headers that go with it, and how many breakpoints are left for the messages."""
+        """All but the messages, the headers that go with it, and how many breakpoints are left for
+        the messages.
+        """
         extra = dict(request.settings.extra or {})
         if "messages" in extra:
-            raise AgentError("invalid", "settings.extra must not hold 'messages': the history is the request's own")
+            raise AgentError(
+                "invalid",
+                "settings.extra must not hold 'messages': the history is the request's own",
+            )
         extra.pop(SINCE, None)
-        if isinstance(container := extra.get("container"), dict) and set(cast("Block", container)) == {"id"}:
+        if isinstance(container := extra.get("container"), dict) and set(
+            cast("Block", container)
+        ) == {"id"}:
             extra["container"] = container["id"]
         if request.settings.service_tier == "fast" and "speed" not in extra:
             extra["betas"] = [*cast("list[object]", extra.get("betas") or []), FAST_BETA]
@@ -189,11 +317,22 @@ class RequestEncoder:
         caching = request.settings.cache is not False and "cache_control" not in extra
         marks_left = BREAKPOINTS_MAX if caching else 0
         system = [block for block in (*self._preamble, *request.system) if block.text]
-        body: Block = {"model": self._model_id, "stream": True, **_settings(request.settings, self._abilities, has_tools=bool(tools))}
+        body: Block = {
+            "model": self._model_id,
+            "stream": True,
+            **_settings(request.settings, self._abilities, has_tools=bool(tools)),
+        }
         if system:
-            marked = _marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools)) if caching else frozenset[int]()
+            marked = (
+                _marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools))
+                if caching
+                else frozenset[int]()
+            )
             marks_left -= len(marked)
-            body["system"] = [{"type": "text", "text": block.text, **(mark if i in marked else {})} for i, block in enumerate(system)]
+            body["system"] = [
+                {"type": "text", "text": block.text, **(mark if i in marked else {})}
+                for i, block in enumerate(system)
+            ]
         if tools:
             if caching:
                 marks_left -= _mark_last(tools, mark)
@@ -203,20 +342,27 @@ class RequestEncoder:
 
 def _hosted(abilities: Abilities) -> dict[str, Block]:
     versions = abilities.hosted_tools or _HOSTED
-    return {version.rpartition("_")[0]: {"type": version, "name": version.rpartition("_")[0]} for version in versions}
+    return {
+        version.rpartition("_")[0]: {"type": version, "name": version.rpartition("_")[0]}
+        for version in versions
+    }
 
 
 def _marked(encoder: MessageEncoder, marks_left: int) -> list[int]:
-    """Where breakpoints go into the messages: at the end, and where the end was when the last answer was asked for.
+    """Where breakpoints go into the messages: at the end, and where the end was when the last
+    answer was asked for.
 
-    The API looks for what it has cached some 20 blocks back from a breakpoint, and one turn of parallel calls can be more than that.
+    The API looks for what it has cached some 20 blocks back from a breakpoint, and one turn of
+    parallel calls can be more than that.
     """
     ends = [end for end in (encoder.asked, encoder.end) if end]
     return ends[-marks_left:] if marks_left > 0 else []
 
 
 def _marked_blocks(system: list[SystemBlock], most: int) -> frozenset[int]:
-    """The last block, and those that the caller has marked: the latest of them, where there are too many."""
+    """The last block, and those that the caller has marked: the latest of them, where there are too
+    many.
+    """
     last = len(system) - 1
     return frozenset([i for i, block in enumerate(system) if block.cache or i == last][-most:])
 
@@ -226,12 +372,18 @@ def _mark_of(settings: Settings) -> Block:
 
 
 def _compared_with(response_id: str) -> bytes:
-    """The API compares the request with that of an earlier response of its own; null before there is one."""
-    return b'"diagnostics":' + dumped({"previous_message_id": response_id if response_id.startswith(_OWN_ID) else None})
+    """The API compares the request with that of an earlier response of its own; null before there
+    is one.
+    """
+    return b'"diagnostics":' + dumped(
+        {"previous_message_id": response_id if response_id.startswith(_OWN_ID) else None}
+    )
 
 
 def _mark_last(tools: list[Block], mark: Block) -> bool:
-    """Tools that the model must search for first come after the cached prefix, and so the API refuses a breakpoint on them."""
+    """Tools that the model must search for first come after the cached prefix, and so the API
+    refuses a breakpoint on them.
+    """
     for i in reversed(range(len(tools))):
         if not tools[i].get("defer_loading"):
             tools[i] = {**tools[i], **mark}
@@ -240,9 +392,15 @@ def _mark_last(tools: list[Block], mark: Block) -> bool:
 
 
 def _typed(extra: Block, body: Block) -> Block:
-    """The extras, with the type of `thinking` and `tool_choice` that the API insists on where neither they nor our settings state it."""
+    """The extras, with the type of `thinking` and `tool_choice` that the API insists on where
+    neither they nor our settings state it.
+    """
     usual = {"thinking": "adaptive", "tool_choice": "auto"}
-    bare = {name: cast("Block", extra[name]) for name in usual if isinstance(extra.get(name), dict) and name not in body}
+    bare = {
+        name: cast("Block", extra[name])
+        for name in usual
+        if isinstance(extra.get(name), dict) and name not in body
+    }
     return {**extra, **{name: {"type": usual[name], **fields} for name, fields in bare.items()}}
 
 
@@ -256,9 +414,17 @@ def _beta_header(extra: Block) -> dict[str, str]:
     betas = extra.pop("betas", None)
     if betas is None:
         return {}
-    names = [str(name) for name in cast("list[object]", betas)] if isinstance(betas, list | tuple) else []
-    if not names or not all(name.isascii() and name.isprintable() and "," not in name for name in names):
-        raise AgentError("invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}")
+    names = (
+        [str(name) for name in cast("list[object]", betas)]
+        if isinstance(betas, list | tuple)
+        else []
+    )
+    if not names or not all(
+        name.isascii() and name.isprintable() and "," not in name for name in names
+    ):
+        raise AgentError(
+            "invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}"
+        )
     return {"anthropic-beta": ",".join(names)}
 
 
@@ -267,19 +433,30 @@ def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> B
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
     if settings.service_tier is not None and settings.service_tier != "flex":
-        fields |= {"speed": "fast"} if settings.service_tier == "fast" else {"service_tier": "standard_only"}
+        fields |= (
+            {"speed": "fast"}
+            if settings.service_tier == "fast"
+            else {"service_tier": "standard_only"}
+        )
     if settings.stop:
         fields["stop_sequences"] = settings.stop
     thinking, effort, choice, _ = fit(settings, abilities)
     if thinking is not None:
         fields["thinking"] = thinking
     if choice is not None and has_tools:  # without tools the API refuses it
-        fields["tool_choice"] = {"type": choice} if choice in ("auto", "any", "none") else {"type": "tool", "name": choice}
+        fields["tool_choice"] = (
+            {"type": choice}
+            if choice in ("auto", "any", "none")
+            else {"type": "tool", "name": choice}
+        )
     output: Block = {}
     if effort is not None:
         output["effort"] = effort
     if settings.output_schema is not None:
-        output["format"] = {"type": "json_schema", "schema": fitted(settings.output_schema) or settings.output_schema}
+        output["format"] = {
+            "type": "json_schema",
+            "schema": fitted(settings.output_schema) or settings.output_schema,
+        }
     if output:
         fields["output_config"] = output
     return fields

@@ -1,7 +1,9 @@
-"""The official `anthropic` SDK 2.x as a connection: its client brings credentials, profiles and clouds, and we bring the wire.
+"""The official `anthropic` SDK 2.x as a connection: its client brings credentials, profiles and
+clouds, and we bring the wire.
 
-Its typed layer is gone round, its retries are off, its redirects too. An extra; imported with the first client. Entry: `SdkConnection`.
-Source: the SDK's 2.10 code, and its errors as measured in November 2026.
+Its typed layer is gone round, its retries are off, its redirects too. An extra; imported with the
+first client. Entry: `SdkConnection`. Source: the SDK's 2.10 code, and its errors as measured in
+November 2026.
 """
 
 from __future__ import annotations
@@ -44,16 +46,30 @@ class _Client(Protocol):
 
 
 class SdkConnection:
-    """Over `AsyncAnthropic` and its kind, whose own HTTP client carries our bytes, or Bedrock's and Vertex's clients, which read events their own way."""
+    """Over `AsyncAnthropic` and its kind, whose own HTTP client carries our bytes, or Bedrock's and
+    Vertex's clients, which read events their own way.
+    """
 
     def __init__(self, client: object, timeout_s: float = TIMEOUT_S) -> None:
-        """`timeout_s` comes beside the client's own. Raises AgentError(invalid) where the SDK is missing, or the client is not one of its async ones."""
+        """`timeout_s` comes beside the client's own.
+
+        Raises AgentError(invalid) where the SDK is missing, or the client is not one of its async
+        ones.
+        """
         try:
             import anthropic  # noqa: PLC0415  1.3 s and 76 MB, and an extra
         except ImportError as e:
             raise AgentError("invalid", f"this needs the anthropic SDK: {INSTALL}") from e
-        if not inspect.iscoroutinefunction(getattr(client, "post", None)) or not hasattr(client, "with_options"):
-            raise AgentError("invalid", f"{type(client).__name__} is no async client of the anthropic SDK: give an AsyncAnthropic, or one of its kind")
+        if not inspect.iscoroutinefunction(getattr(client, "post", None)) or not hasattr(
+            client, "with_options"
+        ):
+            raise AgentError(
+                "invalid",
+                (
+                    f"{type(client).__name__} is no async client of the anthropic SDK: give an "
+                    "AsyncAnthropic, or one of its kind"
+                ),
+            )
         self.client = cast("_Client", client).with_options(max_retries=0)
         self.takes_bytes = isinstance(client, anthropic.AsyncAnthropic)
         self.timeout_s = timeout_s
@@ -75,7 +91,9 @@ class SdkConnection:
 class _Exchange:
     """Both the context of `Connection.post` or `get` and the Reply that it gives."""
 
-    def __init__(self, connection: SdkConnection, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, connection: SdkConnection, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> None:
         self._connection = connection
         self._host = connection.client.base_url.host
         self._path = path
@@ -101,14 +119,22 @@ class _Exchange:
         import anthropic  # noqa: PLC0415  see above
         import httpx2  # noqa: PLC0415  comes with it
 
-        options = {"headers": {"content-type": "application/json", **self._headers}, "follow_redirects": False}
-        client, streaming = self._connection.client, {"stream": True, "stream_cls": anthropic.AsyncStream[object], "options": options}
+        options = {
+            "headers": {"content-type": "application/json", **self._headers},
+            "follow_redirects": False,
+        }
+        client, streaming = (
+            self._connection.client,
+            {"stream": True, "stream_cls": anthropic.AsyncStream[object], "options": options},
+        )
         if self._body is None:
             response = await client.get(self._path, cast_to=httpx2.Response, **streaming)
             return response, response.aiter_bytes()
         post = client.post
         if self._connection.takes_bytes:
-            response = await post(self._path, content=self._body, cast_to=httpx2.Response, **streaming)
+            response = await post(
+                self._path, content=self._body, cast_to=httpx2.Response, **streaming
+            )
             return response, response.aiter_bytes()
         fields: dict[str, object] = json.loads(self._body)
         if not fields.get("stream"):
@@ -128,7 +154,15 @@ class _Exchange:
                 return await work
         except anthropic.APIStatusError:
             raise
-        except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, TypeError, ValueError, RuntimeError) as error:
+        except (
+            anthropic.AnthropicError,
+            httpx2.HTTPError,
+            httpx2.StreamError,
+            OSError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as error:
             raise _translated(error, self._host) from error
         finally:
             self._silence.pause()
@@ -149,12 +183,21 @@ class _Exchange:
     def heard(self) -> None:
         self._silence.broken()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         import httpx2  # noqa: PLC0415  it is imported already
 
         try:
-            with anyio.move_on_after(GRACE_S), suppress(httpx2.HTTPError, httpx2.StreamError, OSError):
-                while error is None and await anext(self._pieces, b""):  # only after its end can the connection carry the next request
+            with (
+                anyio.move_on_after(GRACE_S),
+                suppress(httpx2.HTTPError, httpx2.StreamError, OSError),
+            ):
+                # only after its end can the connection carry the next request
+                while error is None and await anext(self._pieces, b""):
                     pass
         finally:
             with anyio.move_on_after(GRACE_S, shield=True), suppress(httpx2.HTTPError, OSError):
@@ -178,25 +221,50 @@ async def _as_server_sent(stream: anthropic.AsyncStream[object]) -> AsyncGenerat
 
 
 def _translated(error: Exception, host: str) -> AgentError:
-    """The SDK's and its HTTP library's errors; a disconnection in mid-answer comes as the library's own."""
+    """The SDK's and its HTTP library's errors; a disconnection in mid-answer comes as the library's
+    own.
+    """
     import anthropic  # noqa: PLC0415  it is imported already
     import httpx2  # noqa: PLC0415  comes with it
 
     cause = error.__cause__ or error
     match error:
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
-            return AgentError("timeout", f"no answer from {host} within the time that the client allows")
+            return AgentError(
+                "timeout", f"no answer from {host} within the time that the client allows"
+            )
         case anthropic.APIConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(cause):
-            return AgentError("invalid", f"the certificate of {host} is not trusted. For a private authority, set SSL_CERT_FILE to its certificate")
+            return AgentError(
+                "invalid",
+                (
+                    f"the certificate of {host} is not trusted. For a private authority, set "
+                    "SSL_CERT_FILE to its certificate"
+                ),
+            )
         case anthropic.APIConnectionError() if isinstance(cause, httpx2.ConnectError):
             return AgentError("network", f"cannot connect to {host}: {cause}")
         case anthropic.APIConnectionError():
-            return AgentError("network", f"{host} closed the connection before it answered ({type(cause).__name__})")
-        case anthropic.APIResponseValidationError() | httpx2.HTTPError() | httpx2.StreamError() | OSError():
-            return AgentError("network", f"the connection to {host} was lost in the middle of the answer ({type(error).__name__})")
+            return AgentError(
+                "network",
+                f"{host} closed the connection before it answered ({type(cause).__name__})",
+            )
+        case (
+            anthropic.APIResponseValidationError()
+            | httpx2.HTTPError()
+            | httpx2.StreamError()
+            | OSError()
+        ):
+            return AgentError(
+                "network",
+                (
+                    f"the connection to {host} was lost in the middle of the answer "
+                    f"({type(error).__name__})"
+                ),
+            )
         case json.JSONDecodeError():
             return AgentError("network", f"{host} sent an event that is no JSON")
-        case anthropic.AnthropicError() | TypeError():  # a TypeError says that there is nothing to identify with
+        # a TypeError says that there is nothing to identify with
+        case anthropic.AnthropicError() | TypeError():
             return AgentError("auth", f"the SDK's client cannot identify itself to {host}: {error}")
         case _:
             return AgentError("invalid", f"the SDK's client cannot send to {host}: {error}")

@@ -1,6 +1,7 @@
 """What the events of a Messages stream mean: deltas. Pure: bytes in, deltas out.
 
-Reading them off the network is exchange.py's; the request is request.py's. Entry: `MessagesDecoder`.
+Reading them off the network is exchange.py's; the request is request.py's. Entry:
+`MessagesDecoder`.
 """
 
 from __future__ import annotations
@@ -45,20 +46,31 @@ _STOPS = {
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "refusal": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
-    "compaction": StopReason.PAUSE,  # with pause_after_compaction, beta: the conversation goes back as it is
+    # with pause_after_compaction, beta: the conversation goes back as it is
+    "compaction": StopReason.PAUSE,
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 
 
 _PASSES = frozenset({"message", "fallback_message"})
-"""Passes over the whole conversation; the second kind by another model in place of the one that was asked."""
+"""Passes over the whole conversation; the second kind by another model in place of the one that was
+asked.
+"""
 
 
 class MessagesDecoder(Decoder):
     __slots__ = ("_block", "_index", "_message", "_prefix", "_program_waits", "_wanted_back")
 
-    def __init__(self, reported: Callable[[bytes], AgentError], prefix: str = "", wanted_back: Mapping[str, object] | None = None) -> None:
-        """`prefix`: the digest of all that stands before the answer. `wanted_back`: what the next request is to have in `settings.extra`."""
+    def __init__(
+        self,
+        reported: Callable[[bytes], AgentError],
+        prefix: str = "",
+        wanted_back: Mapping[str, object] | None = None,
+    ) -> None:
+        """`prefix`: the digest of all that stands before the answer.
+
+        `wanted_back`: what the next request is to have in `settings.extra`.
+        """
         super().__init__(reported)
         self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
         self._block: ContentBlock | None = None
@@ -92,7 +104,9 @@ class MessagesDecoder(Decoder):
             try:
                 event = decode_event(data)
             except (ValueError, RecursionError):
-                if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
+                if (
+                    event := self._read(decode_rare, data, "the stream holds an event that")
+                ) is None:
                     break
             if type(event) is BlockPiece and event.index == self._index and self._block is not None:
                 heard = True
@@ -116,7 +130,9 @@ class MessagesDecoder(Decoder):
                 self._start_message(event.message, deltas)
             case MessageStop():
                 if self._message is None:
-                    self._break("the stream mixes up its events: it ends an answer that it has not begun")
+                    self._break(
+                        "the stream mixes up its events: it ends an answer that it has not begun"
+                    )
                 else:
                     self._stop_message(self._message, deltas)
             case BlockPiece():
@@ -133,11 +149,20 @@ class MessagesDecoder(Decoder):
                 assert_never(event)
 
     def _block_for(self, event: BlockPiece | OtherPiece) -> ContentBlock | None:
-        """The open block, if the piece is meant for it: pieces of two calls taken for one would be a call that nobody made."""
-        if self._block is not None and (event.index == self._index or event.index is None or self._index is None):
+        """The open block, if the piece is meant for it: pieces of two calls taken for one would be
+        a call that nobody made.
+        """
+        if self._block is not None and (
+            event.index == self._index or event.index is None or self._index is None
+        ):
             return self._block
-        if isinstance(event, OtherPiece) and event.delta.keys() <= {"type", "signature"} and not text_of(event.delta, "signature"):
-            return None  # llama.cpp signs its thinking with nothing, and only after what follows has begun
+        if (
+            isinstance(event, OtherPiece)
+            and event.delta.keys() <= {"type", "signature"}
+            and not text_of(event.delta, "signature")
+        ):
+            # llama.cpp signs its thinking with nothing, and only after what follows has begun
+            return None
         self._break("the stream mixes up its blocks: a piece came for one that is not open")
         return None
 
@@ -148,7 +173,8 @@ class MessagesDecoder(Decoder):
             deltas.append(Restart())
         self._message = message
         self._block, self._index, self._program_waits = None, None, False
-        for fields in message.content:  # all of it where the answer is one document; calls of a program that the server runs
+        # all of it where the answer is one document; calls of a program that the server runs
+        for fields in message.content:
             self._open_block(fields, deltas)
         self._close_block(deltas)
 
@@ -175,9 +201,16 @@ class MessagesDecoder(Decoder):
         self._close_block(deltas)
         raw, details = message.stop_reason or "", message.stop_details
         stop = _STOPS.get(raw, StopReason.COMPLETE)
-        if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
+        if (
+            stop is StopReason.REFUSAL
+            and details is not None
+            and (words := [w for w in (details.category, details.explanation) if w])
+        ):
             deltas.append(ModelNotice(f"the provider refused to go on: {': '.join(words)}"))
-        back = {**self._wanted_back, **({"container": {"id": message.container.id}} if message.container else {})}
+        back = {
+            **self._wanted_back,
+            **({"container": {"id": message.container.id}} if message.container else {}),
+        }
         wanted_back = verbatim(back) if back else None
         counts = message.usage or Counts()
         self.end = ResponseEnd(
@@ -195,7 +228,7 @@ class MessagesDecoder(Decoder):
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
-    """Totals and outcomes are said again as they change; what an event leaves out stays as it was."""
+    """Totals and outcomes are said again as they change; what an event leaves out stays as it was."""  # noqa: E501
     for name in said.__struct_fields__:
         if (value := getattr(said, name)) is not None:
             setattr(known, name, value)
@@ -205,26 +238,50 @@ def _context_tokens(counts: Counts) -> int | None:
     """Size of the conversation: of the last pass of the model itself, where there were several."""
     last = next((one for one in reversed(counts.iterations or ()) if one.type in _PASSES), None)
     if last is not None:
-        said = (last.input_tokens, last.output_tokens, last.cache_read_input_tokens, last.cache_creation_input_tokens)
+        said = (
+            last.input_tokens,
+            last.output_tokens,
+            last.cache_read_input_tokens,
+            last.cache_creation_input_tokens,
+        )
         return sum(map(tokens, said))
-    return 0 if any(bytes(count) not in (b"0", b"null") for count in (counts.server_tool_use or {}).values()) else None
+    return (
+        0
+        if any(
+            bytes(count) not in (b"0", b"null") for count in (counts.server_tool_use or {}).values()
+        )
+        else None
+    )
 
 
 def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
     miss, tier = cache_miss_of(message), tier_of(counts.speed)
-    return ResponseDetails(cache_miss=miss, service_tier=tier) if miss is not None or tier is not None else None
+    return (
+        ResponseDetails(cache_miss=miss, service_tier=tier)
+        if miss is not None or tier is not None
+        else None
+    )
 
 
 def _usage(counts: Counts) -> Usage:
-    """What is billed: the totals, and what the provider spent on summaries, which the totals leave out."""
+    """What is billed: the totals, and what the provider spent on summaries, which the totals leave
+    out.
+    """
     details = counts.output_tokens_details
     summaries = [one for one in counts.iterations or () if one.type == "compaction"]
     return Usage(
-        input_tokens=tokens(counts.input_tokens) + sum(tokens(one.input_tokens) for one in summaries),
-        output_tokens=tokens(counts.output_tokens) + sum(tokens(one.output_tokens) for one in summaries),
-        cache_read_tokens=tokens(counts.cache_read_input_tokens) + sum(tokens(one.cache_read_input_tokens) for one in summaries),
-        cache_write_tokens=tokens(counts.cache_creation_input_tokens) + sum(tokens(one.cache_creation_input_tokens) for one in summaries),
+        input_tokens=tokens(counts.input_tokens)
+        + sum(tokens(one.input_tokens) for one in summaries),
+        output_tokens=tokens(counts.output_tokens)
+        + sum(tokens(one.output_tokens) for one in summaries),
+        cache_read_tokens=tokens(counts.cache_read_input_tokens)
+        + sum(tokens(one.cache_read_input_tokens) for one in summaries),
+        cache_write_tokens=tokens(counts.cache_creation_input_tokens)
+        + sum(tokens(one.cache_creation_input_tokens) for one in summaries),
         reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
-        cache_write_1h_tokens=sum(count_in(one.cache_creation, "ephemeral_1h_input_tokens") for one in (counts, *summaries)),
+        cache_write_1h_tokens=sum(
+            count_in(one.cache_creation, "ephemeral_1h_input_tokens")
+            for one in (counts, *summaries)
+        ),
         web_searches=count_in(counts.server_tool_use, "web_search_requests"),
     )

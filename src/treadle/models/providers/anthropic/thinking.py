@@ -1,7 +1,9 @@
-"""Thinking, effort and tool choice as one Claude model takes them, and how that differs from what was asked for. Entry: `fit`.
+"""Thinking, effort and tool choice as one Claude model takes them, and how that differs from what
+was asked for. Entry: `fit`.
 
-Source: platform.claude.com, "Thinking", "Effort", and "What's new" of Opus 5.5, Sonnet 5.5 and Haiku 5.5, and the migration guide of Fable 5;
-docs.aws.amazon.com/bedrock, "Adaptive thinking"; read 2026-11-22. Which model takes which form is in known_models.json, or the provider tells.
+Source: platform.claude.com, "Thinking", "Effort", and "What's new" of Opus 5.5, Sonnet 5.5 and
+Haiku 5.5, and the migration guide of Fable 5; docs.aws.amazon.com/bedrock, "Adaptive thinking";
+read 2026-11-22. Which model takes which form is in known_models.json, or the provider tells.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from treadle.messages.model_profile import EFFORTS, Abilities
 from treadle.models.providers.encoding import effort_for
 from treadle.types import Effort, Settings, Thinking
 
-BUDGETS: dict[Effort | None, int] = {"low": 4_000, "medium": 10_000, None: 16_000, "high": 16_000, "xhigh": 32_000, "max": 32_000}
+BUDGETS: dict[Effort | None, int] = {
+    "low": 4_000,
+    "medium": 10_000,
+    None: 16_000,
+    "high": 16_000,
+    "xhigh": 32_000,
+    "max": 32_000,
+}
 """For models that take a budget alone, where thinking is asked for without one."""
 LEAST_BUDGET = 1_024
 
@@ -35,17 +44,32 @@ def fit(settings: Settings, abilities: Abilities) -> ThinkingFit:
     if abilities.forced_tools is False and choice not in (None, "auto", "none"):
         notes.append(f"a call cannot be forced: tool_choice={choice!r} became 'auto'")
         choice = "auto"
-    effort = None if settings.effort is None or abilities.efforts == () else abilities.effort(settings.effort)
+    effort = (
+        None
+        if settings.effort is None or abilities.efforts == ()
+        else abilities.effort(settings.effort)
+    )
     if abilities.thinking_types is None:
         thinking = None if settings.thinking is None else _asked(settings.thinking)
     else:
         thinking, effort = _known(settings, effort, abilities, notes)
-    if thinking is not None and thinking["type"] == "enabled" and choice not in (None, "auto", "none"):
-        notes.append(f"a call cannot be forced with a budget for thinking: tool_choice={choice!r} became 'auto'")
+    if (
+        thinking is not None
+        and thinking["type"] == "enabled"
+        and choice not in (None, "auto", "none")
+    ):
+        notes.append(
+            f"a call cannot be forced with a budget for thinking: tool_choice={choice!r} became "
+            "'auto'"
+        )
         choice = "auto"
     if settings.effort is not None and effort != settings.effort:
         notes.append(f"effort={settings.effort!r} became {effort!r}")
-    if thinking is not None and thinking["type"] == "adaptive" and abilities.thinking_types is not None:
+    if (
+        thinking is not None
+        and thinking["type"] == "adaptive"
+        and abilities.thinking_types is not None
+    ):
         thinking["display"] = "omitted" if settings.show_thinking is False else "summarized"
     return ThinkingFit(thinking, effort, choice, tuple(notes))
 
@@ -55,13 +79,23 @@ def _asked(thinking: Thinking) -> Block:
         return {"type": "disabled"}
     if thinking is True or thinking == "adaptive":
         return {"type": "adaptive"}
-    return {"type": "enabled", "budget_tokens": thinking} if isinstance(thinking, int) else {"type": thinking}
+    return (
+        {"type": "enabled", "budget_tokens": thinking}
+        if isinstance(thinking, int)
+        else {"type": thinking}
+    )
 
 
-def _known(settings: Settings, effort: Effort | None, abilities: Abilities, notes: list[str]) -> tuple[Block | None, Effort | None]:
+def _known(
+    settings: Settings, effort: Effort | None, abilities: Abilities, notes: list[str]
+) -> tuple[Block | None, Effort | None]:
     thinking, types = settings.thinking, abilities.thinking_types or ()
     if thinking is None:
-        shown = abilities.thinks_unasked and abilities.reasoning is not False and settings.show_thinking is not False
+        shown = (
+            abilities.thinks_unasked
+            and abilities.reasoning is not False
+            and settings.show_thinking is not False
+        )
         return ({"type": "adaptive"} if shown else None), effort
     if thinking is False or thinking == "between_tools":
         return _little(thinking, effort, abilities, notes)
@@ -69,7 +103,9 @@ def _known(settings: Settings, effort: Effort | None, abilities: Abilities, note
     if "adaptive" in types and (budget is None or "enabled" not in types):
         if budget is not None:
             wanted = effort or abilities.effort(effort_for(budget))
-            notes.append(f"a budget for thinking is not taken: {budget:,} tokens became effort={wanted!r}")
+            notes.append(
+                f"a budget for thinking is not taken: {budget:,} tokens became effort={wanted!r}"
+            )
             return {"type": "adaptive"}, wanted
         return {"type": "adaptive"}, effort
     if "enabled" not in types:
@@ -77,7 +113,9 @@ def _known(settings: Settings, effort: Effort | None, abilities: Abilities, note
         return None, effort
     room = abilities.output(settings.max_tokens) - 1
     if room < LEAST_BUDGET:
-        notes.append(f"max_tokens leaves less than {LEAST_BUDGET:,} tokens for thinking: it was left out")
+        notes.append(
+            f"max_tokens leaves less than {LEAST_BUDGET:,} tokens for thinking: it was left out"
+        )
         return None, effort
     tokens = max(LEAST_BUDGET, min(budget or BUDGETS[settings.effort], room))
     if tokens != budget:
@@ -85,9 +123,15 @@ def _known(settings: Settings, effort: Effort | None, abilities: Abilities, note
     return {"type": "enabled", "budget_tokens": tokens}, effort
 
 
-def _little(thinking: Thinking, effort: Effort | None, abilities: Abilities, notes: list[str]) -> tuple[Block, Effort | None]:
+def _little(
+    thinking: Thinking, effort: Effort | None, abilities: Abilities, notes: list[str]
+) -> tuple[Block, Effort | None]:
     """No thinking, or only between calls; else the least that there is."""
-    types, most, least = abilities.thinking_types or (), abilities.off_up_to, effort or abilities.effort("low")
+    types, most, least = (
+        abilities.thinking_types or (),
+        abilities.off_up_to,
+        effort or abilities.effort("low"),
+    )
     if most is not None and effort is not None and EFFORTS.index(effort) > EFFORTS.index(most):
         effort = most
     if "between_tools" in types and (thinking == "between_tools" or "disabled" not in types):

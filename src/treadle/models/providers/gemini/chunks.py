@@ -1,7 +1,9 @@
-"""The pieces of an answer as typed values: only what we look into, the rest stays the text it came as.
+"""The pieces of an answer as typed values: only what we look into, the rest stays the text it came
+as.
 
-What they mean is stream.py's. Entry: `decode_bare`, for what it refuses `decode_chunk`, for what that refuses `decode_rare`.
-Source: https://ai.google.dev/api/generate-content, and the types of google-genai 3.4 (2026-11).
+What they mean is stream.py's. Entry: `decode_bare`, for what it refuses `decode_chunk`, for what
+that refuses `decode_rare`. Source: https://ai.google.dev/api/generate-content, and the types of
+google-genai 3.4 (2026-11).
 """
 
 from __future__ import annotations
@@ -135,14 +137,19 @@ _partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
 decode_bare = msgspec.json.Decoder(BareChunk).decode
-"""Nearly all chunks of a long answer, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+"""Nearly all chunks of a long answer, or a ValueError or RecursionError: a bare decoder, since it
+is called for each of them.
+"""
 
 decode_chunk = msgspec.json.Decoder(GeminiChunk[ContentPart], strict=False).decode
 """Any chunk whose parts hold nothing that is unknown, or a ValueError or RecursionError."""
 
 
 def decode_rare(data: bytes) -> GeminiChunk[Fields]:
-    """What `decode_chunk` refused. Raises ValueError or RecursionError where the text is no chunk at all."""
+    """What `decode_chunk` refused.
+
+    Raises ValueError or RecursionError where the text is no chunk at all.
+    """
     try:
         return _rare.decode(data)
     except (ValueError, RecursionError):
@@ -162,17 +169,34 @@ def _parsed(data: bytes) -> GeminiChunk[Fields]:
         chunk.usage_metadata = _raw(usage)
     if error is not None:
         chunk.error = _raw(error)
-    chunk.candidates = [_candidate(candidate, content) for candidate, content in zip(said, contents, strict=True)]
+    chunk.candidates = [
+        _candidate(candidate, content) for candidate, content in zip(said, contents, strict=True)
+    ]
     return chunk
 
 
 def _candidate(said: dict[str, Any], content: dict[str, Any]) -> Candidate[Fields]:
-    kept = {name: said.pop(name) for name in ("groundingMetadata", "citationMetadata", "urlContextMetadata") if said.get(name) is not None}
+    kept = {
+        name: said.pop(name)
+        for name in ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+        if said.get(name) is not None
+    }
     candidate = msgspec.convert(said, Candidate[Fields], strict=False)
-    candidate.grounding_metadata = _raw(kept["groundingMetadata"]) if "groundingMetadata" in kept else NOTHING
-    candidate.citation_metadata = _raw(kept["citationMetadata"]) if "citationMetadata" in kept else NOTHING
-    candidate.url_context_metadata = _raw(kept["urlContextMetadata"]) if "urlContextMetadata" in kept else NOTHING
-    candidate.content = GeminiContent([{name: _raw(value) for name, value in as_object(part).items()} for part in _list(content.get("parts"))])
+    candidate.grounding_metadata = (
+        _raw(kept["groundingMetadata"]) if "groundingMetadata" in kept else NOTHING
+    )
+    candidate.citation_metadata = (
+        _raw(kept["citationMetadata"]) if "citationMetadata" in kept else NOTHING
+    )
+    candidate.url_context_metadata = (
+        _raw(kept["urlContextMetadata"]) if "urlContextMetadata" in kept else NOTHING
+    )
+    candidate.content = GeminiContent(
+        [
+            {name: _raw(value) for name, value in as_object(part).items()}
+            for part in _list(content.get("parts"))
+        ]
+    )
     return candidate
 
 
@@ -185,7 +209,8 @@ def _list(document: object) -> list[Any]:
 
 
 def chunks_of(body: bytes) -> Iterator[bytes]:
-    """The chunks of an answer in one JSON document: one, or a list of them where a stream was asked for without server-sent events.
+    """The chunks of an answer in one JSON document: one, or a list of them where a stream was asked
+    for without server-sent events.
 
     Raises ValueError or RecursionError where it is neither.
     """
@@ -195,7 +220,9 @@ def chunks_of(body: bytes) -> Iterator[bytes]:
     try:
         yield from (bytes(chunk) for chunk in _array.decode(body))
     except (ValueError, RecursionError):
-        yield from (json.dumps(chunk).encode() for chunk in json.loads(body.decode("utf-8", "replace")))
+        yield from (
+            json.dumps(chunk).encode() for chunk in json.loads(body.decode("utf-8", "replace"))
+        )
 
 
 # ---------------------------------------------------------------- pieces of chunks
@@ -232,7 +259,9 @@ def call_of(fields: Fields) -> FunctionCall:
         args, partial = document.pop("args", None), document.pop("partialArgs", None)
         call = msgspec.convert(document, FunctionCall, strict=False)
         call.args = NOTHING if args is None else _raw(args)
-        call.partial_args = None if partial is None else _partial.decode(mended_json(json.dumps(partial)))
+        call.partial_args = (
+            None if partial is None else _partial.decode(mended_json(json.dumps(partial)))
+        )
         return call
 
 

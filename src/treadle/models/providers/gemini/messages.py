@@ -12,16 +12,41 @@ from typing import TypeAlias
 
 import msgspec
 
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from treadle.messages.model_profile import UNKNOWN, Abilities
-from treadle.models.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
+from treadle.models.providers.encoding import (
+    Fields,
+    Json,
+    arguments_of,
+    described,
+    dumped,
+    identifier,
+    own_fields,
+    raw,
+    shown,
+    text_in,
+)
 from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.models.providers.gemini.stream import MODEL, PREFIX, PROVIDER, SIGNATURE
 
 ANY_SIGNATURE = "skip_thought_signature_validator"
-"""What the vendor wants in place of a signature where a call is not the same model's own. Source: /docs/thought-signatures, its questions."""
+"""What the vendor wants in place of a signature where a call is not the same model's own.
+
+Source: /docs/thought-signatures, its questions.
+"""
 GO_ON = dumped({"role": "user", "parts": [{"text": "Go on."}]})
-"""Where the model would speak first, or twice in a row: the API refuses calls that follow anything but a user."""
+"""Where the model would speak first, or twice in a row: the API refuses calls that follow anything
+but a user.
+"""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
@@ -33,7 +58,9 @@ Content: TypeAlias = Json | msgspec.Raw
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one model: another's signatures are not sent to it."""
+    """Encodes the messages of one history in order, for one model: another's signatures are not
+    sent to it.
+    """
 
     __slots__ = ("_abilities", "_called", "_model_id", "_newer", "speaker")
 
@@ -50,7 +77,11 @@ class MessageEncoder:
         """The contents, joined by commas; b"" where nothing of the message is sent."""
         message = shown(message, self._abilities)
         if message.role != "assistant":
-            contents = [dumped({"role": "user", "parts": parts}) for parts in self._said_to_model(message) if parts]
+            contents = [
+                dumped({"role": "user", "parts": parts})
+                for parts in self._said_to_model(message)
+                if parts
+            ]
             self.speaker = "user" if contents else self.speaker
             return b",".join(contents)
         without_thoughts = settled and not self._abilities.earlier_thinking
@@ -86,7 +117,9 @@ class MessageEncoder:
         return self._sendable(own_fields(part, PROVIDER), settled)
 
     def _sendable(self, fields: Fields, settled: bool) -> Fields:
-        """Without our own words, and without a signature that this model did not give, or that belongs to a run that is over."""
+        """Without our own words, and without a signature that this model did not give, or that
+        belongs to a run that is over.
+        """
         signer = fields.pop(MODEL, None)
         if settled or (signer is not None and msgspec.json.decode(signer) != self._model_id):
             fields.pop(SIGNATURE, None)
@@ -98,13 +131,21 @@ class MessageEncoder:
     def _thought(self, part: ReasoningPart) -> Iterator[Content]:
         """Thoughts are not wanted back, unless one carries a signature."""
         kept = self._kept(part, settled=False)
-        return _pieces(part.text, {**kept, "thought": msgspec.Raw(b"true")}) if SIGNATURE in kept else iter(())
+        return (
+            _pieces(part.text, {**kept, "thought": msgspec.Raw(b"true")})
+            if SIGNATURE in kept
+            else iter(())
+        )
 
     def _call(self, part: ToolCall, settled: bool, *, unsigned: bool) -> Content:
         name = _name(part.name)
         self._called[part.id] = name
         signature = {SIGNATURE: ANY_SIGNATURE} if unsigned else {}
-        call = {"id": identifier(part.id), "name": name, "args": raw(arguments_of(part.arguments_json))}
+        call = {
+            "id": identifier(part.id),
+            "name": name,
+            "args": raw(arguments_of(part.arguments_json)),
+        }
         return {"functionCall": call, **signature, **self._kept(part, settled)}
 
     def _own(self, part: ProviderPart, settled: bool) -> Iterator[Content]:
@@ -121,7 +162,9 @@ class MessageEncoder:
     # ------------------------------------------------------------ to the model
 
     def _said_to_model(self, message: Message) -> Iterator[list[Content]]:
-        """Results stand by themselves, one for each call, as the API counts them; what they show and cannot hold follows."""
+        """Results stand by themselves, one for each call, as the API counts them; what they show
+        and cannot hold follows.
+        """
         results, others = list[Content](), list[Content]()
         for part in message.parts:
             if isinstance(part, ToolResult):
@@ -132,16 +175,27 @@ class MessageEncoder:
         yield others
 
     def _result(self, part: ToolResult, others: list[Content]) -> Content:
-        response: Json = {"id": identifier(part.call_id), "name": self._called.get(part.call_id) or _name(part.name)}
+        response: Json = {
+            "id": identifier(part.call_id),
+            "name": self._called.get(part.call_id) or _name(part.name),
+        }
         text, held = part.text, list[Content]()
         if not isinstance(part.content, str):
             media = [inner for inner in part.content if isinstance(inner, MediaPart)]
-            inside = [m for m in media if self._newer and m.data is not None and m.media_type in _IN_RESULTS]
+            inside = [
+                m
+                for m in media
+                if self._newer and m.data is not None and m.media_type in _IN_RESULTS
+            ]
             held = [_inline(m) for m in inside]
             below = [piece for m in media if m not in inside for piece in _told(m)]
             text = "\n".join(filter(None, [text, "What it gave is shown below." if below else ""]))
             others += below
-        response["response"] = {"error": text or "It failed without saying why."} if part.is_error else {"output": text}
+        response["response"] = (
+            {"error": text or "It failed without saying why."}
+            if part.is_error
+            else {"output": text}
+        )
         return {"functionResponse": {**response, "parts": held} if held else response}
 
 
@@ -184,9 +238,15 @@ def _is_inline(kind: str) -> bool:
 def _media(part: MediaPart) -> Content:
     kind = part.media_type
     if _is_inline(kind):
-        return _inline(part) if part.url is None else {"fileData": {"mimeType": kind, "fileUri": part.url}}
+        return (
+            _inline(part)
+            if part.url is None
+            else {"fileData": {"mimeType": kind, "fileUri": part.url}}
+        )
     text = text_in(part)
-    return {"text": described(part) if text is None else f"{part.name or 'A file'} ({kind}):\n{text}"}
+    return {
+        "text": described(part) if text is None else f"{part.name or 'A file'} ({kind}):\n{text}"
+    }
 
 
 def _inline(part: MediaPart) -> Content:

@@ -1,7 +1,7 @@
 """Gemini: a request goes out as bytes, and its answer comes back as deltas.
 
-What the bytes are stands in request.py and messages.py, what the chunks mean in stream.py, and the network in http.py.
-No retries and no state between calls. Entry: `GeminiModel`, `connect`.
+What the bytes are stands in request.py and messages.py, what the chunks mean in stream.py, and the
+network in http.py. No retries and no state between calls. Entry: `GeminiModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from treadle.models.model import Delta, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.exchange import asked_once, exchanged
-from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, GENERATION_OF_THOUGHTS, is_older, resource_of
+from treadle.models.providers.gemini.naming import (
+    GENERATION_OF_LEVELS,
+    GENERATION_OF_THOUGHTS,
+    is_older,
+    resource_of,
+)
 from treadle.models.providers.gemini.request import RequestEncoder
 from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
@@ -30,7 +35,10 @@ from treadle.types import Settings
 BASE_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
 RESPONSE_TOKENS_MAX = 65_536
-"""The most that one streamed response can have, whatever was asked for. Source: the developer's guide to Gemini 4 Argon (2026-11)."""
+"""The most that one streamed response can have, whatever was asked for.
+
+Source: the developer's guide to Gemini 4 Argon (2026-11).
+"""
 
 _VERSION = re.compile(r"//[^/]+.*/v\d+[a-z0-9]*(?:/|$)")
 _KEY_FROM = "the key: GEMINI_API_KEY, or api_key in the configuration"
@@ -47,35 +55,67 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
+    is a server that wants no key.
 
-    A base_url without a version of the API (such as `/v1`) is asked below `/v1beta`. A key is sent as `x-goog-api-key`, never in the address,
-    which would end in logs; a token as `Authorization: Bearer`. `headers` (a gateway's) go over ours.
+    A base_url without a version of the API (such as `/v1`) is asked below `/v1beta`. A key is sent
+    as `x-goog-api-key`, never in the address, which would end in logs; a token as `Authorization:
+    Bearer`. `headers` (a gateway's) go over ours.
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    who = Identity.of("Gemini", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    who = Identity.of(
+        "Gemini",
+        (_KEY_FROM, _TOKEN_FROM),
+        api_key=api_key,
+        auth_token=auth_token,
+        base_url=base_url,
+    )
     ours = {**JSON_HEADERS, **({"x-goog-api-key": who.secret} if who.is_key else who.bearer)}
     address = (base_url or BASE_URL).rstrip("/")
     versioned = address if _VERSION.search(address) else f"{address}/{API_VERSION}"
     return HttpConnection(versioned, {**ours, **in_lower_case(headers)}, timeout_s)
 
 
-def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> GeminiModel:
-    return GeminiModel(model_id, connection=connection, name=f"{endpoint.name}:{model_id}", abilities=abilities, credential=endpoint.credential)
+def model_over(
+    connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
+) -> GeminiModel:
+    return GeminiModel(
+        model_id,
+        connection=connection,
+        name=f"{endpoint.name}:{model_id}",
+        abilities=abilities,
+        credential=endpoint.credential,
+    )
 
 
 class GeminiModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
+    remembered of its encoding.
 
-    `settings.extra` goes into the body: functions in its `tools` are merged by name into the request's, tools of the provider
-    (`{"googleSearch": {}}`) follow them; objects, such as `generationConfig`, are merged with ours.
+    `settings.extra` goes into the body: functions in its `tools` are merged by name into the
+    request's, tools of the provider (`{"googleSearch": {}}`) follow them; objects, such as
+    `generationConfig`, are merged with ours.
     """
 
-    def __init__(self, model_id: str, *, connection: Connection, name: str | None = None, abilities: Abilities = UNKNOWN, credential: str = _KEY_FROM) -> None:
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        connection: Connection,
+        name: str | None = None,
+        abilities: Abilities = UNKNOWN,
+        credential: str = _KEY_FROM,
+    ) -> None:
         """`credential` says where the key came from, for the message of an auth error."""
-        self.abilities = abilities.over(_WITHOUT_TOOLS) if is_older(model_id, GENERATION_OF_LEVELS) else abilities
-        self._refuses = abilities.refused() | (_THOUGHTS if is_older(model_id, GENERATION_OF_THOUGHTS) else frozenset[str]())
+        self.abilities = (
+            abilities.over(_WITHOUT_TOOLS)
+            if is_older(model_id, GENERATION_OF_LEVELS)
+            else abilities
+        )
+        self._refuses = abilities.refused() | (
+            _THOUGHTS if is_older(model_id, GENERATION_OF_THOUGHTS) else frozenset[str]()
+        )
         self._name = name or f"gemini:{model_id}"
         self._model_id = model_id
         self._path = f"/{resource_of(model_id)}"
@@ -101,22 +141,43 @@ class GeminiModel:
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """How requests differ from `settings`, because the model does not take them as they are."""
         alone = settings.hosted_tools and is_older(self._model_id, GENERATION_OF_LEVELS)
-        hosted = ("hosted tools are left out of requests with other tools: models before Gemini 3 take one or the other",) if alone else ()
+        hosted = (
+            (
+                (
+                    "hosted tools are left out of requests with other tools: models before "
+                    "Gemini 3 "
+                    "take one or the other"
+                ),
+            )
+            if alone
+            else ()
+        )
         return (*self._encoder.notes(settings), *hosted)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return structured(self._stream, request, self.abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        requests_max = -(-(request.settings.max_tokens or self.abilities.output()) // RESPONSE_TOKENS_MAX)
-        body, decoder = self._encoder.encode(request), ContentDecoder(self._refusals.in_stream, self._model_id, requests_max)
-        return self._exchanged(body, decoder) if requests_max == 1 else self._continued(body, decoder)
+        requests_max = -(
+            -(request.settings.max_tokens or self.abilities.output()) // RESPONSE_TOKENS_MAX
+        )
+        body, decoder = (
+            self._encoder.encode(request),
+            ContentDecoder(self._refusals.in_stream, self._model_id, requests_max),
+        )
+        return (
+            self._exchanged(body, decoder) if requests_max == 1 else self._continued(body, decoder)
+        )
 
     def _exchanged(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
-        return exchanged(self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals)
+        return exchanged(
+            self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals
+        )
 
     async def _continued(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
-        """An answer that is longer than one response may be goes on in the next one; here it is one."""
+        """An answer that is longer than one response may be goes on in the next one; here it is
+        one.
+        """
         asked = body
         while True:
             async with aclosing(self._exchanged(body, decoder)) as deltas:
@@ -131,7 +192,11 @@ class GeminiModel:
     async def count_tokens(self, request: ModelRequest) -> int:
         """Input tokens of the request, as the provider counts them. Raises AgentError."""
         body, path = self._encoder.encode_count(request), f"{self._path}:countTokens"
-        return (await asked_once(self._connection, path, body, headers={}, refusals=self._refusals, kind=_Count)).total_tokens
+        return (
+            await asked_once(
+                self._connection, path, body, headers={}, refusals=self._refusals, kind=_Count
+            )
+        ).total_tokens
 
     async def aclose(self) -> None:
         """Closes its connection, which other models may share."""

@@ -11,7 +11,18 @@ from urllib.parse import quote
 from treadle.config.endpoint import Endpoint
 from treadle.messages.model_profile import Abilities
 from treadle.models.providers.connection import Connection
-from treadle.models.providers.listing import PAGES_MAX, Fields, Listed, entries, fetched, fields_of, flag, listed, tokens, words
+from treadle.models.providers.listing import (
+    PAGES_MAX,
+    Fields,
+    Listed,
+    entries,
+    fetched,
+    fields_of,
+    flag,
+    listed,
+    tokens,
+    words,
+)
 from treadle.models.providers.refusals import Refusals
 
 PAGE_MODELS = 1000
@@ -45,4 +56,9 @@ def _model(model_id: str, entry: Fields) -> Listed | None:
     if methods is not None and methods.isdisjoint(_ASKED_BY):
         return None
     takes, gives = tokens(entry, "inputTokenLimit"), tokens(entry, "outputTokenLimit")
-    return Listed(id=model_id, abilities=Abilities(context_tokens=takes, output_tokens=gives, reasoning=flag(entry, "thinking")))
+    return Listed(
+        id=model_id,
+        abilities=Abilities(
+            context_tokens=takes, output_tokens=gives, reasoning=flag(entry, "thinking")
+        ),
+    )

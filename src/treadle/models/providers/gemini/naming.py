@@ -1,4 +1,5 @@
-"""What the id of a Gemini model tells: where it is asked, and of which generation it is, since generations are asked in different words.
+"""What the id of a Gemini model tells: where it is asked, and of which generation it is, since
+generations are asked in different words.
 
 What else is known of a model is known_models.py's. Entry: `resource_of`, `is_older`.
 """
@@ -9,7 +10,9 @@ import re
 from urllib.parse import quote
 
 GENERATION_OF_LEVELS = (3, 0)
-"""Since then a model is told how much to think by a level, checks the signatures of its calls, and takes media inside a tool's result."""
+"""Since then a model is told how much to think by a level, checks the signatures of its calls, and
+takes media inside a tool's result.
+"""
 GENERATION_OF_THOUGHTS = (2, 5)
 
 _GENERATION = re.compile(r"gemini-(\d{1,3})(?:\.(\d{1,3}))?(?!\d)")
@@ -17,13 +20,18 @@ _COLLECTIONS = ("models/", "tunedModels/")
 
 
 def resource_of(model_id: str) -> str:
-    """As it stands in a path: `models/ID`, or `tunedModels/ID` where the id says so; what a path has no place for is escaped."""
+    """As it stands in a path:
+
+    `models/ID`, or `tunedModels/ID` where the id says so; what a path has no place for is escaped.
+    """
     collection = next((c for c in _COLLECTIONS if model_id.startswith(c)), "")
     return (collection or _COLLECTIONS[0]) + quote(model_id.removeprefix(collection), safe="")
 
 
 def generation_of(model_id: str) -> tuple[int, int] | None:
-    """Like (3, 1); None where the id does not tell, as those of tuned models and `gemini-flash-latest`: taken for a new one."""
+    """Like (3, 1); None where the id does not tell, as those of tuned models and
+    `gemini-flash-latest`: taken for a new one.
+    """
     found = _GENERATION.search(model_id.lower())
     return (int(found[1]), int(found[2] or 0)) if found else None
 

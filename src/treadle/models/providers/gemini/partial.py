@@ -1,7 +1,9 @@
-"""The arguments of a call that comes value by value, each at its JSON path, put together into one JSON text.
+"""The arguments of a call that comes value by value, each at its JSON path, put together into one
+JSON text.
 
-When a call begins and ends is stream.py's. Entry: `PartialArguments`.
-Source: FunctionCall.partial_args and PartialArg of google-genai 3.4; the paths are RFC 9535's, without queries.
+When a call begins and ends is stream.py's. Entry: `PartialArguments`. Source:
+FunctionCall.partial_args and PartialArg of google-genai 3.4; the paths are RFC 9535's, without
+queries.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Path: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = list[str] | msgspec.Raw
 """The pieces of a string, or any other value."""
 
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+_STEP = re.compile(
+    r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]"""
+)
 
 
 class PartialArguments:
@@ -52,7 +56,10 @@ class PartialArguments:
                 self._leaves[path] = [piece.string_value]
 
     def text(self) -> JsonText:
-        """Nothing at all where nothing came. Raises ValueError where the values contradict each other."""
+        """Nothing at all where nothing came.
+
+        Raises ValueError where the values contradict each other.
+        """
         root: dict[str, Any] = {}
         for path, leaf in self._leaves.items():
             _put(root, path, "".join(leaf) if isinstance(leaf, list) else leaf)
@@ -75,9 +82,19 @@ def _path(text: str) -> Path:
         elif name is not None:
             steps.append(name)
         else:
-            steps.append(_unquoted(single.replace("\\'", "'").replace('"', '\\"') if double is None else double))
+            steps.append(
+                _unquoted(
+                    single.replace("\\'", "'").replace('"', '\\"') if double is None else double
+                )
+            )
         at = found.end()
-    if not text.startswith("$") or at < len(text) or not steps or not isinstance(steps[0], str) or len(steps) > DEPTH_MAX:
+    if (
+        not text.startswith("$")
+        or at < len(text)
+        or not steps
+        or not isinstance(steps[0], str)
+        or len(steps) > DEPTH_MAX
+    ):
         raise ValueError(f"an argument has the path {text[:200]!r}")
     return tuple(steps)
 
@@ -95,7 +112,9 @@ def _put(root: dict[str, Any], path: Path, value: object) -> None:
 
 
 def _place(container: object, step: str | int, new: object) -> object:
-    """What stands there, or `new`, put there: in a list only at its end, so that no index can ask for more than came."""
+    """What stands there, or `new`, put there: in a list only at its end, so that no index can ask
+    for more than came.
+    """
     if isinstance(container, dict) and isinstance(step, str):
         return cast("dict[str, object]", container).setdefault(step, new)
     if isinstance(container, list) and isinstance(step, int):

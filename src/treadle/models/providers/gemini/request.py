@@ -1,6 +1,7 @@
 """A request as the bytes of generateContent: same values, same bytes; only what is new is encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+`RequestEncoder`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,23 @@ from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
-from treadle.models.providers.encoding import Json, checked, head, remembered, tools_in, wire_for, with_extra, with_theirs
+from treadle.models.providers.encoding import (
+    Json,
+    checked,
+    head,
+    remembered,
+    tools_in,
+    wire_for,
+    with_extra,
+    with_theirs,
+)
 from treadle.models.providers.gemini.messages import GO_ON, MessageEncoder, sends
-from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, generation_of, is_older, resource_of
+from treadle.models.providers.gemini.naming import (
+    GENERATION_OF_LEVELS,
+    generation_of,
+    is_older,
+    resource_of,
+)
 from treadle.models.providers.gemini.schemas import fitted
 from treadle.models.providers.gemini.thinking import fit
 from treadle.models.providers.hosted import wanted
@@ -23,13 +38,23 @@ from treadle.types import ServiceTier, Settings
 
 WIRE = "gemini"
 
-HOSTED: dict[str, Json] = {"web_search": {"googleSearch": {}}, "web_fetch": {"urlContext": {}}, "code_execution": {"codeExecution": {}}}
-"""Models before Gemini 3 take these only where there are no functions. Source: ai.google.dev/gemini-api/docs/tool-combination (2026-11)."""
+HOSTED: dict[str, Json] = {
+    "web_search": {"googleSearch": {}},
+    "web_fetch": {"urlContext": {}},
+    "code_execution": {"codeExecution": {}},
+}
+"""Models before Gemini 3 take these only where there are no functions.
+
+Source: ai.google.dev/gemini-api/docs/tool-combination (2026-11).
+"""
 _FIRST = ("systemInstruction", "tools", "cachedContent")
 """What does not change within a run stands before the contents, the rest behind them."""
 _COUNTED = frozenset({*_FIRST, "toolConfig"})
 _GENERATION_OF_LONG_ANSWERS = (4, 0)
-"""Since then an answer goes on in further responses, up to the whole window. Source: https://ai.google.dev/gemini-api/docs/long-decode (2026-11)."""
+"""Since then an answer goes on in further responses, up to the whole window.
+
+Source: https://ai.google.dev/gemini-api/docs/long-decode (2026-11).
+"""
 _TIERS: dict[ServiceTier, str] = {"standard": "standard", "flex": "flex", "fast": "priority"}
 
 
@@ -50,23 +75,44 @@ class RequestEncoder:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The body. Raises AgentError(invalid) for extras that cannot be sent."""
-        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        history = (
+            request.messages if isinstance(request.messages, History) else History(request.messages)
+        )
         said = (self, request.tools, request.system, request.settings)
-        frame = remembered(history, f"{self._key} frame", said, lambda: self._frame(self._fields(request)))
+        frame = remembered(
+            history, f"{self._key} frame", said, lambda: self._frame(self._fields(request))
+        )
         return b"".join([frame.before, *self._contents(history), frame.after])
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
         fields = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         frame = self._frame({"model": resource_of(self._model_id), **fields})
-        return b"".join([b'{"generateContentRequest":', frame.before, *self._contents(History(request.messages)), frame.after, b"}"])
+        return b"".join(
+            [
+                b'{"generateContentRequest":',
+                frame.before,
+                *self._contents(History(request.messages)),
+                frame.after,
+                b"}",
+            ]
+        )
 
     def _contents(self, history: History) -> list[bytes | bytearray]:
-        """In brackets, to be joined; the user has the last word, since the API answers nobody else."""
-        encoder = cast("MessageEncoder", history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[0])
-        contents = history.encoded(self._key, checked(encoder.encode, self._abilities, self._model_id, sends))
+        """In brackets, to be joined; the user has the last word, since the API answers nobody else."""  # noqa: E501
+        encoder = cast(
+            "MessageEncoder",
+            history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[
+                0
+            ],
+        )
+        contents = history.encoded(
+            self._key, checked(encoder.encode, self._abilities, self._model_id, sends)
+        )
         if not contents:
-            raise AgentError("invalid", "there is no message to send: the last one must say something")
+            raise AgentError(
+                "invalid", "there is no message to send: the last one must say something"
+            )
         last = b"," + GO_ON if encoder.speaker == "model" else b""
         return [b"[", contents, last, b"]"]
 
@@ -74,17 +120,26 @@ class RequestEncoder:
         first = head({name: fields[name] for name in _FIRST if name in fields})
         rest = head({name: value for name, value in fields.items() if name not in _FIRST})
         joined = b"," if len(first) > 1 else b""
-        return _Frame(first + joined + b'"contents":', (b"," if len(rest) > 1 else b"") + rest[1:] + b"}")
+        return _Frame(
+            first + joined + b'"contents":', (b"," if len(rest) > 1 else b"") + rest[1:] + b"}"
+        )
 
     def _fields(self, request: ModelRequest) -> Json:
         """All but the contents."""
         extra = dict(request.settings.extra or {})
         if "contents" in extra:
-            raise AgentError("invalid", "settings.extra must not hold 'contents': the history is the request's own")
+            raise AgentError(
+                "invalid",
+                "settings.extra must not hold 'contents': the history is the request's own",
+            )
         fields: Json = {}
         if system := [{"text": block.text} for block in request.system if block.text]:
             fields["systemInstruction"] = {"parts": system}
-        hosted = wanted(request.settings, HOSTED) if not request.tools or not is_older(self._model_id, GENERATION_OF_LEVELS) else []
+        hosted = (
+            wanted(request.settings, HOSTED)
+            if not request.tools or not is_older(self._model_id, GENERATION_OF_LEVELS)
+            else []
+        )
         if tools := _tools(request.tools, [*hosted, *tools_in(extra.pop("tools", None))]):
             fields["tools"] = tools
         config: Json = {}
@@ -136,10 +191,20 @@ def _calling(settings: Settings) -> Json:
 
 
 def _tools(ours: tuple[ToolDefinition, ...], given: list[Json]) -> list[Json]:
-    """Our definitions, and the others: a function of the same name adds its fields to ours, a tool of the provider follows, the last of its name."""
-    declared: list[Json] = [{"name": t.name, "description": t.description, "parametersJsonSchema": fitted(t.parameters)} for t in ours]
+    """Our definitions, and the others: a function of the same name adds its fields to ours, a tool
+    of the provider follows, the last of its name.
+    """
+    declared: list[Json] = [
+        {"name": t.name, "description": t.description, "parametersJsonSchema": fitted(t.parameters)}
+        for t in ours
+    ]
     for tool in given:
         declared = with_theirs(declared, tool.get("functionDeclarations"))
-    named = {name: value for tool in given for name, value in tool.items() if name != "functionDeclarations"}
+    named = {
+        name: value
+        for tool in given
+        for name, value in tool.items()
+        if name != "functionDeclarations"
+    }
     others = [{name: value} for name, value in named.items()]
     return [{"functionDeclarations": declared}, *others] if declared else others

@@ -55,7 +55,9 @@ from treadle.types import StopReason, Usage
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
 MODEL, PREFIX = "model", "prefix"
-"""Our own words among what is kept of a part: which model signed it, and how many of its characters came before the signed ones."""
+"""Our own words among what is kept of a part: which model signed it, and how many of its characters
+came before the signed ones.
+"""
 
 _REFUSALS = frozenset(
     {
@@ -79,8 +81,14 @@ _GARBLED = {
     "MALFORMED_RESPONSE": "an answer that cannot be read",
 }
 """Another try gives another answer."""
-_CUT = {"MAX_TOKENS": StopReason.MAX_TOKENS, "CONTINUATION": StopReason.MAX_TOKENS, "TOO_MANY_TOOL_CALLS": StopReason.PAUSE}
-"""`CONTINUATION` without a new token cannot be gone on with; too many calls are those of the provider's own tools."""
+_CUT = {
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.MAX_TOKENS,
+    "TOO_MANY_TOOL_CALLS": StopReason.PAUSE,
+}
+"""`CONTINUATION` without a new token cannot be gone on with; too many calls are those of the
+provider's own tools.
+"""
 
 _GOES_ON = frozenset({None, "", "FINISH_REASON_UNSPECIFIED"})
 
@@ -91,9 +99,15 @@ _NOTHING_KEPT: Kept = {}
 
 
 class ContentDecoder(Decoder):
-    """One answer. Its end is known only when the stream is over, since content and counts may follow the reason why it ended."""
+    """One answer.
 
-    def __init__(self, reported: Callable[[bytes], AgentError], model_id: str, requests_max: int = 1) -> None:
+    Its end is known only when the stream is over, since content and counts may follow the reason
+    why it ended.
+    """
+
+    def __init__(
+        self, reported: Callable[[bytes], AgentError], model_id: str, requests_max: int = 1
+    ) -> None:
         """`model_id`: who is asked. `requests_max`: how many requests this answer may take."""
         super().__init__(reported)
         self._model_id = model_id
@@ -113,11 +127,15 @@ class ContentDecoder(Decoder):
         self._usage_before = Usage()
         """Of the requests that this answer continues."""
         self._beside: dict[str, msgspec.Raw] = {}
-        """What stands beside the content, such as the sources of a search; the last of each kind counts."""
+        """What stands beside the content, such as the sources of a search; the last of each kind
+        counts.
+        """
         self._id = self._model = ""
         self._continued = ""
         self.continuation: str | None = None
-        """Set with `end`, a pause, where the provider has more to say once this is sent with the same request."""
+        """Set with `end`, a pause, where the provider has more to say once this is sent with the
+        same request.
+        """
 
     @override
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
@@ -177,10 +195,13 @@ class ContentDecoder(Decoder):
         except (ValueError, RecursionError) as e:
             self._break(f"the answer holds a chunk that cannot be read: {e}")
 
-    def _take_chunk(self, chunk: GeminiChunk[ContentPart] | GeminiChunk[Fields], deltas: list[Delta]) -> None:
+    def _take_chunk(
+        self, chunk: GeminiChunk[ContentPart] | GeminiChunk[Fields], deltas: list[Delta]
+    ) -> None:
         self._id = chunk.response_id or self._id
         self._model = chunk.model_version or self._model
-        if b"TokenCount" in bytes(chunk.usage_metadata):  # the first ones may say no more than that there will be some
+        # the first ones may say no more than that there will be some
+        if b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage, self._usage_passing = chunk.usage_metadata, NOTHING
             self.heard = True
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
@@ -214,26 +235,44 @@ class ContentDecoder(Decoder):
         if piece.function_call is not None:
             self._take_call(piece.function_call, kept, deltas)
         else:
-            self._take_text(piece.text or "", ReasoningDelta if piece.thought else TextDelta, kept, deltas)
+            self._take_text(
+                piece.text or "", ReasoningDelta if piece.thought else TextDelta, kept, deltas
+            )
 
     def _take_fields(self, part: Fields, deltas: list[Delta]) -> None:
         fields = {name: raw for name, raw in part.items() if is_said(raw)}
         text = text_of(fields, "text")
         if "functionCall" in fields:
-            self._take_call(call_of(fields), {name: raw for name, raw in fields.items() if name != "functionCall"}, deltas)
+            self._take_call(
+                call_of(fields),
+                {name: raw for name, raw in fields.items() if name != "functionCall"},
+                deltas,
+            )
         elif text is not None or not fields.keys() - {"thought", SIGNATURE}:
-            kept = {name: raw for name, raw in fields.items() if name not in ("text", "thought")} if SIGNATURE in fields else _NOTHING_KEPT
-            self._take_text(text or "", ReasoningDelta if bytes(fields.get("thought", b"")) == b"true" else TextDelta, kept, deltas)
+            kept = (
+                {name: raw for name, raw in fields.items() if name not in ("text", "thought")}
+                if SIGNATURE in fields
+                else _NOTHING_KEPT
+            )
+            self._take_text(
+                text or "",
+                ReasoningDelta if bytes(fields.get("thought", b"")) == b"true" else TextDelta,
+                kept,
+                deltas,
+            )
         else:
             self._take_other(fields, deltas)
 
-    def _take_text(self, text: str, kind: type[TextDelta | ReasoningDelta], kept: Kept, deltas: list[Delta]) -> None:
+    def _take_text(
+        self, text: str, kind: type[TextDelta | ReasoningDelta], kept: Kept, deltas: list[Delta]
+    ) -> None:
         if self._open is not kind:
             if not text and not kept:
                 return
             self._close(deltas)
             if not text and kind is TextDelta:
-                self._take_other({"text": "", **kept}, deltas)  # a part of ours always says something
+                # a part of ours always says something
+                self._take_other({"text": "", **kept}, deltas)
                 return
             deltas.append(TextStart() if kind is TextDelta else ReasoningStart())
             self._open, self._length = kind, 0
@@ -248,7 +287,11 @@ class ContentDecoder(Decoder):
 
     def _take_other(self, fields: Kept, deltas: list[Delta]) -> None:
         self._close(deltas)
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=_shown(fields))))
+        deltas.append(
+            WholePart(
+                ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=_shown(fields))
+            )
+        )
 
     def _signed(self, fields: Kept) -> JsonText:
         return verbatim({**fields, MODEL: self._model_id} if SIGNATURE in fields else fields)
@@ -258,7 +301,8 @@ class ContentDecoder(Decoder):
     def _take_call(self, call: FunctionCall, kept: Kept, deltas: list[Delta]) -> None:
         whole = bytes(call.args) if is_said(call.args) else b""
         if self._open is not ToolCallStart or call.name:
-            if not (call.name or call.id or whole or call.partial_args):  # the end of a call that is over
+            # the end of a call that is over
+            if not (call.name or call.id or whole or call.partial_args):
                 return
             self._close(deltas)
             deltas.append(ToolCallStart(call.id or "", call.name or ""))
@@ -278,7 +322,9 @@ class ContentDecoder(Decoder):
             arguments, self._arguments = self._arguments, None
             if arguments is not None and (text := arguments.text()):
                 deltas.append(ArgumentsDelta(text))
-            deltas.append(PartEnd(PROVIDER, self._signed(self._call_kept)) if self._call_kept else _PLAIN_END)
+            deltas.append(
+                PartEnd(PROVIDER, self._signed(self._call_kept)) if self._call_kept else _PLAIN_END
+            )
         elif self._open is not None:
             deltas.append(_PLAIN_END)
         self._open = None
@@ -288,7 +334,13 @@ class ContentDecoder(Decoder):
     @override
     def _conclude(self, deltas: list[Delta]) -> None:
         finish, blocked = self._finish, self._blocked
-        raw = (finish.finish_reason if finish is not None else blocked.block_reason if blocked is not None else None) or ""
+        raw = (
+            finish.finish_reason
+            if finish is not None
+            else blocked.block_reason
+            if blocked is not None
+            else None
+        ) or ""
         goes_on = raw == "CONTINUATION" and self.continuation not in (None, self._continued)
         if goes_on and (self._requests_left or self._open is not ToolCallStart):
             self.continuation = self.continuation if self._requests_left else None
@@ -303,12 +355,21 @@ class ContentDecoder(Decoder):
         if not raw:
             super()._conclude(deltas)
         elif blocked is not None:
-            deltas.append(_refused("the prompt", blocked.block_reason, blocked.safety_ratings, blocked.block_reason_message))
+            deltas.append(
+                _refused(
+                    "the prompt",
+                    blocked.block_reason,
+                    blocked.safety_ratings,
+                    blocked.block_reason_message,
+                )
+            )
             self.end = self._ended(StopReason.REFUSAL, raw)
         elif finish is not None:
             self._end(finish, raw, deltas)
 
-    def _end(self, finish: Candidate[ContentPart] | Candidate[Fields], raw: str, deltas: list[Delta]) -> None:
+    def _end(
+        self, finish: Candidate[ContentPart] | Candidate[Fields], raw: str, deltas: list[Delta]
+    ) -> None:
         if self._beside:
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(self._beside))))
         said = f": {finish.finish_message}" if finish.finish_message else ""
@@ -316,7 +377,13 @@ class ContentDecoder(Decoder):
             deltas.append(_refused("to go on", raw, finish.safety_ratings, finish.finish_message))
             stop = StopReason.REFUSAL
         elif raw == "MISSING_THOUGHT_SIGNATURE":
-            self.failure = AgentError("invalid", f"the provider misses the signature of an earlier call ({raw}){said}. Begin a new conversation")
+            self.failure = AgentError(
+                "invalid",
+                (
+                    f"the provider misses the signature of an earlier call ({raw}){said}. Begin a "
+                    "new conversation"
+                ),
+            )
             return
         elif raw in _GARBLED and not self._called:
             self._break(f"the model made {_GARBLED[raw]} ({raw}){said}")
@@ -328,24 +395,44 @@ class ContentDecoder(Decoder):
     def _ended(self, stop: StopReason, raw: str) -> ResponseEnd:
         usage = self._usage_before + self._spent()
         if "groundingMetadata" in self._beside:
-            usage += Usage(web_searches=searches_of(self._beside["groundingMetadata"], by_query=not is_older(self._model_id, GENERATION_OF_LEVELS)))
-        return ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=raw, id=self._id, model=self._model)
+            usage += Usage(
+                web_searches=searches_of(
+                    self._beside["groundingMetadata"],
+                    by_query=not is_older(self._model_id, GENERATION_OF_LEVELS),
+                )
+            )
+        return ResponseEnd(
+            stop_reason=stop, usage=usage, raw_stop_reason=raw, id=self._id, model=self._model
+        )
 
     def _spent(self) -> Usage:
-        return _usage(self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage)
+        return _usage(
+            self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage
+        )
 
 
-def _refused(what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None) -> ModelNotice:
+def _refused(
+    what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None
+) -> ModelNotice:
     blocked = ", ".join(rating.category for rating in ratings or () if rating.blocked)
-    return ModelNotice(f"the provider refused {what}: {': '.join(word for word in (reason, blocked, message) if word)}")
+    return ModelNotice(
+        f"the provider refused {what}: "
+        f"{': '.join(word for word in (reason, blocked, message) if word)}"
+    )
 
 
 def _usage(said: msgspec.Raw) -> Usage:
-    """The prompt's count holds what was read from the cache; what the provider's own tools gave, and the model's thoughts, are counted beside it."""
+    """The prompt's count holds what was read from the cache; what the provider's own tools gave,
+    and the model's thoughts, are counted beside it.
+    """
     counts = counts_of(said)
-    cached, thoughts = tokens(counts.cached_content_token_count), tokens(counts.thoughts_token_count)
+    cached, thoughts = (
+        tokens(counts.cached_content_token_count),
+        tokens(counts.thoughts_token_count),
+    )
     return Usage(
-        input_tokens=max(tokens(counts.prompt_token_count) - cached, 0) + tokens(counts.tool_use_prompt_token_count),
+        input_tokens=max(tokens(counts.prompt_token_count) - cached, 0)
+        + tokens(counts.tool_use_prompt_token_count),
         output_tokens=tokens(counts.candidates_token_count) + thoughts,
         cache_read_tokens=cached,
         reasoning_tokens=thoughts,
@@ -364,6 +451,8 @@ def _shown(fields: Kept) -> str:
 
 def _field(value: object, name: str) -> msgspec.Raw:
     try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=Fields).get(name, msgspec.Raw(b'""'))
+        return msgspec.json.decode(msgspec.json.encode(value), type=Fields).get(
+            name, msgspec.Raw(b'""')
+        )
     except (ValueError, RecursionError):
         return msgspec.Raw(b'""')

@@ -1,7 +1,7 @@
 """Thinking as one Gemini model takes it: a level since Gemini 3, a budget before. Entry: `fit`.
 
-Source: https://ai.google.dev/gemini-api/docs/thinking, and "Thinking" of the Gemini Enterprise Agent Platform, read 2026-11-22; which levels a model
-has is in known_models.json.
+Source: https://ai.google.dev/gemini-api/docs/thinking, and "Thinking" of the Gemini Enterprise
+Agent Platform, read 2026-11-22; which levels a model has is in known_models.json.
 """
 
 from __future__ import annotations
@@ -13,9 +13,24 @@ from treadle.models.providers.encoding import Json
 from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.types import Effort, Settings
 
-_LEVELS: dict[Effort, str] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH", "max": "XHIGH"}
-_BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Where there are no levels. Source: the table of https://ai.google.dev/gemini-api/docs/openai, and the most that each 2.5 takes."""
+_LEVELS: dict[Effort, str] = {
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "XHIGH",
+    "max": "XHIGH",
+}
+_BUDGETS: dict[Effort, int] = {
+    "low": 1024,
+    "medium": 8192,
+    "high": 24576,
+    "xhigh": 24576,
+    "max": 24576,
+}
+"""Where there are no levels.
+
+Source: the table of https://ai.google.dev/gemini-api/docs/openai, and the most that each 2.5 takes.
+"""
 _DYNAMIC = -1
 _LEAST = {"gemini-2.5-pro": 128, "gemini-2.5-flash-lite": 512}
 """Of a budget that is none."""
@@ -33,18 +48,31 @@ class GeminiThinking(NamedTuple):
 
 
 def fit(settings: Settings, abilities: Abilities, model_id: str) -> GeminiThinking:
-    """By level or by budget, never by both: the API refuses that. Summaries are asked for where thinking is."""
+    """By level or by budget, never by both: the API refuses that.
+
+    Summaries are asked for where thinking is.
+    """
     thinking = settings.thinking
     if thinking is None and settings.effort is None:
         return GeminiThinking({})
     notes = list[str]()
     if abilities.thinking_types == ():
-        return GeminiThinking({}, () if not thinking else (f"thinking={thinking!r} is not taken: it was left out",))
+        return GeminiThinking(
+            {}, () if not thinking else (f"thinking={thinking!r} is not taken: it was left out",)
+        )
     if thinking == "between_tools":
         notes.append("thinking='between_tools' is not taken: the model decides")
-    shown: Json = {} if thinking is None else {"includeThoughts": thinking is not False and settings.show_thinking is not False}
+    shown: Json = (
+        {}
+        if thinking is None
+        else {"includeThoughts": thinking is not False and settings.show_thinking is not False}
+    )
     settings_left = (thinking, settings.effort)
-    way = _budget(settings_left, model_id, notes) if is_older(model_id, GENERATION_OF_LEVELS) else _level(settings_left, abilities, notes)
+    way = (
+        _budget(settings_left, model_id, notes)
+        if is_older(model_id, GENERATION_OF_LEVELS)
+        else _level(settings_left, abilities, notes)
+    )
     return GeminiThinking({**shown, **way}, tuple(notes))
 
 
@@ -57,7 +85,9 @@ def _level(asked: tuple[object, Effort | None], abilities: Abilities, notes: lis
     if effort is None and isinstance(thinking, int) and thinking is not True:
         enough: list[Effort] = [name for name, budget in _BUDGETS.items() if thinking <= budget]
         effort = abilities.effort(enough[0] if enough else "high")
-        notes.append(f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}")
+        notes.append(
+            f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}"
+        )
         return {"thinkingLevel": _LEVELS[effort]}
     if effort is None:
         return {}

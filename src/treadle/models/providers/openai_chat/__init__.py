@@ -1,7 +1,9 @@
-"""Whatever speaks Chat Completions: vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, and hosted models of many vendors (model.py).
+"""Whatever speaks Chat Completions: vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, and hosted
+models of many vendors (model.py).
 
-What a request's bytes are stands in request.py and messages.py, what an answer means in events.py, calls.py, reasoning.py and
-stream.py, and how servers differ in servers.py, as a table. Entry: `ChatModel`, `connect`.
+What a request's bytes are stands in request.py and messages.py, what an answer means in events.py,
+calls.py, reasoning.py and stream.py, and how servers differ in servers.py, as a table. Entry:
+`ChatModel`, `connect`.
 """
 
 from __future__ import annotations

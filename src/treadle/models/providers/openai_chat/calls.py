@@ -1,7 +1,8 @@
-"""The tool calls of an answer while their pieces come, however a server numbers, names and cuts them.
+"""The tool calls of an answer while their pieces come, however a server numbers, names and cuts
+them.
 
-Deltas tell one call at a time: where pieces of several come mixed, the later calls wait. What else an answer holds is stream.py's.
-Entry: `Calls`.
+Deltas tell one call at a time: where pieces of several come mixed, the later calls wait. What else
+an answer holds is stream.py's. Entry: `Calls`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _IN_STRING = re.compile(r'"|\\.?', re.DOTALL)
 
 
 class _Shape:
-    """How far a JSON object has come whose text comes in pieces: strings and brackets are told apart, each character once."""
+    """How far a JSON object has come whose text comes in pieces: strings and brackets are told
+    apart, each character once.
+    """
 
     __slots__ = ("_depth", "_escaped", "_quoted", "ended", "more")
 
@@ -39,7 +42,10 @@ class _Shape:
     def add(self, piece: str) -> None:
         at = int(self._escaped)
         self._escaped = self._escaped and not piece
-        while not self.ended and (found := (_IN_STRING if self._quoted else _OUTSIDE).search(piece, at)) is not None:
+        while (
+            not self.ended
+            and (found := (_IN_STRING if self._quoted else _OUTSIDE).search(piece, at)) is not None
+        ):
             at = found.end()
             match found[0]:
                 case '"':
@@ -56,7 +62,17 @@ class _Shape:
 
 
 class _Call:
-    __slots__ = ("_looked_at", "_shape", "_whole", "closed", "extra", "id", "name", "pieces", "told")
+    __slots__ = (
+        "_looked_at",
+        "_shape",
+        "_whole",
+        "closed",
+        "extra",
+        "id",
+        "name",
+        "pieces",
+        "told",
+    )
 
     def __init__(self) -> None:
         self.id = ""
@@ -71,7 +87,10 @@ class _Call:
         self._whole: bool | None = None
 
     def is_whole(self) -> bool:
-        """Whether its arguments could be all that there are. Looks at all of them once, when they have ended like an object."""
+        """Whether its arguments could be all that there are.
+
+        Looks at all of them once, when they have ended like an object.
+        """
         for piece in self.pieces[self._looked_at :]:
             self._shape.add(piece)
         self._looked_at = len(self.pieces)
@@ -80,7 +99,9 @@ class _Call:
         return bool(self._whole) and not self._shape.more
 
     def rename(self, name: str) -> None:
-        """A name comes once, in pieces, or anew with each piece; once arguments have come it is known."""
+        """A name comes once, in pieces, or anew with each piece; once arguments have come it is
+        known.
+        """
         if not self.pieces and name != self.name:
             self.name = name if name.startswith(self.name) else self.name + name
 
@@ -94,7 +115,9 @@ class _Call:
         if not self.told:
             self.tell(deltas)
         self.closed = True
-        deltas.append(PartEnd(PROVIDER, verbatim({"extra_content": self.extra})) if self.extra else _PLAIN_END)
+        deltas.append(
+            PartEnd(PROVIDER, verbatim({"extra_content": self.extra})) if self.extra else _PLAIN_END
+        )
 
 
 class Calls:
@@ -106,9 +129,13 @@ class Calls:
         self._all: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._closed = 0
-        """How many, from the first, have been told to their end; the next one is told while it comes."""
+        """How many, from the first, have been told to their end; the next one is told while it
+        comes.
+        """
         self._stuck = False
-        """Something else came before that one was whole: nothing but the end of the answer can tell when it is."""
+        """Something else came before that one was whole: nothing but the end of the answer can tell
+        when it is.
+        """
         self.failure: AgentError | None = None
 
     def __bool__(self) -> bool:
@@ -140,14 +167,28 @@ class Calls:
             if function.name:
                 call.rename(function.name)
             if (arguments := function.arguments) is not None:
-                self._add_arguments(call, arguments if isinstance(arguments, str) else verbatim(arguments), deltas)
+                self._add_arguments(
+                    call, arguments if isinstance(arguments, str) else verbatim(arguments), deltas
+                )
 
     def _goes_on(self, piece: CallPiece) -> str | None:
         """The usual piece of arguments: more for the call that is being told, and nothing else."""
-        if self._closed == len(self._all) or piece.index is None or piece.id or piece.extra_content is not None or (function := piece.function) is None:
+        if (
+            self._closed == len(self._all)
+            or piece.index is None
+            or piece.id
+            or piece.extra_content is not None
+            or (function := piece.function) is None
+        ):
             return None
         call = self._all[self._closed]
-        if not call.told or self._by_index.get(piece.index) is not call or function.name or type(text := function.arguments) is not str or not text:
+        if (
+            not call.told
+            or self._by_index.get(piece.index) is not call
+            or function.name
+            or type(text := function.arguments) is not str
+            or not text
+        ):
             return None
         call.pieces.append(text)
         return text
@@ -157,7 +198,13 @@ class Calls:
             return
         if call.closed:
             if text.strip():
-                self.failure = AgentError("network", f"the stream mixes up its calls: more came for {call.name!r} after it was whole")
+                self.failure = AgentError(
+                    "network",
+                    (
+                        f"the stream mixes up its calls: more came for {call.name!r} after it was "
+                        "whole"
+                    ),
+                )
             return
         if not call.pieces and self._all[self._closed] is not call:
             self.pause(deltas)
@@ -170,7 +217,10 @@ class Calls:
             call.tell(deltas)
 
     def pause(self, deltas: list[Delta]) -> bool:
-        """Something else has begun: calls that are whole are over. False where one is not, and what has begun must wait for it."""
+        """Something else has begun: calls that are whole are over.
+
+        False where one is not, and what has begun must wait for it.
+        """
         while self.open and not self._stuck:
             call = self._all[self._closed]
             if not call.is_whole():
@@ -195,8 +245,18 @@ class Calls:
         name = function.name or ""
         call = self._candidate(piece, name)
         # Some give a call an id anew with each piece.
-        another = call is not None and piece.id and call.id and piece.id != call.id and (name or call.is_whole())
-        if call is not None and not another and not (name and _says_something(function.arguments) and call.is_whole()):
+        another = (
+            call is not None
+            and piece.id
+            and call.id
+            and piece.id != call.id
+            and (name or call.is_whole())
+        )
+        if (
+            call is not None
+            and not another
+            and not (name and _says_something(function.arguments) and call.is_whole())
+        ):
             return call
         call = _Call()
         self._all.append(call)
@@ -211,12 +271,18 @@ class Calls:
             return next((call for call in reversed(self._all) if call.id == piece.id), None)
         last = self._all[-1] if self._all else None
         # A name without a number begins a call, unless it is said again with each piece.
-        return last if last is not None and (not name or (last.name == name and last.pieces)) else None
+        return (
+            last if last is not None and (not name or (last.name == name and last.pieces)) else None
+        )
 
 
 def _is_empty(piece: CallPiece) -> bool:
     function = piece.function
-    return not (piece.id or piece.extra_content or (function is not None and (function.name or function.arguments)))
+    return not (
+        piece.id
+        or piece.extra_content
+        or (function is not None and (function.name or function.arguments))
+    )
 
 
 def _says_something(arguments: str | Fields | None) -> bool:

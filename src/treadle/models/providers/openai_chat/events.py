@@ -1,7 +1,9 @@
-"""The chunks of a Chat Completions stream, and its plain JSON body, as typed values: only what we look into.
+"""The chunks of a Chat Completions stream, and its plain JSON body, as typed values: only what we
+look into.
 
 What they mean is stream.py's. Entry: `decode_chunk` (and `decode_rare` for what it refuses).
-Source: https://platform.openai.com/docs/api-reference/chat-streaming (2026-11), and what compatible servers add.
+Source: https://platform.openai.com/docs/api-reference/chat-streaming (2026-11), and what compatible
+servers add.
 """
 
 from __future__ import annotations
@@ -120,7 +122,8 @@ class Chunk(msgspec.Struct, gc=False):
     error: Fields | str | None = None
     object: str | None = None
     message: str | None = None
-    """What a gateway says instead of an answer, with or without the word error; so does the next."""
+    """What a gateway says instead of an answer, with or without the word error; so does the next.
+    """
     detail: str | None = None
     x_groq: GroqNotes | None = None
     service_tier: str | None = None
@@ -164,14 +167,34 @@ decode_text = msgspec.json.Decoder(TextChunk).decode
 
 def is_text(chunk: Chunk) -> bool:
     """Whether `decode_text` would have read it."""
-    if not chunk.choices or chunk.usage is not None or chunk.error is not None or chunk.x_groq is not None:
+    if (
+        not chunk.choices
+        or chunk.usage is not None
+        or chunk.error is not None
+        or chunk.x_groq is not None
+    ):
         return False
     choice = chunk.choices[0]
-    if (said := choice.delta) is None or choice.finish_reason is not None or choice.index or choice.error is not None or choice.text is not None:
+    if (
+        (said := choice.delta) is None
+        or choice.finish_reason is not None
+        or choice.index
+        or choice.error is not None
+        or choice.text is not None
+    ):
         return False
-    if said.reasoning is not None or said.reasoning_content is not None or said.reasoning_details is not None:
+    if (
+        said.reasoning is not None
+        or said.reasoning_content is not None
+        or said.reasoning_details is not None
+    ):
         return False
-    return type(said.content) is str and said.tool_calls is None and said.function_call is None and said.refusal is None
+    return (
+        type(said.content) is str
+        and said.tool_calls is None
+        and said.function_call is None
+        and said.refusal is None
+    )
 
 
 # ---------------------------------------------------------------- any chunk
@@ -180,17 +203,26 @@ def is_text(chunk: Chunk) -> bool:
 _INTEGER = re.compile(r"\d{1,18}")
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""The chunks of nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+"""The chunks of nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is
+called for each of them.
+"""
 
 
 def decode_rare(data: bytes) -> Chunk:
-    """What `decode_chunk` refused: whatever of it is as it should be. Raises ValueError or RecursionError where it is no JSON object."""
+    """What `decode_chunk` refused: whatever of it is as it should be.
+
+    Raises ValueError or RecursionError where it is no JSON object.
+    """
     return cast("Chunk", _fitted(Chunk, json_object(data)))
 
 
 def _fitted(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
     """Of the fields that `kind` has, those that fit: an odd one is no reason to lose the rest."""
-    found = {field.name: _fitting(given[field.name], get_args(field.type) or (field.type,)) for field in msgspec.structs.fields(kind) if field.name in given}
+    found = {
+        field.name: _fitting(given[field.name], get_args(field.type) or (field.type,))
+        for field in msgspec.structs.fields(kind)
+        if field.name in given
+    }
     return kind(**{name: value for name, value in found.items() if value is not None})
 
 
@@ -198,23 +230,47 @@ def _fitting(value: Any, kinds: tuple[Any, ...]) -> Any:
     if msgspec.Raw in kinds:
         return msgspec.Raw(json.dumps(value).encode())
     if isinstance(value, str) and ContentPart not in kinds:
-        return value if str in kinds else int(value) if int in kinds and _INTEGER.fullmatch(value) else None
+        return (
+            value
+            if str in kinds
+            else int(value)
+            if int in kinds and _INTEGER.fullmatch(value)
+            else None
+        )
     if isinstance(value, str):
         return ContentPart(text=value)
     if isinstance(value, int | float) and math.isfinite(value):
-        return int(value) if int in kinds else float(value) if float in kinds else str(value) if str in kinds else None
+        return (
+            int(value)
+            if int in kinds
+            else float(value)
+            if float in kinds
+            else str(value)
+            if str in kinds
+            else None
+        )
     if isinstance(value, list):
         if items := _items_of(kinds):
-            return [fitting for item in cast("list[Any]", value) if (fitting := _fitting(item, items)) is not None]
+            return [
+                fitting
+                for item in cast("list[Any]", value)
+                if (fitting := _fitting(item, items)) is not None
+            ]
         return json.dumps(value) if value and Fields in kinds and str in kinds else None
     if isinstance(value, dict):
         document = cast("dict[str, Any]", value)
         if Fields in kinds:
-            return {name: msgspec.Raw(json.dumps(inner).encode()) for name, inner in document.items()}
+            return {
+                name: msgspec.Raw(json.dumps(inner).encode()) for name, inner in document.items()
+            }
         if (kind := _struct_of(kinds)) is not None:
             return _fitted(kind, document)
         alone = _struct_of(_items_of(kinds))
-        return [_fitted(alone, document)] if alone is not None and not document.keys().isdisjoint(alone.__struct_fields__) else None
+        return (
+            [_fitted(alone, document)]
+            if alone is not None and not document.keys().isdisjoint(alone.__struct_fields__)
+            else None
+        )
     return None
 
 
@@ -224,4 +280,7 @@ def _items_of(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _struct_of(kinds: tuple[Any, ...]) -> type[msgspec.Struct] | None:
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)), None)
+    return next(
+        (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)),
+        None,
+    )

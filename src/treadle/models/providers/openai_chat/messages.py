@@ -1,7 +1,8 @@
 """One message as Chat Completions wants it: parts to one or more messages of the API, encoded once.
 
-What stands around the messages is request.py's. Entry: `MessageEncoder`.
-Source: https://platform.openai.com/docs/api-reference/chat/create (2026-11); where servers differ, servers.py says how.
+What stands around the messages is request.py's. Entry: `MessageEncoder`. Source:
+https://platform.openai.com/docs/api-reference/chat/create (2026-11); where servers differ,
+servers.py says how.
 """
 
 from __future__ import annotations
@@ -12,8 +13,26 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.models.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object, text_in
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from treadle.models.providers.encoding import (
+    Fields,
+    Json,
+    arguments_of,
+    described,
+    dumped,
+    identifier,
+    is_object,
+    text_in,
+)
 from treadle.models.providers.openai_chat.calls import PROVIDER
 from treadle.models.providers.openai_chat.servers import ServerTraits
 
@@ -25,7 +44,9 @@ _FAILED = "This call failed"
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one server, and remembers where cache breakpoints may be put: positions in the joined bytes."""
+    """Encodes the messages of one history in order, for one server, and remembers where cache
+    breakpoints may be put: positions in the joined bytes.
+    """
 
     __slots__ = ("_after_tools", "_fits", "_length", "_marked", "_server", "asked", "end")
 
@@ -36,7 +57,9 @@ class MessageEncoder:
         self._fits = re.compile(server.call_id, re.ASCII).fullmatch
         self._after_tools = False
         self.end = 0
-        """Where the last part of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
+        """Where the last part of all ends, before the brackets that close its message; 0 where it
+        can carry no breakpoint.
+        """
         self.asked = 0
         """The same at the time of the request that the newest assistant message answers."""
         self._length = 0
@@ -63,7 +86,11 @@ class MessageEncoder:
         """With what the assistant must have said between results and what comes after them."""
         turns = list[Json]()
         for item in items:
-            if self._after_tools and self._server.after_tools and item["role"] not in ("tool", "assistant"):
+            if (
+                self._after_tools
+                and self._server.after_tools
+                and item["role"] not in ("tool", "assistant")
+            ):
                 turns.append({"role": "assistant", "content": self._server.after_tools})
             self._after_tools = item["role"] == "tool"
             turns.append(item)
@@ -76,7 +103,11 @@ class MessageEncoder:
     # ------------------------------------------------------------ assistant
 
     def _from_assistant(self, parts: Sequence[Part], settled: bool) -> list[Json]:
-        texts = [described(part) if isinstance(part, MediaPart) else part.text for part in parts if isinstance(part, TextPart | MediaPart)]
+        texts = [
+            described(part) if isinstance(part, MediaPart) else part.text
+            for part in parts
+            if isinstance(part, TextPart | MediaPart)
+        ]
         calls = [self._call(part) for part in parts if isinstance(part, ToolCall)]
         text = "".join(texts)
         if not text and not calls:
@@ -91,16 +122,30 @@ class MessageEncoder:
 
     def _call(self, part: ToolCall) -> Json:
         function = {"name": identifier(part.name), "arguments": arguments_of(part.arguments_json)}
-        extra = {name: value for name, value in _own(part).items() if name == "extra_content"} if self._server.call_extras else {}
+        extra = (
+            {name: value for name, value in _own(part).items() if name == "extra_content"}
+            if self._server.call_extras
+            else {}
+        )
         return {"id": self._call_id(part.id), "type": "function", "function": function, **extra}
 
     def _reasoning(self, parts: Sequence[Part]) -> Json:
         """What the server wants back of its own."""
         wanted = self._server.reasoning
         if wanted == "reasoning_details":
-            lists = [_fields(part.data) for part in parts if isinstance(part, ProviderPart) and part.provider == PROVIDER]
-            return {name: value for fields in lists for name, value in fields.items() if name == wanted}
-        own = [(part.text, field) for part in parts if isinstance(part, ReasoningPart) and (field := _field(part))]
+            lists = [
+                _fields(part.data)
+                for part in parts
+                if isinstance(part, ProviderPart) and part.provider == PROVIDER
+            ]
+            return {
+                name: value for fields in lists for name, value in fields.items() if name == wanted
+            }
+        own = [
+            (part.text, field)
+            for part in parts
+            if isinstance(part, ReasoningPart) and (field := _field(part))
+        ]
         text = "".join(text for text, _ in own)
         if not text or not wanted:
             return {}
@@ -117,13 +162,19 @@ class MessageEncoder:
         return [{"role": "user", "content": self._texts([f"<system>\n{text}\n</system>"])}]
 
     def _from_user(self, parts: Sequence[Part]) -> list[Json]:
-        """Results first, each a message of its own; what they hold beside text follows as if the user had shown it."""
+        """Results first, each a message of its own; what they hold beside text follows as if the
+        user had shown it.
+        """
         items, shown = list[Json](), list[Part]()
         for part in parts:
             if isinstance(part, ToolResult):
                 items.append(self._result(part))
                 shown += self._shown(part)
-        shown += [part for part in parts if isinstance(part, MediaPart) or (isinstance(part, TextPart) and part.text)]
+        shown += [
+            part
+            for part in parts
+            if isinstance(part, MediaPart) or (isinstance(part, TextPart) and part.text)
+        ]
         if shown:
             items.append({"role": "user", "content": self._content(shown)})
         return items
@@ -132,18 +183,35 @@ class MessageEncoder:
         if isinstance(part.content, str):
             text = part.content
         else:
-            text = "\n".join(inner.text if isinstance(inner, TextPart) else self._pointer(inner) for inner in part.content)
+            text = "\n".join(
+                inner.text if isinstance(inner, TextPart) else self._pointer(inner)
+                for inner in part.content
+            )
         if part.is_error:
             text = f"{_FAILED}: {text}" if text.strip() else f"{_FAILED}."
-        return {"role": "tool", "tool_call_id": self._call_id(part.call_id), "content": self._texts([text])}
+        return {
+            "role": "tool",
+            "tool_call_id": self._call_id(part.call_id),
+            "content": self._texts([text]),
+        }
 
     def _pointer(self, part: MediaPart) -> str:
         media = self._media(part)
         return str(media["text"]) if media["type"] == "text" else "[shown below]"
 
     def _shown(self, part: ToolResult) -> list[Part]:
-        media = [inner for inner in part.content if isinstance(inner, MediaPart) and self._can_show(inner)] if not isinstance(part.content, str) else []
-        return [TextPart(text=f"From the result of {identifier(part.name)}:"), *media] if media else []
+        media = (
+            [
+                inner
+                for inner in part.content
+                if isinstance(inner, MediaPart) and self._can_show(inner)
+            ]
+            if not isinstance(part.content, str)
+            else []
+        )
+        return (
+            [TextPart(text=f"From the result of {identifier(part.name)}:"), *media] if media else []
+        )
 
     def sends(self, part: MediaPart) -> bool:
         """True if the server takes this part in a user message."""
@@ -156,28 +224,45 @@ class MessageEncoder:
         if all(isinstance(part, TextPart) for part in parts):
             return self._texts([part.text for part in parts if isinstance(part, TextPart)])
         return [
-            {"type": "text", "text": part.text} if isinstance(part, TextPart) else self._media(part) for part in parts if isinstance(part, TextPart | MediaPart)
+            {"type": "text", "text": part.text} if isinstance(part, TextPart) else self._media(part)
+            for part in parts
+            if isinstance(part, TextPart | MediaPart)
         ]
 
     def _texts(self, texts: list[str]) -> str | list[Json]:
         """As one text, which every server takes, unless a breakpoint is to be put there."""
-        return [{"type": "text", "text": text} for text in texts] if self._marked else "\n\n".join(texts)
+        return (
+            [{"type": "text", "text": text} for text in texts]
+            if self._marked
+            else "\n\n".join(texts)
+        )
 
     def _media(self, part: MediaPart) -> Json:
         kind, url = part.media_type, part.url or f"data:{part.media_type};base64,{part.data}"
         if kind in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
         if kind == "application/pdf" and part.data is not None and self._server.files:
-            return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
+            return {
+                "type": "file",
+                "file": {"filename": part.name or "document.pdf", "file_data": url},
+            }
         if kind in _SOUNDS and part.data is not None and self._server.audio:
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS[kind]}}
+            return {
+                "type": "input_audio",
+                "input_audio": {"data": part.data, "format": _SOUNDS[kind]},
+            }
         text = text_in(part)
-        return {"type": "text", "text": described(part) if text is None else f"{part.name or 'A file'}:\n{text}"}
+        return {
+            "type": "text",
+            "text": described(part) if text is None else f"{part.name or 'A file'}:\n{text}",
+        }
 
     def _call_id(self, call_id: str) -> str:
         if self._fits(call_id):
             return call_id
-        return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[: self._server.call_id_chars]
+        return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[
+            : self._server.call_id_chars
+        ]
 
 
 def _can_be_marked(item: Json) -> bool:

@@ -1,7 +1,9 @@
-"""Any server of Chat Completions as a `Model`: a request goes out as bytes, and its answer comes back as deltas.
+"""Any server of Chat Completions as a `Model`: a request goes out as bytes, and its answer comes
+back as deltas.
 
-What the bytes are stands in request.py and messages.py, what an answer means in stream.py, how servers differ in servers.py, and the
-network in http.py. No retries and no state between calls. Entry: `ChatModel`, `connect`.
+What the bytes are stands in request.py and messages.py, what an answer means in stream.py, how
+servers differ in servers.py, and the network in http.py. No retries and no state between calls.
+Entry: `ChatModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from treadle.models.providers.hosted import left_out
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.models.providers.openai_chat.request import RequestEncoder
-from treadle.models.providers.openai_chat.servers import NAMES, OTHER, ServerTraits, server_at, server_named, server_owning
+from treadle.models.providers.openai_chat.servers import (
+    NAMES,
+    OTHER,
+    ServerTraits,
+    server_at,
+    server_named,
+    server_owning,
+)
 from treadle.models.providers.openai_chat.stream import ChatDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import mode_for, structured
@@ -34,7 +43,8 @@ BASE_URL = "https://api.openai.com/v1"
 
 _PATH = "/chat/completions"
 _ROOT = "/.."
-"""Servers count tokens beside what they have in common with OpenAI, whose paths begin with `/v1`."""
+"""Servers count tokens beside what they have in common with OpenAI, whose paths begin with `/v1`.
+"""
 _STOP = frozenset({"stop"})
 _KEY_FROM = "the key: OPENAI_API_KEY, or api_key in the configuration"
 
@@ -49,33 +59,57 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
+    is a server that wants no key.
 
-    A key and a token are both sent as `Authorization: Bearer`. `base_url` is what comes before `/chat/completions`; it mostly ends with `/v1`.
-    `headers` (a gateway's) go over ours.
+    A key and a token are both sent as `Authorization: Bearer`. `base_url` is what comes before
+    `/chat/completions`; it mostly ends with `/v1`. `headers` (a gateway's) go over ours.
 
-    Raises AgentError: auth (no key for OpenAI itself, or one that cannot be sent), invalid (the address).
+    Raises AgentError: auth (no key for OpenAI itself, or one that cannot be sent), invalid (the
+    address).
     """
-    who = Identity.of("OpenAI", (_KEY_FROM, _KEY_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
-    return HttpConnection(base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s)
+    who = Identity.of(
+        "OpenAI", (_KEY_FROM, _KEY_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url
+    )
+    return HttpConnection(
+        base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s
+    )
 
 
-def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> ChatModel:
-    """Of the server that the configuration names, else of the one at that address, else of the one that the provider is called after.
+def model_over(
+    connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
+) -> ChatModel:
+    """Of the server that the configuration names, else of the one at that address, else of the one
+    that the provider is called after.
 
     Raises AgentError(invalid) where the configuration names one that is not in the table.
     """
     if endpoint.server and server_named(endpoint.server) is None:
-        raise AgentError("invalid", f"providers.{endpoint.name}.server is {endpoint.server!r}; use one of: {', '.join(NAMES)}")
+        raise AgentError(
+            "invalid",
+            (
+                f"providers.{endpoint.name}.server is {endpoint.server!r}; use one of: "
+                f"{', '.join(NAMES)}"
+            ),
+        )
     server = server_at(endpoint.base_url or BASE_URL, endpoint.server, endpoint.name)
     name = f"{endpoint.name}:{model_id}"
-    return ChatModel(model_id, connection=connection, server=server, name=name, abilities=abilities, credential=endpoint.credential)
+    return ChatModel(
+        model_id,
+        connection=connection,
+        server=server,
+        name=name,
+        abilities=abilities,
+        credential=endpoint.credential,
+    )
 
 
 class ChatModel:
-    """A `Model`. Keeps nothing between calls but who serves it: the caller owns the history, and with it what is remembered of its encoding.
+    """A `Model`. Keeps nothing between calls but who serves it: the caller owns the history, and
+    with it what is remembered of its encoding.
 
-    `settings.extra` goes into the body: `tools` are merged by name into the request's (others follow), objects are merged with ours.
+    `settings.extra` goes into the body: `tools` are merged by name into the request's (others
+    follow), objects are merged with ours.
     """
 
     def __init__(
@@ -111,29 +145,49 @@ class ChatModel:
     @property
     def refuses(self) -> frozenset[str]:
         """GPT models that reason take no stop sequences."""
-        return self.abilities.refused() | (_STOP if self._server.fits_effort and self.abilities.efforts else frozenset[str]())
+        return self.abilities.refused() | (
+            _STOP if self._server.fits_effort and self.abilities.efforts else frozenset[str]()
+        )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model or its server does not take them as they are."""
+        """How requests differ from `settings`, because the model or its server does not take them
+        as they are.
+        """
         tier = settings.service_tier
         lacks = tier is not None and tier not in self._server.tiers
-        own = (f"{self._server.name} has no tier {tier!r}: service_tier is left out",) if lacks else ()
+        own = (
+            (f"{self._server.name} has no tier {tier!r}: service_tier is left out",)
+            if lacks
+            else ()
+        )
         return (*self._encoder.notes(settings), *left_out(settings, {}), *own)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        as_json = self._server.json_object and request.settings.output_schema is not None and mode_for(request, self.abilities) == "prompt"
+        as_json = (
+            self._server.json_object
+            and request.settings.output_schema is not None
+            and mode_for(request, self.abilities) == "prompt"
+        )
         return structured(partial(self._stream, as_json=as_json), request, self.abilities)
 
     def _stream(self, request: ModelRequest, *, as_json: bool) -> AsyncGenerator[Delta, None]:
         body = self._encoder.encode(request, as_json=as_json)
         decoder = ChatDecoder(self._refusals.in_stream, tells_cost=self._server.tells_cost)
-        return exchanged(self._connection, _PATH, body, {}, decoder=decoder, refusals=self._refusals)
+        return exchanged(
+            self._connection, _PATH, body, {}, decoder=decoder, refusals=self._refusals
+        )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request: as vLLM and llama.cpp count them, elsewhere about. Raises AgentError."""
+        """Input tokens of the request: as vLLM and llama.cpp count them, elsewhere about.
+
+        Raises AgentError.
+        """
         if self._counts is None:
             self._counts = await self._find_out()
-        messages: dict[str, object] = {"model": self._model_id, "messages": self._encoder.messages(request)}
+        messages: dict[str, object] = {
+            "model": self._model_id,
+            "messages": self._encoder.messages(request),
+        }
         if tools := self._encoder.tools(request):
             messages["tools"] = tools
         match self._counts:
@@ -141,20 +195,37 @@ class ChatModel:
                 return (await self._ask("/tokenize", messages, _Count)).count
             case "template":
                 prompt = (await self._ask("/apply-template", messages, _Prompt)).prompt
-                return len((await self._ask("/tokenize", {"content": prompt, "add_special": True, "parse_special": True}, _Tokens)).tokens)
+                return len(
+                    (
+                        await self._ask(
+                            "/tokenize",
+                            {"content": prompt, "add_special": True, "parse_special": True},
+                            _Tokens,
+                        )
+                    ).tokens
+                )
             case _:
                 return estimated_tokens(request)
 
     async def _find_out(self) -> str:
         """By the owner of its models; many servers have no such list, and cannot count either."""
         try:
-            models = await asked_once(self._connection, "/models", None, headers={}, refusals=self._refusals, kind=_Models)
+            models = await asked_once(
+                self._connection, "/models", None, headers={}, refusals=self._refusals, kind=_Models
+            )
         except AgentError:
             return ""
         return server_owning(models.data[0].owned_by).counts if models.data else ""
 
     async def _ask(self, path: str, question: dict[str, object], kind: type[_T]) -> _T:
-        return await asked_once(self._connection, _ROOT + path, dumped(question), headers={}, refusals=self._refusals, kind=kind)
+        return await asked_once(
+            self._connection,
+            _ROOT + path,
+            dumped(question),
+            headers={},
+            refusals=self._refusals,
+            kind=kind,
+        )
 
     async def aclose(self) -> None:
         """Closes its connection, which other models may share."""

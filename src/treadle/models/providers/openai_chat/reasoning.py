@@ -1,7 +1,9 @@
-"""Reasoning in pieces that a gateway wants back as one list (`reasoning_details`), signatures and encrypted ones included.
+"""Reasoning in pieces that a gateway wants back as one list (`reasoning_details`), signatures and
+encrypted ones included.
 
-Plain reasoning text is stream.py's, and who wants the list back is servers.py's. Entry: `ReasoningDetails`.
-Source: https://openrouter.ai/docs/use-cases/reasoning-tokens (2026-11): the sequence goes back as it was, its pieces joined.
+Plain reasoning text is stream.py's, and who wants the list back is servers.py's. Entry:
+`ReasoningDetails`. Source: https://openrouter.ai/docs/use-cases/reasoning-tokens (2026-11): the
+sequence goes back as it was, its pieces joined.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class ReasoningDetails:
             text = text_of(detail, _TEXTS.get(text_of(detail, "type"), ""))
             told.append(text)
             if self._goes_on(detail):
-                self._all[-1] |= {name: raw for name, raw in detail.items() if bytes(raw) != b"null"}
+                self._all[-1] |= {
+                    name: raw for name, raw in detail.items() if bytes(raw) != b"null"
+                }
                 self._pieces[-1].append(text)
             else:
                 self._all.append(dict(detail))
@@ -45,7 +49,9 @@ class ReasoningDetails:
         if not self._all:
             return False
         last = self._all[-1]
-        same = all(bytes(last.get(name, b"")) == bytes(detail.get(name, b"")) for name in ("type", "index"))
+        same = all(
+            bytes(last.get(name, b"")) == bytes(detail.get(name, b"")) for name in ("type", "index")
+        )
         return same and text_of(detail, "type") in _TEXTS
 
     def as_json(self) -> JsonText:

@@ -1,6 +1,7 @@
 """A request as the bytes of Chat Completions: same values, same bytes; only what is new is encoded.
 
-How one message is encoded is messages.py's, how servers differ servers.py's. Entry: `RequestEncoder`.
+How one message is encoded is messages.py's, how servers differ servers.py's. Entry:
+`RequestEncoder`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from treadle.messages.message import Message
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.effort import fit
-from treadle.models.providers.encoding import Json, checked, dumped, effort_for, head, remembered, shown, wire_for, with_extra, with_theirs
+from treadle.models.providers.encoding import (
+    Json,
+    checked,
+    dumped,
+    effort_for,
+    head,
+    remembered,
+    shown,
+    wire_for,
+    with_extra,
+    with_theirs,
+)
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_chat.messages import MessageEncoder
 from treadle.models.providers.openai_chat.servers import ServerTraits, ThinkingWords
@@ -37,14 +49,23 @@ class RequestEncoder:
         self._caches = model_id.startswith(server.cached_models) if server.cached_models else False
 
     def encode(self, request: ModelRequest, *, as_json: bool = False) -> bytes:
-        """`as_json`: the answer shall be a JSON object, whichever. Raises AgentError(invalid) for extras that cannot be sent."""
-        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        """`as_json`: the answer shall be a JSON object, whichever.
+
+        Raises AgentError(invalid) for extras that cannot be sent.
+        """
+        history = (
+            request.messages if isinstance(request.messages, History) else History(request.messages)
+        )
         marking = self._caches and request.settings.cache is not False
         said = (self, request.tools, request.system, request.settings, as_json)
-        first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, marking, as_json))
+        first = remembered(
+            history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, marking, as_json)
+        )
         encoder, messages = self._encoded(history, marking)
         if not messages:
-            raise AgentError("invalid", "there is no message to send: the last one must say something")
+            raise AgentError(
+                "invalid", "there is no message to send: the last one must say something"
+            )
         pieces: list[bytes | memoryview] = [first]
         view, begin = memoryview(messages), 0
         for end in sorted({end for end in (encoder.asked, encoder.end) if end}):
@@ -56,28 +77,43 @@ class RequestEncoder:
         """The conversation as a JSON list, system message and all."""
         system = self._system(request, marking=False)
         _, messages = self._encoded(History(request.messages), marking=False)
-        return msgspec.Raw(b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]")
+        return msgspec.Raw(
+            b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]"
+        )
 
     def tools(self, request: ModelRequest) -> list[Json]:
-        strictly = request.settings.strict_tools is True and self._abilities.structured_output in (None, "native")
+        strictly = request.settings.strict_tools is True and self._abilities.structured_output in (
+            None,
+            "native",
+        )
         return [_tool(tool, strictly=strictly) for tool in request.tools]
 
     def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
-        key = wire_for(f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities)
+        key = wire_for(
+            f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities
+        )
         kept = history.memo.get(key)
         if kept is None:
             kept = history.memo[key] = (MessageEncoder(self._server, marked=marking),)
         encoder = cast("MessageEncoder", kept[0])
 
         def encode(message: Message, settled: bool) -> bytes:
-            return encoder.encode(shown(message, self._abilities), settled and not self._abilities.earlier_thinking)
+            return encoder.encode(
+                shown(message, self._abilities), settled and not self._abilities.earlier_thinking
+            )
 
-        return encoder, history.encoded(key, checked(encode, self._abilities, self._model_id, encoder.sends))
+        return encoder, history.encoded(
+            key, checked(encode, self._abilities, self._model_id, encoder.sends)
+        )
 
     def _head(self, request: ModelRequest, marking: bool, as_json: bool) -> bytes:
         """What stands before the messages of the conversation."""
         system = self._system(request, marking)
-        return head(self._fields(request, as_json)) + b',"messages":[' + (system + b"," if system else b"")
+        return (
+            head(self._fields(request, as_json))
+            + b',"messages":['
+            + (system + b"," if system else b"")
+        )
 
     def _system(self, request: ModelRequest, marking: bool) -> bytes:
         text = "\n\n".join(block.text for block in request.system if block.text)
@@ -91,13 +127,22 @@ class RequestEncoder:
         settings = request.settings
         extra = dict(settings.extra or {})
         if "messages" in extra:
-            raise AgentError("invalid", "settings.extra must not hold 'messages': the history is the request's own")
+            raise AgentError(
+                "invalid",
+                "settings.extra must not hold 'messages': the history is the request's own",
+            )
         body: Json = {"model": self._model_id, "stream": True}
         if self._server.include_usage:
             body["stream_options"] = {"include_usage": True}
         tools = with_theirs(self.tools(request), extra.pop("tools", None), _name, _joined)
         if tools and self._server.fits_effort and self._abilities.chat_tools == "never":
-            raise AgentError("invalid", f"{self._model_id} calls tools over the Responses API only: use the provider openai, like openai:{self._model_id}")
+            raise AgentError(
+                "invalid",
+                (
+                    f"{self._model_id} calls tools over the Responses API only: use the provider "
+                    f"openai, like openai:{self._model_id}"
+                ),
+            )
         body |= self._settings(settings, has_tools=bool(tools))
         if as_json:
             body["response_format"] = {"type": "json_object"}
@@ -107,9 +152,18 @@ class RequestEncoder:
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
         """How requests differ from `settings`."""
-        notes = fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
+        notes = (
+            fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
+        )
         if self._must_not_think(settings):
-            return (*notes, "over Chat Completions it calls tools only without thinking: where it has tools, effort is 'none'")
+            return (
+                *notes,
+                (
+                    "over Chat Completions it calls tools only without thinking: where it has "
+                    "tools, "
+                    "effort is 'none'"
+                ),
+            )
         return notes
 
     def _must_not_think(self, settings: Settings) -> bool:
@@ -139,7 +193,10 @@ class RequestEncoder:
         if settings.service_tier is not None and settings.service_tier in self._server.tiers:
             fields["service_tier"] = self._server.tiers[settings.service_tier]
         if settings.output_schema is not None:
-            fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", **_format(settings.output_schema)}}
+            fields["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", **_format(settings.output_schema)},
+            }
         return fields
 
     def _tool_fields(self, tools: list[Json], choice: str | None) -> Json:
@@ -151,7 +208,10 @@ class RequestEncoder:
         elif choice is not None and self._server.names_tool:
             fields["tool_choice"] = {"type": "function", "function": {"name": choice}}
         elif choice is not None:
-            fields = {"tools": [tool for tool in tools if tool.get("function", {}).get("name") == choice], "tool_choice": "required"}
+            fields = {
+                "tools": [tool for tool in tools if tool.get("function", {}).get("name") == choice],
+                "tool_choice": "required",
+            }
         if self._server.parallel:
             fields["parallel_tool_calls"] = True
         return fields
@@ -195,7 +255,15 @@ def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
     taken = parameters(tool.parameters)
     fitted = strict(taken, exact=True) if strictly else None
     held = {} if fitted is None else {"strict": True}
-    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": fitted or taken, **held}}
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": fitted or taken,
+            **held,
+        },
+    }
 
 
 def _name(tool: Json) -> object:

@@ -1,7 +1,9 @@
-"""How servers of Chat Completions differ, as one table: what each takes, in which words, and what it wants back.
+"""How servers of Chat Completions differ, as one table: what each takes, in which words, and what
+it wants back.
 
-No code branches on a server's name: whatever differs is a field here. Which models can do what is known_models.py's. Entry: `server_at`.
-Source: the servers' documentation and source, and what their users report (2026-11).
+No code branches on a server's name: whatever differs is a field here. Which models can do what is
+known_models.py's. Entry: `server_at`. Source: the servers' documentation and source, and what their
+users report (2026-11).
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from treadle.models.providers.encoding import Json
 from treadle.types import ServiceTier
 
 ReasoningBack: TypeAlias = Literal["", "as_it_came", "reasoning_content", "reasoning_details"]
-"""The field of an assistant message that takes its reasoning within a run; as it came: under the name that the answer had for it."""
+"""The field of an assistant message that takes its reasoning within a run; as it came: under the
+name that the answer had for it.
+"""
 
 ANY_ID = r"[\w.:|=+/-]{1,64}"
 PLAIN_ID = r"[a-zA-Z0-9_-]{1,40}"
@@ -33,9 +37,14 @@ class ThinkingWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NONE_IS_OFF = ThinkingWords(off={"reasoning_effort": "none"})
-_SWITCH = ThinkingWords(on={"thinking": {"type": "enabled"}}, off={"thinking": {"type": "disabled"}})
+_SWITCH = ThinkingWords(
+    on={"thinking": {"type": "enabled"}}, off={"thinking": {"type": "disabled"}}
+)
 _OPENAI_TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
-_TEMPLATE = ThinkingWords(on={"chat_template_kwargs": {"enable_thinking": True}}, off={"chat_template_kwargs": {"enable_thinking": False}})
+_TEMPLATE = ThinkingWords(
+    on={"chat_template_kwargs": {"enable_thinking": True}},
+    off={"chat_template_kwargs": {"enable_thinking": False}},
+)
 
 
 class ServerTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +95,8 @@ class ServerTraits(msgspec.Struct, frozen=True, kw_only=True):
     tells_cost: bool = False
     """Whether `usage.cost` is what a response costs, in USD."""
     counts: Literal["", "messages", "template"] = ""
-    """Whether its `/tokenize` takes messages, or a text to which another question has turned them."""
+    """Whether its `/tokenize` takes messages, or a text to which another question has turned them.
+    """
 
 
 OTHER = ServerTraits(name="other", call_extras=True)
@@ -144,11 +154,25 @@ SERVERS: tuple[ServerTraits, ...] = (
         reasoning_always=True,
         no_text="",
     ),
-    ServerTraits(name="zai", hosts=("api.z.ai", "open.bigmodel.cn"), thinking=_SWITCH, json_object=True, abilities=Abilities(structured_output="prompt")),
+    ServerTraits(
+        name="zai",
+        hosts=("api.z.ai", "open.bigmodel.cn"),
+        thinking=_SWITCH,
+        json_object=True,
+        abilities=Abilities(structured_output="prompt"),
+    ),
     ServerTraits(
         name="alibaba",
-        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
-        thinking=ThinkingWords(on={"enable_thinking": True}, off={"enable_thinking": False}, budget=("thinking_budget",)),
+        hosts=(
+            "dashscope.aliyuncs.com",
+            "dashscope-intl.aliyuncs.com",
+            "dashscope-us.aliyuncs.com",
+        ),
+        thinking=ThinkingWords(
+            on={"enable_thinking": True},
+            off={"enable_thinking": False},
+            budget=("thinking_budget",),
+        ),
         parallel=True,
         abilities=Abilities(structured_output="tool"),
     ),
@@ -174,19 +198,48 @@ SERVERS: tuple[ServerTraits, ...] = (
         abilities=Abilities(structured_output="tool"),
         tiers={"standard": "on_demand", "flex": "flex"},
     ),
-    ServerTraits(name="xai", hosts=("api.x.ai",), max_tokens="max_completion_tokens", later_system=True, thinking=_NONE_IS_OFF, reasoning="", call_id=PLAIN_ID),
+    ServerTraits(
+        name="xai",
+        hosts=("api.x.ai",),
+        max_tokens="max_completion_tokens",
+        later_system=True,
+        thinking=_NONE_IS_OFF,
+        reasoning="",
+        call_id=PLAIN_ID,
+    ),
     ServerTraits(
         name="together",
         hosts=("api.together.xyz", "api.together.ai"),
-        thinking=ThinkingWords(on={"reasoning": {"enabled": True}}, off={"reasoning": {"enabled": False}}),
+        thinking=ThinkingWords(
+            on={"reasoning": {"enabled": True}}, off={"reasoning": {"enabled": False}}
+        ),
         reasoning="",
     ),
     ServerTraits(name="fireworks", hosts=("api.fireworks.ai",), thinking=_NONE_IS_OFF),
-    ServerTraits(name="google", hosts=("generativelanguage.googleapis.com",), thinking=_NONE_IS_OFF, reasoning="", call_extras=True),
+    ServerTraits(
+        name="google",
+        hosts=("generativelanguage.googleapis.com",),
+        thinking=_NONE_IS_OFF,
+        reasoning="",
+        call_extras=True,
+    ),
     ServerTraits(name="vllm", owner="vllm", later_system=True, counts="messages"),
-    ServerTraits(name="llama.cpp", owner="llamacpp", parallel=True, names_tool=False, counts="template"),
-    ServerTraits(name="ollama", hosts=("localhost:11434", "127.0.0.1:11434", "ollama.com"), owner="library", later_system=True, thinking=_NONE_IS_OFF),
-    ServerTraits(name="lmstudio", hosts=("localhost:1234", "127.0.0.1:1234"), owner="organization_owner", thinking=_NONE_IS_OFF),
+    ServerTraits(
+        name="llama.cpp", owner="llamacpp", parallel=True, names_tool=False, counts="template"
+    ),
+    ServerTraits(
+        name="ollama",
+        hosts=("localhost:11434", "127.0.0.1:11434", "ollama.com"),
+        owner="library",
+        later_system=True,
+        thinking=_NONE_IS_OFF,
+    ),
+    ServerTraits(
+        name="lmstudio",
+        hosts=("localhost:1234", "127.0.0.1:1234"),
+        owner="organization_owner",
+        thinking=_NONE_IS_OFF,
+    ),
 )
 NAMES = tuple(server.name for server in SERVERS)
 
@@ -202,11 +255,21 @@ def _plain(name: str) -> str:
 
 
 def server_at(base_url: str, said: str = "", called: str = "") -> ServerTraits:
-    """The row that is `said` to be there, else the one whose host it is, else the one that the provider is `called` after; OTHER where none is."""
+    """The row that is `said` to be there, else the one whose host it is, else the one that the
+    provider is `called` after; OTHER where none is.
+    """
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
     places = (host, f"{host}:{parts.port or ''}")
-    there = (server for server in SERVERS if any(place == known or place.endswith(f".{known}") for known in server.hosts for place in places))
+    there = (
+        server
+        for server in SERVERS
+        if any(
+            place == known or place.endswith(f".{known}")
+            for known in server.hosts
+            for place in places
+        )
+    )
     return server_named(said) or next(there, None) or server_named(called) or OTHER
 
 

@@ -1,6 +1,7 @@
 """What the chunks of a Chat Completions stream mean: deltas. Pure: bytes in, deltas out.
 
-Reading them off the network is exchange.py's, telling calls apart is calls.py's; the request is request.py's. Entry: `ChatDecoder`.
+Reading them off the network is exchange.py's, telling calls apart is calls.py's; the request is
+request.py's. Entry: `ChatDecoder`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.messages.message import ProviderPart
 from treadle.messages.response_details import ResponseDetails, tier_of
-from treadle.models.model import Delta, ModelNotice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
+from treadle.models.model import (
+    Delta,
+    ModelNotice,
+    PartEnd,
+    ReasoningDelta,
+    ResponseEnd,
+    TextDelta,
+    WholePart,
+)
 from treadle.models.providers.decoding import Decoder, left_out, tokens, verbatim
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.openai_chat.calls import PROVIDER, Calls
@@ -79,7 +88,9 @@ class ChatDecoder(Decoder):
         "_tier",
     )
 
-    def __init__(self, reported: Callable[[bytes], AgentError], *, tells_cost: bool = False) -> None:
+    def __init__(
+        self, reported: Callable[[bytes], AgentError], *, tells_cost: bool = False
+    ) -> None:
         """`tells_cost`: the server's usage holds what the response costs, in USD."""
         super().__init__(reported)
         self._tells_cost = tells_cost
@@ -95,7 +106,9 @@ class ChatDecoder(Decoder):
         self._counts: Counts | None = None
         self._id = self._model = ""
         self._plain = False
-        """Whether the last chunk was nothing but text, with nothing open before it: so, mostly, is the next."""
+        """Whether the last chunk was nothing but text, with nothing open before it: so, mostly, is
+        the next.
+        """
         self._finish: str | None = None
         self._stop_text = False
         self._said_something = False
@@ -156,7 +169,11 @@ class ChatDecoder(Decoder):
         data = data.strip()
         if data == _DONE or (self._finish is not None and data and _DONE.startswith(data)):
             self._take_done(deltas)
-        elif data and (chunk := self._read(decode_rare, data, "the answer holds something that")) is not None:
+        elif (
+            data
+            and (chunk := self._read(decode_rare, data, "the answer holds something that"))
+            is not None
+        ):
             self._take_chunk(chunk, data, deltas)
 
     def _take_done(self, deltas: list[Delta]) -> None:
@@ -168,7 +185,11 @@ class ChatDecoder(Decoder):
 
     def _take_chunk(self, chunk: Chunk, data: bytes, deltas: list[Delta]) -> None:
         says_nothing = chunk.choices is None and chunk.usage is None
-        if chunk.error or chunk.object == "error" or (says_nothing and (chunk.message or chunk.detail)):
+        if (
+            chunk.error
+            or chunk.object == "error"
+            or (says_nothing and (chunk.message or chunk.detail))
+        ):
             self.failure = self._reported(data)
             return
         for choice in chunk.choices or ():
@@ -192,7 +213,12 @@ class ChatDecoder(Decoder):
         if (said := choice.delta or (None if self._said_something else choice.message)) is not None:
             self._said_something = True
             if thought := said.reasoning_content or said.reasoning or said.reasoning_details:
-                if self._reasoning and type(thought) is str and said.reasoning_details is None and not self._calls:
+                if (
+                    self._reasoning
+                    and type(thought) is str
+                    and said.reasoning_details is None
+                    and not self._calls
+                ):
                     deltas.append(ReasoningDelta(thought))
                 else:
                     self._add_reasoning(said, deltas)
@@ -254,7 +280,9 @@ class ChatDecoder(Decoder):
 
     def _add_rare(self, said: ChatMessage, deltas: list[Delta]) -> None:
         self.heard = True
-        pieces = said.tool_calls or ([CallPiece(function=said.function_call)] if said.function_call is not None else [])
+        pieces = said.tool_calls or (
+            [CallPiece(function=said.function_call)] if said.function_call is not None else []
+        )
         for piece in pieces:
             self._leave_out("a call of a custom tool", piece.custom, deltas)
         if pieces := [piece for piece in pieces if bytes(piece.custom) in _NOTHING]:
@@ -287,38 +315,74 @@ class ChatDecoder(Decoder):
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._details.as_json())))
         stop = self._stop_reason()
         if stop is StopReason.REFUSAL:
-            deltas.append(ModelNotice("the model refused to answer" if self._refused else f"the provider refused to go on: {self._finish}"))
+            deltas.append(
+                ModelNotice(
+                    "the model refused to answer"
+                    if self._refused
+                    else f"the provider refused to go on: {self._finish}"
+                )
+            )
         usage = _usage(self._counts or Counts())
-        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model, details=self._details_told())
+        self.end = ResponseEnd(
+            stop_reason=stop,
+            usage=usage,
+            raw_stop_reason=self._finish or "",
+            id=self._id,
+            model=self._model,
+            details=self._details_told(),
+        )
 
     def _details_told(self) -> ResponseDetails | None:
         cost = _cost_usd(self._counts) if self._tells_cost and self._counts is not None else None
-        return ResponseDetails(service_tier=self._tier, cost_usd=cost) if self._tier is not None or cost is not None else None
+        return (
+            ResponseDetails(service_tier=self._tier, cost_usd=cost)
+            if self._tier is not None or cost is not None
+            else None
+        )
 
     def _stop_reason(self) -> StopReason:
         if self._refused:
             return StopReason.REFUSAL
         stop = _STOPS.get((self._finish or "").lower(), StopReason.COMPLETE)
         if stop in (StopReason.COMPLETE, StopReason.TOOL_USE):  # servers mix up the two
-            stop = StopReason.TOOL_USE if self._calls else StopReason.STOP_SEQUENCE if self._stop_text else StopReason.COMPLETE
+            stop = (
+                StopReason.TOOL_USE
+                if self._calls
+                else StopReason.STOP_SEQUENCE
+                if self._stop_text
+                else StopReason.COMPLETE
+            )
         return stop
 
 
 def _cost_usd(counts: Counts) -> float | None:
-    """What OpenRouter charges and, where the vendor's key is the caller's own, what the vendor does."""
-    own = counts.cost_details.upstream_inference_cost if counts.is_byok and counts.cost_details is not None else None
+    """What OpenRouter charges and, where the vendor's key is the caller's own, what the vendor
+    does.
+    """
+    own = (
+        counts.cost_details.upstream_inference_cost
+        if counts.is_byok and counts.cost_details is not None
+        else None
+    )
     return usd(counts.cost, own) if counts.cost is not None and counts.cost >= 0 else None
 
 
 def _usage(counts: Counts) -> Usage:
-    """Its input is all of the input, and what total adds to that is the output, though some servers leave reasoning out of theirs.
+    """Its input is all of the input, and what total adds to that is the output, though some servers
+    leave reasoning out of theirs.
 
     A router may call tokens written that it calls read as well.
     """
     prompt, completion = tokens(counts.prompt_tokens), tokens(counts.completion_tokens)
-    of_prompt, of_completion = counts.prompt_tokens_details or PromptDetails(), counts.completion_tokens_details or CompletionDetails()
+    of_prompt, of_completion = (
+        counts.prompt_tokens_details or PromptDetails(),
+        counts.completion_tokens_details or CompletionDetails(),
+    )
     read = tokens(of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens)
-    written = min(tokens(of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens), max(0, prompt - read))
+    written = min(
+        tokens(of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens),
+        max(0, prompt - read),
+    )
     return Usage(
         input_tokens=max(0, prompt - read - written),
         output_tokens=max(completion, tokens(counts.total_tokens) - prompt),

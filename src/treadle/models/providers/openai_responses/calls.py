@@ -1,4 +1,5 @@
-"""The calls of an answer while they come: their arguments are told as they come, once the call has a name.
+"""The calls of an answer while they come: their arguments are told as they come, once the call has
+a name.
 
 Other items are items.py's. Entry: `CallItem`, `CustomCall`.
 """
@@ -14,7 +15,14 @@ from treadle.models.model import ArgumentsDelta, Delta, PartEnd, ToolCallStart
 from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.openai_responses.events import ArgumentsPiece, InputPiece, ItemDelta
-from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, OutputItem, present, same
+from treadle.models.providers.openai_responses.item import (
+    NULL,
+    PLAIN_END,
+    PROVIDER,
+    OutputItem,
+    present,
+    same,
+)
 
 CUSTOM = "custom_tool_call"
 PATCH = "apply_patch_call"
@@ -65,7 +73,10 @@ class CallItem(OutputItem):
         self.settled = True
         whole, extra = self._whole(fields), self._extra(fields)
         if self.closed:
-            named_alike = (text_of(fields, "call_id"), self._named(fields)) == (self._call_id, self._name)
+            named_alike = (text_of(fields, "call_id"), self._named(fields)) == (
+                self._call_id,
+                self._name,
+            )
             return named_alike and not extra and same("".join(self._pieces), whole)
         if not self._begun:
             self._begin({"name": msgspec.Raw(b'""'), **fields}, deltas)
@@ -84,21 +95,33 @@ class CallItem(OutputItem):
     def _whole(self, fields: Fields) -> str:
         """The arguments; a server may have sent them as the object itself."""
         raw = bytes(fields.get("arguments", b'""'))
-        return text_of(fields, "arguments") if raw.startswith(b'"') else "" if raw == NULL else raw.decode("utf-8", "replace")
+        return (
+            text_of(fields, "arguments")
+            if raw.startswith(b'"')
+            else ""
+            if raw == NULL
+            else raw.decode("utf-8", "replace")
+        )
 
     def _extra(self, fields: Fields) -> dict[str, object]:
         return {**present(fields, "type", "id", "call_id", "name", "arguments", "status")}
 
 
 class CustomCall(CallItem):
-    """Of a tool that takes any text: the text becomes the argument `input`, so that a tool of ours can be it."""
+    """Of a tool that takes any text: the text becomes the argument `input`, so that a tool of ours
+    can be it.
+    """
 
     __slots__ = ()
 
     @override
     def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
         if isinstance(piece, InputPiece):
-            self._add(('{"input":"' if not self._pieces else "") + json.dumps(piece.delta, ensure_ascii=False)[1:-1], deltas)
+            self._add(
+                ('{"input":"' if not self._pieces else "")
+                + json.dumps(piece.delta, ensure_ascii=False)[1:-1],
+                deltas,
+            )
 
     @override
     def _whole(self, fields: Fields) -> str:
@@ -106,11 +129,15 @@ class CustomCall(CallItem):
 
     @override
     def _extra(self, fields: Fields) -> dict[str, object]:
-        return {"type": CUSTOM, **present(fields, "type", "id", "call_id", "name", "input", "status")}
+        return {
+            "type": CUSTOM,
+            **present(fields, "type", "id", "call_id", "name", "input", "status"),
+        }
 
 
 class PatchCall(CallItem):
-    """Call of `apply_patch`, which the API has built in: its operation on one file becomes the argument `operation`, so that a tool of ours can be it.
+    """Call of `apply_patch`, which the API has built in: its operation on one file becomes the
+    argument `operation`, so that a tool of ours can be it.
 
     Source: developers.openai.com, "Apply patch", and the types of SDK 3.52; read 2026-11-26.
     """

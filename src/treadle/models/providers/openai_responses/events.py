@@ -1,7 +1,9 @@
-"""The events of a Responses stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+"""The events of a Responses stream, and its plain JSON body, as typed values: only what we look
+into, the rest stays the text it came as.
 
-What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
-Source: https://developers.openai.com/api/reference/responses/streaming-events, and the types of SDK 3.51 (2026-11).
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses),
+`decode_body`. Source: https://developers.openai.com/api/reference/responses/streaming-events, and
+the types of SDK 3.51 (2026-11).
 """
 
 from __future__ import annotations
@@ -31,15 +33,21 @@ class RefusalPiece(ItemDelta, tag_field="type", tag="response.refusal.delta", gc
     pass
 
 
-class ArgumentsPiece(ItemDelta, tag_field="type", tag="response.function_call_arguments.delta", gc=False):
+class ArgumentsPiece(
+    ItemDelta, tag_field="type", tag="response.function_call_arguments.delta", gc=False
+):
     pass
 
 
-class InputPiece(ItemDelta, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False):
+class InputPiece(
+    ItemDelta, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False
+):
     """Of a custom tool's, which is any text."""
 
 
-class SummaryPiece(ItemDelta, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False):
+class SummaryPiece(
+    ItemDelta, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False
+):
     summary_index: int | None = None
 
 
@@ -146,11 +154,15 @@ class TextDone(Passed, tag_field="type", tag="response.output_text.done", gc=Fal
     pass
 
 
-class ArgumentsDone(Passed, tag_field="type", tag="response.function_call_arguments.done", gc=False):
+class ArgumentsDone(
+    Passed, tag_field="type", tag="response.function_call_arguments.done", gc=False
+):
     pass
 
 
-class SummaryPartAdded(Passed, tag_field="type", tag="response.reasoning_summary_part.added", gc=False):
+class SummaryPartAdded(
+    Passed, tag_field="type", tag="response.reasoning_summary_part.added", gc=False
+):
     pass
 
 
@@ -158,7 +170,9 @@ class SummaryDone(Passed, tag_field="type", tag="response.reasoning_summary_text
     pass
 
 
-class SummaryPartDone(Passed, tag_field="type", tag="response.reasoning_summary_part.done", gc=False):
+class SummaryPartDone(
+    Passed, tag_field="type", tag="response.reasoning_summary_part.done", gc=False
+):
     pass
 
 
@@ -184,7 +198,17 @@ Known: TypeAlias = (
     | SummaryDone
     | SummaryPartDone
 )
-Event: TypeAlias = ItemDelta | Passed | ItemAdded | ItemDone | PartDone | Created | Completed | Incompleted | FailedEvent
+Event: TypeAlias = (
+    ItemDelta
+    | Passed
+    | ItemAdded
+    | ItemDone
+    | PartDone
+    | Created
+    | Completed
+    | Incompleted
+    | FailedEvent
+)
 
 
 class _Envelope(msgspec.Struct):
@@ -224,11 +248,16 @@ _incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
 _diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 decode_event = _known.decode
-"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder,
+since it is called for each of them.
+"""
 
 
 def decode_rare(data: bytes) -> Event:
-    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
+    """What `decode_event` refused.
+
+    Raises ValueError or RecursionError where the text is no event at all.
+    """
     try:
         return _other(_envelope.decode(data), data)
     except (ValueError, RecursionError):
@@ -239,17 +268,25 @@ def decode_rare(data: bytes) -> Event:
     if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
         return msgspec.convert(document, Known, strict=False)
     mended = dumped(document)
-    return _known.decode(mended) if document.get("type") in _KNOWN else _other(_envelope.decode(mended), mended)
+    return (
+        _known.decode(mended)
+        if document.get("type") in _KNOWN
+        else _other(_envelope.decode(mended), mended)
+    )
 
 
 def _other(envelope: _Envelope, data: bytes) -> Event:
     if envelope.type in ("error", "response.error", "response.failed"):
         return FailedEvent(data, envelope.response)
-    if envelope.type == "response.done" and envelope.response is not None:  # how some gateways call the end
+    # how some gateways call the end
+    if envelope.type == "response.done" and envelope.response is not None:
         return Completed(envelope.response)
     if envelope.type in _KNOWN:
         raise ValueError(f"a {envelope.type} event is not as it should be")
-    if not envelope.type and any(bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)):  # a gateway's, in no event's form
+    # a gateway's, in no event's form
+    if not envelope.type and any(
+        bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)
+    ):
         return FailedEvent(data)
     return Passed()
 
@@ -263,7 +300,10 @@ def item_id_of(data: bytes) -> str | None:
 
 
 def decode_body(data: bytes) -> WireResponse | FailedEvent:
-    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is none."""
+    """The whole of an answer that was not streamed.
+
+    Raises ValueError or RecursionError where it is none.
+    """
     try:
         response = _response.decode(data)
     except (ValueError, RecursionError):
@@ -301,7 +341,11 @@ def details_of(response: WireResponse) -> ResponseDetails | None:
         found = None
     if found is not None and found.type == "cache_miss":
         miss = CacheMiss(reason=found.reason, tokens=found.comparison_reusable_tokens)
-    return ResponseDetails(service_tier=tier, cache_miss=miss) if tier is not None or miss is not None else None
+    return (
+        ResponseDetails(service_tier=tier, cache_miss=miss)
+        if tier is not None or miss is not None
+        else None
+    )
 
 
 def _text(raw: msgspec.Raw) -> str:

@@ -1,4 +1,5 @@
-"""What an item of an answer is while it comes, whatever its kind: pieces go in, deltas come out, and at its end it says all that it is.
+"""What an item of an answer is while it comes, whatever its kind: pieces go in, deltas come out,
+and at its end it says all that it is.
 
 The kinds are items.py's and calls.py's. Entry: `OutputItem`.
 """
@@ -17,7 +18,10 @@ PLAIN_END = PartEnd()
 
 
 class OutputItem:
-    """One item. Pieces are added until it is closed; `finish` may come before that, after it, or never."""
+    """One item.
+
+    Pieces are added until it is closed; `finish` may come before that, after it, or never.
+    """
 
     __slots__ = ("closed", "id", "index", "settled")
 

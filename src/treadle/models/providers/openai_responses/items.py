@@ -1,7 +1,9 @@
-"""The items of an answer while they come: each kind turns its pieces into deltas, and knows what goes back with its parts.
+"""The items of an answer while they come: each kind turns its pieces into deltas, and knows what
+goes back with its parts.
 
-An item says at its end all that it is. What came before it is checked against that: what is missing is added, and where something else was
-said, `finish` tells. Calls are calls.py's, in which order items come stream.py's. Entry: `open_item`.
+An item says at its end all that it is. What came before it is checked against that: what is missing
+is added, and where something else was said, `finish` tells. Calls are calls.py's, in which order
+items come stream.py's. Entry: `open_item`.
 """
 
 from __future__ import annotations
@@ -12,16 +14,48 @@ import msgspec
 from typing_extensions import override
 
 from treadle.messages.message import ProviderPart
-from treadle.models.model import Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, WholePart
+from treadle.models.model import (
+    Delta,
+    PartEnd,
+    ReasoningDelta,
+    ReasoningStart,
+    TextDelta,
+    TextStart,
+    WholePart,
+)
 from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.hosted import shown_call
-from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH, CallItem, CustomCall, PatchCall
-from treadle.models.providers.openai_responses.events import ItemDelta, ReasoningPiece, RefusalPiece, SummaryPiece, TextPiece, objects_of
-from treadle.models.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, OutputItem, present, same
+from treadle.models.providers.openai_responses.calls import (
+    CUSTOM,
+    PATCH,
+    CallItem,
+    CustomCall,
+    PatchCall,
+)
+from treadle.models.providers.openai_responses.events import (
+    ItemDelta,
+    ReasoningPiece,
+    RefusalPiece,
+    SummaryPiece,
+    TextPiece,
+    objects_of,
+)
+from treadle.models.providers.openai_responses.item import (
+    NULL,
+    PLAIN_END,
+    PROVIDER,
+    OutputItem,
+    present,
+    same,
+)
 from treadle.models.providers.surrogates import mended
 
-_HOSTED = {"web_search_call": "web_search", "code_interpreter_call": "code_execution", "file_search_call": "file_search"}
+_HOSTED = {
+    "web_search_call": "web_search",
+    "code_interpreter_call": "code_execution",
+    "file_search_call": "file_search",
+}
 _ASKED = ("action", "code", "queries")
 """Where the call of a hosted tool says what it did."""
 _NONE = b"[]"
@@ -47,7 +81,9 @@ def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> OutputI
 
 
 def implied_item(piece: ItemDelta, item_id: str, deltas: list[Delta]) -> OutputItem | None:
-    """The item of a piece that came without its item having been announced; None where more than a piece is needed to know it."""
+    """The item of a piece that came without its item having been announced; None where more than a
+    piece is needed to know it.
+    """
     if isinstance(piece, TextPiece | RefusalPiece):
         item = open_item(_MESSAGE, piece.output_index, deltas)
     elif isinstance(piece, SummaryPiece | ReasoningPiece):
@@ -62,7 +98,16 @@ def implied_item(piece: ItemDelta, item_id: str, deltas: list[Delta]) -> OutputI
 
 
 class _Message(OutputItem):
-    __slots__ = ("_content_index", "_done", "_open", "_phase", "_pieces", "_refused", "_refusing", "_said")
+    __slots__ = (
+        "_content_index",
+        "_done",
+        "_open",
+        "_phase",
+        "_pieces",
+        "_refused",
+        "_refusing",
+        "_said",
+    )
 
     def __init__(self, fields: Fields, index: int | None) -> None:
         super().__init__(fields, index)
@@ -118,9 +163,13 @@ class _Message(OutputItem):
     def finish(self, fields: Fields, deltas: list[Delta]) -> bool:
         self.settled = True
         contents = objects_of(fields, "content")
-        if not self.closed and (phase := present({"phase": fields.get("phase", msgspec.Raw(NULL))})):
+        if not self.closed and (
+            phase := present({"phase": fields.get("phase", msgspec.Raw(NULL))})
+        ):
             self._phase = phase
-        fits = all(same(said, _words(content)) for said, content in zip(self._said, contents, strict=False))
+        fits = all(
+            same(said, _words(content)) for said, content in zip(self._said, contents, strict=False)
+        )
         rest = contents[len(self._said) :]
         if self._open and rest:
             said, whole = "".join(self._pieces), _words(rest[0])
@@ -194,7 +243,10 @@ class _Reasoning(OutputItem):
             return
         self.closed = True
         if self._kind is ReasoningPiece:
-            known = {"summary": [], "content": [{"type": "reasoning_text", "text": mended("".join(self._pieces))}]}
+            known = {
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": mended("".join(self._pieces))}],
+            }
             deltas.append(PartEnd(PROVIDER, verbatim(known)))
         else:
             deltas.append(PLAIN_END)
@@ -213,7 +265,12 @@ class _Reasoning(OutputItem):
         return fits
 
     def _whole(self, fields: Fields) -> str:
-        summary, content = ("\n\n".join(text for part in objects_of(fields, name) if (text := text_of(part, "text"))) for name in ("summary", "content"))
+        summary, content = (
+            "\n\n".join(
+                text for part in objects_of(fields, name) if (text := text_of(part, "text"))
+            )
+            for name in ("summary", "content")
+        )
         return (content or summary) if self._kind is ReasoningPiece else (summary or content)
 
 
@@ -221,7 +278,10 @@ class _Reasoning(OutputItem):
 
 
 _READS_A_PAGE = re.compile(rb'"type"\s*:\s*"(open_page|find_in_page)"')
-"""Actions of a web search call that are not billed. Source: developers.openai.com, "Web search"; read 2026-11-22."""
+"""Actions of a web search call that are not billed.
+
+Source: developers.openai.com, "Web search"; read 2026-11-22.
+"""
 
 
 class _Other(OutputItem):
@@ -241,11 +301,24 @@ class _Other(OutputItem):
     @override
     def finish(self, fields: Fields, deltas: list[Delta]) -> bool:
         self.settled = True
-        self._is_search = text_of(fields, "type") == "web_search_call" and not _READS_A_PAGE.search(bytes(fields.get("action", b"")))
+        self._is_search = text_of(fields, "type") == "web_search_call" and not _READS_A_PAGE.search(
+            bytes(fields.get("action", b""))
+        )
         if self.closed:
             return False
         self.closed = True
         kind = text_of(fields, "type")
-        shown = shown_call(_HOSTED[kind], msgspec.json.encode(next((fields[name] for name in _ASKED if name in fields), None))) if kind in _HOSTED else ""
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields), shown=shown)))
+        shown = (
+            shown_call(
+                _HOSTED[kind],
+                msgspec.json.encode(
+                    next((fields[name] for name in _ASKED if name in fields), None)
+                ),
+            )
+            if kind in _HOSTED
+            else ""
+        )
+        deltas.append(
+            WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields), shown=shown))
+        )
         return True

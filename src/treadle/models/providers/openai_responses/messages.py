@@ -2,10 +2,11 @@
 
 What stands around the items is request.py's. Entry: `MessageEncoder`.
 
-Nothing is stored at the provider, so ids of items would only be looked for there in vain: messages, reasoning and calls go back without
-theirs (recorded: the API takes them so; with an id, reasoning is refused whose next item is another). Items of hosted tools keep theirs
-where their type insists on one.
-Source: https://developers.openai.com/api/reference/responses/create, the guides on reasoning and on files, and the types of SDK 3.51 (2026-11).
+Nothing is stored at the provider, so ids of items would only be looked for there in vain: messages,
+reasoning and calls go back without theirs (recorded: the API takes them so; with an id, reasoning
+is refused whose next item is another). Items of hosted tools keep theirs where their type insists
+on one. Source: https://developers.openai.com/api/reference/responses/create, the guides on
+reasoning and on files, and the types of SDK 3.51 (2026-11).
 """
 
 from __future__ import annotations
@@ -14,10 +15,30 @@ from collections.abc import Iterable
 
 import msgspec
 
-from treadle.messages.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import (
+    MediaPart,
+    Message,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.decoding import text_of
-from treadle.models.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
+from treadle.models.providers.encoding import (
+    Fields,
+    Json,
+    arguments_of,
+    described,
+    dumped,
+    identifier,
+    own_fields,
+    raw,
+    shown,
+    text_in,
+)
 from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH
 from treadle.models.providers.openai_responses.item import PROVIDER
 
@@ -36,7 +57,13 @@ _DOCUMENTS = {
 """The ending of a file that has no name: the API tells documents apart by it."""
 _KEEP_THEIR_ID = frozenset(
     {
-        *("mcp_list_tools", "mcp_call", "mcp_approval_request", "code_interpreter_call", "file_search_call"),
+        *(
+            "mcp_list_tools",
+            "mcp_call",
+            "mcp_approval_request",
+            "code_interpreter_call",
+            "file_search_call",
+        ),
         *("image_generation_call", "computer_call", "program", "program_output"),
         "compaction",  # recorded with it, and to be sent as it came
     }
@@ -44,10 +71,15 @@ _KEEP_THEIR_ID = frozenset(
 _NOT_RUN = "This was not run: there is nobody here who can."
 _UNANSWERED: dict[str, Json] = {
     "local_shell_call": {"type": "local_shell_call_output", "output": _NOT_RUN},
-    "shell_call": {"type": "shell_call_output", "output": [{"stdout": "", "stderr": _NOT_RUN, "outcome": {"type": "exit", "exit_code": 1}}]},
+    "shell_call": {
+        "type": "shell_call_output",
+        "output": [{"stdout": "", "stderr": _NOT_RUN, "outcome": {"type": "exit", "exit_code": 1}}],
+    },
     "apply_patch_call": {"type": "apply_patch_call_output", "status": "failed", "output": _NOT_RUN},
 }
-"""Calls of tools that the API has words for, but that run at its caller's: it refuses a history where one has no answer."""
+"""Calls of tools that the API has words for, but that run at its caller's: it refuses a history
+where one has no answer.
+"""
 _NULL = b"null"
 
 Item = Json | msgspec.Raw
@@ -65,7 +97,9 @@ class MessageEncoder:
         """The provider's id of the newest answer."""
         self._abilities = abilities
         self._kinds: dict[str, str] = {}
-        """Item type of each call that is no call of a function: its result is an item of another type."""
+        """Item type of each call that is no call of a function: its result is an item of another
+        type.
+        """
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """The items, joined by commas; b"" where nothing of the message is sent."""
@@ -75,7 +109,9 @@ class MessageEncoder:
                 self.response_id = message.response_id
                 items = self._said(message.parts, settled and not self._abilities.earlier_thinking)
             case "system":
-                texts = [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
+                texts = [
+                    part.text for part in message.parts if isinstance(part, TextPart) and part.text
+                ]
                 items = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
             case "user" | "tool":
                 items = self._given(message.parts)
@@ -88,14 +124,20 @@ class MessageEncoder:
     def _said(self, parts: Iterable[Part], settled: bool) -> list[Item]:
         items: list[Item] = []
         thought: list[Item] = []
-        answered = {text_of(fields, "call_id") for part in parts if (fields := _own_item(part)) and text_of(fields, "type").endswith("_output")}
+        answered = {
+            text_of(fields, "call_id")
+            for part in parts
+            if (fields := _own_item(part)) and text_of(fields, "type").endswith("_output")
+        }
         for part in parts:
             if isinstance(part, ReasoningPart):
                 thought += [] if settled else _reasoning(part)
             elif said := self._item(part, answered):
                 items += [*thought, *said]
                 thought = []
-        return items  # without reasoning that nothing follows, such as that of an answer that was cut: the API refuses it
+        # without reasoning that nothing follows, such as that of an answer that was cut: the API
+        # refuses it
+        return items
 
     def _item(self, part: Part, answered: set[str]) -> list[Item]:
         match part:
@@ -111,7 +153,10 @@ class MessageEncoder:
                 return []
 
     def _call(self, call: ToolCall) -> Json:
-        fields, own = own_fields(call, PROVIDER), {"call_id": identifier(call.id), "name": identifier(call.name)}
+        fields, own = (
+            own_fields(call, PROVIDER),
+            {"call_id": identifier(call.id), "name": identifier(call.name)},
+        )
         arguments = arguments_of(call.arguments_json)
         kind = text_of(fields, "type")
         if kind == CUSTOM:
@@ -119,7 +164,12 @@ class MessageEncoder:
             return {"type": CUSTOM, **own, **fields, "input": _input_of(arguments)}
         if kind == PATCH and (operation := _operation_of(arguments)) is not None:
             self._kinds[call.id] = PATCH
-            return {"status": "completed", **fields, "call_id": own["call_id"], "operation": operation}
+            return {
+                "status": "completed",
+                **fields,
+                "call_id": own["call_id"],
+                "operation": operation,
+            }
         fields.pop("type", None)
         return {"type": "function_call", **own, "arguments": arguments, **fields}
 
@@ -144,11 +194,25 @@ class MessageEncoder:
         kind = f"{self._kinds.get(result.call_id, 'function_call')}_output"
         if kind == f"{PATCH}_output":
             status = "failed" if result.is_error else "completed"
-            return {"type": kind, "call_id": identifier(result.call_id), "status": status, "output": result.text}
-        shown = [TextPart(text=result.content)] if isinstance(result.content, str) else result.content
-        content = [_media(part) if isinstance(part, MediaPart) else _input_text(part.text) for part in shown if isinstance(part, MediaPart) or part.text]
+            return {
+                "type": kind,
+                "call_id": identifier(result.call_id),
+                "status": status,
+                "output": result.text,
+            }
+        shown = (
+            [TextPart(text=result.content)] if isinstance(result.content, str) else result.content
+        )
+        content = [
+            _media(part) if isinstance(part, MediaPart) else _input_text(part.text)
+            for part in shown
+            if isinstance(part, MediaPart) or part.text
+        ]
         if result.is_error:  # the API has no word for it
-            content = [_input_text("This call failed." if not content else "This call failed:"), *content]
+            content = [
+                _input_text("This call failed." if not content else "This call failed:"),
+                *content,
+            ]
             if all(part["type"] == "input_text" for part in content):
                 content = [_input_text("\n".join(part["text"] for part in content))]
         return {"type": kind, "call_id": identifier(result.call_id), "output": _short(content)}
@@ -167,7 +231,9 @@ def _text(part: TextPart) -> Json:
     fields = own_fields(part, PROVIDER)
     phase = {"phase": fields["phase"]} if "phase" in fields else {}
     if "annotations" in fields:
-        content: object = [{"type": "output_text", "text": part.text, "annotations": fields["annotations"]}]
+        content: object = [
+            {"type": "output_text", "text": part.text, "annotations": fields["annotations"]}
+        ]
     elif text_of(fields, "type") == "refusal":
         content = [{"type": "refusal", "refusal": part.text}]
     else:
@@ -182,7 +248,11 @@ def _message(content: object) -> Json:
 
 def _reasoning(part: ReasoningPart) -> list[Item]:
     """What can be read without the provider having stored anything: encrypted, or in the open."""
-    fields = {name: value for name, value in own_fields(part, PROVIDER).items() if name not in ("id", "status")}
+    fields = {
+        name: value
+        for name, value in own_fields(part, PROVIDER).items()
+        if name not in ("id", "status")
+    }
     if not text_of(fields, "encrypted_content"):
         fields.pop("encrypted_content", None)
         if bytes(fields.get("content", b"[]")) == b"[]":
@@ -194,9 +264,16 @@ def _hosted(fields: Fields, answered: set[str]) -> list[Item]:
     kind = text_of(fields, "type")
     if not kind or kind == "computer_call":  # which wants a picture of a screen in return
         return []
-    item: Json = {name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID}
-    at_provider = b"container" in bytes(fields.get("environment", b""))  # where some calls have no output of their own
-    if kind in _UNANSWERED and not at_provider and (call_id := text_of(fields, "call_id")) not in answered:
+    item: Json = {
+        name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID
+    }
+    # where some calls have no output of their own
+    at_provider = b"container" in bytes(fields.get("environment", b""))
+    if (
+        kind in _UNANSWERED
+        and not at_provider
+        and (call_id := text_of(fields, "call_id")) not in answered
+    ):
         return [item, {**_UNANSWERED[kind], "call_id": call_id}]
     return [item]
 
@@ -238,7 +315,9 @@ def _short(content: list[Json]) -> object:
     """One text needs no list, which some servers do not take."""
     if not content:
         return ""
-    return content[0]["text"] if len(content) == 1 and content[0]["type"] == "input_text" else content
+    return (
+        content[0]["text"] if len(content) == 1 and content[0]["type"] == "input_text" else content
+    )
 
 
 def sends(part: MediaPart) -> bool:
@@ -249,11 +328,19 @@ def sends(part: MediaPart) -> bool:
 def _media(part: MediaPart) -> Json:
     kind = part.media_type
     if kind in _IMAGES:
-        return {"type": "input_image", "detail": "auto", "image_url": part.url if part.url is not None else _data_url(part)}
+        return {
+            "type": "input_image",
+            "detail": "auto",
+            "image_url": part.url if part.url is not None else _data_url(part),
+        }
     if kind in _DOCUMENTS:
         if part.url is not None:
             return {"type": "input_file", "file_url": part.url}
-        return {"type": "input_file", "filename": part.name or f"file.{_DOCUMENTS[kind]}", "file_data": _data_url(part)}
+        return {
+            "type": "input_file",
+            "filename": part.name or f"file.{_DOCUMENTS[kind]}",
+            "file_data": _data_url(part),
+        }
     if (text := text_in(part)) is not None:
         return _input_text(f"{part.name}:\n{text}" if part.name else text)
     return _input_text(described(part))

@@ -1,7 +1,9 @@
-"""OpenAI, and whatever else speaks its Responses API: a request goes out as bytes, and its answer comes back as deltas.
+"""OpenAI, and whatever else speaks its Responses API: a request goes out as bytes, and its answer
+comes back as deltas.
 
-What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the network in http.py. No retries, and no
-state between calls: neither here nor, by what is asked of it, at the provider. Entry: `OpenAIResponsesModel`, `connect`.
+What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
+network in http.py. No retries, and no state between calls: neither here nor, by what is asked of
+it, at the provider. Entry: `OpenAIResponsesModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -40,28 +42,52 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
+    is a server that wants no key.
 
-    A key and a token are both sent as `Authorization: Bearer`. `headers` (a gateway's, or `OpenAI-Project`) go over ours.
+    A key and a token are both sent as `Authorization: Bearer`. `headers` (a gateway's, or
+    `OpenAI-Project`) go over ours.
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    who = Identity.of("OpenAI", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
-    return HttpConnection(base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s)
+    who = Identity.of(
+        "OpenAI",
+        (_KEY_FROM, _TOKEN_FROM),
+        api_key=api_key,
+        auth_token=auth_token,
+        base_url=base_url,
+    )
+    return HttpConnection(
+        base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s
+    )
 
 
-def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> OpenAIResponsesModel:
-    own_host = endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname
+def model_over(
+    connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
+) -> OpenAIResponsesModel:
+    own_host = (
+        endpoint.base_url is None
+        or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname
+    )
     name = f"{endpoint.name}:{model_id}"
-    return OpenAIResponsesModel(model_id, connection=connection, name=name, abilities=abilities, own_host=own_host, credential=endpoint.credential)
+    return OpenAIResponsesModel(
+        model_id,
+        connection=connection,
+        name=name,
+        abilities=abilities,
+        own_host=own_host,
+        credential=endpoint.credential,
+    )
 
 
 class OpenAIResponsesModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
+    remembered of its encoding.
 
-    `settings.extra` goes into the body, with two words of its own: `tools` are merged by name into the request's (hosted tools follow; one of
-    type `custom` takes the place of a tool of ours, which is given the text as its argument `input`), and `include` is joined to ours; objects,
-    such as `reasoning` and `text`, are merged with ours.
+    `settings.extra` goes into the body, with two words of its own: `tools` are merged by name into
+    the request's (hosted tools follow; one of type `custom` takes the place of a tool of ours,
+    which is given the text as its argument `input`), and `include` is joined to ours; objects, such
+    as `reasoning` and `text`, are merged with ours.
     """
 
     def __init__(
@@ -74,7 +100,10 @@ class OpenAIResponsesModel:
         own_host: bool = False,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys. `credential` says where the key came from."""
+        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys.
+
+        `credential` says where the key came from.
+        """
         self.abilities = abilities
         self._name = name or f"openai:{model_id}"
         self._own_host = own_host
@@ -103,22 +132,41 @@ class OpenAIResponsesModel:
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         schema = request.settings.output_schema
         abilities = self.abilities
-        if schema is not None and schema.get("type") != "object":  # the API takes no other, whether strict or not
+        # the API takes no other, whether strict or not
+        if schema is not None and schema.get("type") != "object":
             abilities = msgspec.structs.replace(abilities, structured_output="prompt")
         return structured(self._stream, request, abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         decoder = ResponsesDecoder(self._refusals.in_stream)
-        return exchanged(self._connection, "/responses", self._encoder.encode(request), _HEADERS, decoder=decoder, refusals=self._refusals)
+        return exchanged(
+            self._connection,
+            "/responses",
+            self._encoder.encode(request),
+            _HEADERS,
+            decoder=decoder,
+            refusals=self._refusals,
+        )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request, as OpenAI counts them; an estimate where another server answers. Raises AgentError."""
+        """Input tokens of the request, as OpenAI counts them; an estimate where another server
+        answers. Raises AgentError.
+        """
         if not self._own_host:
             from treadle.models.providers.estimate import estimated_tokens  # noqa: PLC0415  only who counts needs it
 
             return estimated_tokens(request)
         body = self._encoder.encode_count(request)
-        return (await asked_once(self._connection, "/responses/input_tokens", body, headers=_HEADERS, refusals=self._refusals, kind=_Count)).input_tokens
+        return (
+            await asked_once(
+                self._connection,
+                "/responses/input_tokens",
+                body,
+                headers=_HEADERS,
+                refusals=self._refusals,
+                kind=_Count,
+            )
+        ).input_tokens
 
     async def aclose(self) -> None:
         """Closes its connection, which other models may share."""

@@ -1,6 +1,8 @@
-"""A request as the bytes of the Responses API: same values, same bytes; only what is new is encoded.
+"""A request as the bytes of the Responses API: same values, same bytes; only what is new is
+encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+`RequestEncoder`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from treadle.messages.history import History
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.effort import fit
-from treadle.models.providers.encoding import Json, checked, dumped, head, remembered, wire_for, with_extra, with_theirs
+from treadle.models.providers.encoding import (
+    Json,
+    checked,
+    dumped,
+    head,
+    remembered,
+    wire_for,
+    with_extra,
+    with_theirs,
+)
 from treadle.models.providers.hosted import wanted
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
@@ -35,10 +46,24 @@ _HOSTED: dict[str, Json] = {
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
 }
 """Source: the guides "Web search" and "Code Interpreter", and the types of the SDK 3.54."""
-_COUNTED = frozenset({"model", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation"})
+_COUNTED = frozenset(
+    {
+        "model",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "text",
+        "truncation",
+    }
+)
 """What counting tokens takes, beside the input."""
 _TAKES_CACHE_OPTIONS = re.compile(r"gpt-(5\.[6-9]|[6-9])")
-"""Earlier models answer with 400. Source: SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22."""
+"""Earlier models answer with 400. Source:
+
+SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22.
+"""
 _TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
 _OWN_ID = "resp_"
 
@@ -46,7 +71,9 @@ _OWN_ID = "resp_"
 class RequestEncoder:
     """For one model id; `cache_keys` where the server is known to make use of one."""
 
-    def __init__(self, model_id: str, abilities: Abilities = UNKNOWN, *, cache_keys: bool = False) -> None:
+    def __init__(
+        self, model_id: str, abilities: Abilities = UNKNOWN, *, cache_keys: bool = False
+    ) -> None:
         self._model_id = model_id
         self._abilities = abilities
         self._cache_keys = cache_keys
@@ -55,18 +82,37 @@ class RequestEncoder:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The body. Raises AgentError(invalid) for extras that cannot be sent."""
-        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        history = (
+            request.messages if isinstance(request.messages, History) else History(request.messages)
+        )
         encoder = self._encoder_of(history)
-        items = history.encoded(self._wire, checked(encoder.encode, self._abilities, self._model_id, sends))
+        items = history.encoded(
+            self._wire, checked(encoder.encode, self._abilities, self._model_id, sends)
+        )
         if not items:
-            raise AgentError("invalid", "there is no message to send: the last one must say something")
+            raise AgentError(
+                "invalid", "there is no message to send: the last one must say something"
+            )
         said = (self, request.tools, request.system, request.settings)
-        first = remembered(history, f"{self._wire} {self._model_id}", said, lambda: self._head(request, encoder.begin))
-        return b"".join([first, items, b"]", self._cache_options(request.settings, encoder.response_id), b"}"])
+        first = remembered(
+            history,
+            f"{self._wire} {self._model_id}",
+            said,
+            lambda: self._head(request, encoder.begin),
+        )
+        return b"".join(
+            [first, items, b"]", self._cache_options(request.settings, encoder.response_id), b"}"]
+        )
 
     def _cache_options(self, settings: Settings, response_id: str) -> bytes:
-        """Behind the input, since it changes with every request: for how long to keep it, and the response to compare with if the cache is missed."""
-        if not self._takes_cache_options or settings.cache is False or (settings.extra and "prompt_cache_options" in settings.extra):
+        """Behind the input, since it changes with every request: for how long to keep it, and the
+        response to compare with if the cache is missed.
+        """
+        if (
+            not self._takes_cache_options
+            or settings.cache is False
+            or (settings.extra and "prompt_cache_options" in settings.extra)
+        ):
             return b""
         options: Json = {"ttl": "12h"} if settings.cache == "1h" else {}
         if response_id.startswith(_OWN_ID):
@@ -75,7 +121,9 @@ class RequestEncoder:
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
-        items = bytes(History(request.messages).encoded(self._wire, MessageEncoder(self._abilities).encode))
+        items = bytes(
+            History(request.messages).encoded(self._wire, MessageEncoder(self._abilities).encode)
+        )
         counted = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
 
@@ -88,7 +136,16 @@ class RequestEncoder:
     def _head(self, request: ModelRequest, begin: bytes) -> bytes:
         fields = self._fields(request)
         if self._cache_keys and request.settings.cache is not False:
-            prefix = hashlib.sha256(head({name: value for name, value in fields.items() if name in ("model", "instructions", "tools")}) + begin)
+            prefix = hashlib.sha256(
+                head(
+                    {
+                        name: value
+                        for name, value in fields.items()
+                        if name in ("model", "instructions", "tools")
+                    }
+                )
+                + begin
+            )
             fields = {"prompt_cache_key": f"treadle-{prefix.hexdigest()[:32]}", **fields}
         return head(fields) + b',"input":['
 
@@ -96,12 +153,21 @@ class RequestEncoder:
         """All but the input."""
         extra = dict(request.settings.extra or {})
         if "input" in extra:
-            raise AgentError("invalid", "settings.extra must not hold 'input': the history is the request's own")
+            raise AgentError(
+                "invalid", "settings.extra must not hold 'input': the history is the request's own"
+            )
         strictly = request.settings.strict_tools is not False
-        ours = [{"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly) for tool in request.tools]
-        tools = with_theirs([*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined)
+        ours = [
+            {"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly)
+            for tool in request.tools
+        ]
+        tools = with_theirs(
+            [*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined
+        )
         body: Json = {"model": self._model_id, "stream": True, "store": False}
-        if include := _include(extra.pop("include", None), encrypted=self._abilities.reasoning is not False):
+        if include := _include(
+            extra.pop("include", None), encrypted=self._abilities.reasoning is not False
+        ):
             body["include"] = include
         if instructions := "\n\n".join(block.text for block in request.system if block.text):
             body["instructions"] = instructions
@@ -110,11 +176,17 @@ class RequestEncoder:
         return with_extra({**body, **self._settings(request.settings, tools)}, extra)
 
     def _has_built_in(self, tool: ToolDefinition) -> bool:
-        """True where OpenAI itself answers with a model that is trained on its own tool of that kind."""
-        return tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
+        """True where OpenAI itself answers with a model that is trained on its own tool of that
+        kind.
+        """
+        return (
+            tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
+        )
 
     def _settings(self, settings: Settings, tools: list[Json]) -> Json:
-        fields: Json = {"max_output_tokens": max(OUTPUT_TOKENS_MIN, self._abilities.output(settings.max_tokens))}
+        fields: Json = {
+            "max_output_tokens": max(OUTPUT_TOKENS_MIN, self._abilities.output(settings.max_tokens))
+        }
         effort, temperature, _ = fit(settings, self._abilities, self._model_id)
         if temperature is not None:
             fields["temperature"] = temperature
@@ -130,7 +202,11 @@ class RequestEncoder:
 
     def _reasoning(self, settings: Settings, effort: str | None) -> Json:
         fields: Json = {} if effort is None else {"effort": effort}
-        if settings.thinking not in (None, False) and settings.show_thinking is not False and self._abilities.reasoning is not False:
+        if (
+            settings.thinking not in (None, False)
+            and settings.show_thinking is not False
+            and self._abilities.reasoning is not False
+        ):
             fields["summary"] = "auto"  # without it nothing of the thinking can be seen
         return fields
 
@@ -142,14 +218,20 @@ class RequestEncoder:
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
     """The extras' join ours: without it, what the model thought would be lost between two turns."""
     if theirs is not None and not isinstance(theirs, list | tuple):
-        raise AgentError("invalid", f"settings.extra['include'] must be a list of names, not {theirs!r}")
+        raise AgentError(
+            "invalid", f"settings.extra['include'] must be a list of names, not {theirs!r}"
+        )
     more = [name for name in cast("list[object]", theirs or []) if name != _ENCRYPTED]
     return [_ENCRYPTED, *more] if encrypted else more
 
 
 def _joined(ours: Json, theirs: Json) -> Json:
     """One of another type takes the place of ours."""
-    return ours | theirs if theirs.get("type", "function") in ("function", ours["type"]) else {"description": ours["description"], **theirs}
+    return (
+        ours | theirs
+        if theirs.get("type", "function") in ("function", ours["type"])
+        else {"description": ours["description"], **theirs}
+    )
 
 
 def _key(tool: Json) -> object:
@@ -158,15 +240,28 @@ def _key(tool: Json) -> object:
 
 
 def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
-    """Strict where the subset expresses its schema exactly: the API would else make optional parameters required."""
+    """Strict where the subset expresses its schema exactly: the API would else make optional
+    parameters required.
+    """
     taken = parameters(tool.parameters)
     fitted = strict(taken, exact=True) if strictly else None
-    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": fitted or taken, "strict": fitted is not None}
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": fitted or taken,
+        "strict": fitted is not None,
+    }
 
 
 def _format(schema: Json) -> Json:
     fitted = strict(schema)
-    return {"type": "json_schema", "name": _ANSWER, "schema": schema if fitted is None else fitted, "strict": fitted is not None}
+    return {
+        "type": "json_schema",
+        "name": _ANSWER,
+        "schema": schema if fitted is None else fitted,
+        "strict": fitted is not None,
+    }
 
 
 def _tool_choice(choice: str, tools: list[Json]) -> object:
@@ -174,5 +269,8 @@ def _tool_choice(choice: str, tools: list[Json]) -> object:
         return "required" if choice == "any" else choice
     if choice == PATCH_TOOL and {"type": PATCH_TOOL} in tools:
         return {"type": PATCH_TOOL}
-    kind = next((tool["type"] for tool in tools if tool.get("name") == choice and "type" in tool), "function")
+    kind = next(
+        (tool["type"] for tool in tools if tool.get("name") == choice and "type" in tool),
+        "function",
+    )
     return {"type": kind, "name": choice}

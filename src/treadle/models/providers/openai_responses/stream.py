@@ -1,7 +1,8 @@
 """What the events of a Responses stream mean: deltas. Pure: bytes in, deltas out.
 
-Items come one after the other, each with its end, and the last event holds all of them again: by it, what was lost on the way is found out
-and put right. Reading events off the network is exchange.py's; the request is request.py's. Entry: `ResponsesDecoder`.
+Items come one after the other, each with its end, and the last event holds all of them again: by
+it, what was lost on the way is found out and put right. Reading events off the network is
+exchange.py's; the request is request.py's. Entry: `ResponsesDecoder`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,14 @@ class ResponsesDecoder(Decoder):
         if isinstance(response, FailedEvent):
             self._fail(response, deltas)
         elif response.status in ("queued", "in_progress"):
-            self.failure = AgentError("invalid", "the answer is only being made: leave `background` out of settings.extra, since nobody comes back for it")
+            self.failure = AgentError(
+                "invalid",
+                (
+                    "the answer is only being made: leave `background` out of settings.extra, "
+                    "since "
+                    "nobody comes back for it"
+                ),
+            )
         else:
             self._complete(response, deltas)
         return deltas
@@ -92,11 +100,17 @@ class ResponsesDecoder(Decoder):
             try:
                 event = decode_event(data)
             except (ValueError, RecursionError):
-                if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
+                if (
+                    event := self._read(decode_rare, data, "the stream holds an event that")
+                ) is None:
                     break
             if type(event) is TextPiece or isinstance(event, ItemDelta):
                 heard = True
-                if self._index is not None and event.output_index == self._index and self._item is not None:
+                if (
+                    self._index is not None
+                    and event.output_index == self._index
+                    and self._item is not None
+                ):
                     self._item.add(event, deltas)
                 else:
                     self._add_piece(event, data, deltas)
@@ -148,7 +162,9 @@ class ResponsesDecoder(Decoder):
             self._item = self._index = None
 
     def _add_piece(self, piece: ItemDelta, data: bytes, deltas: list[Delta]) -> None:
-        """For which of the items it is meant: pieces of two calls taken for one would be a call that nobody made."""
+        """For which of the items it is meant: pieces of two calls taken for one would be a call
+        that nobody made.
+        """
         item_id = item_id_of(data)
         item = self._known(piece.output_index, item_id)
         if item is None:
@@ -198,7 +214,8 @@ class ResponsesDecoder(Decoder):
 
     def _complete(self, response: WireResponse, deltas: list[Delta]) -> None:
         items, output = self._in_place(), response.output or []
-        told = len(output) >= len(self._done)  # else the server leaves out of its end what it had said before
+        # else the server leaves out of its end what it had said before
+        told = len(output) >= len(self._done)
         truth = output if told else [self._done[item] for item in items if item in self._done]
         lost = len(self._items) < len(truth)
         for item, fields in zip(items, truth if told else (), strict=False):
@@ -229,10 +246,15 @@ class ResponsesDecoder(Decoder):
         if raw == "cancelled":
             self._break("the provider says that the response was cancelled")
             return
-        stop = StopReason.TOOL_USE if any(item.is_call for item in self._items) else StopReason.COMPLETE
+        stop = (
+            StopReason.TOOL_USE
+            if any(item.is_call for item in self._items)
+            else StopReason.COMPLETE
+        )
         if raw == "incomplete":
             raw = reason_of(response) or raw
-            stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)  # whatever the reason: it is not whole
+            # whatever the reason: it is not whole
+            stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)
             if stop is StopReason.REFUSAL:
                 deltas.append(ModelNotice(f"the provider refused to go on: {raw}"))
         elif any(item.refused for item in self._items):
@@ -265,7 +287,10 @@ class ResponsesDecoder(Decoder):
 
 
 def _usage(counts: Counts, searches: int) -> Usage:
-    into, out = counts.input_tokens_details or InputDetails(), counts.output_tokens_details or OutputDetails()
+    into, out = (
+        counts.input_tokens_details or InputDetails(),
+        counts.output_tokens_details or OutputDetails(),
+    )
     read, written = tokens(into.cached_tokens), tokens(into.cache_write_tokens)
     return Usage(
         input_tokens=max(0, tokens(counts.input_tokens) - read - written),
@@ -273,6 +298,8 @@ def _usage(counts: Counts, searches: int) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=tokens(out.reasoning_tokens),
-        cache_write_1h_tokens=tokens(into.cache_write_tokens_details.ttl_12h_tokens) if into.cache_write_tokens_details else 0,
+        cache_write_1h_tokens=tokens(into.cache_write_tokens_details.ttl_12h_tokens)
+        if into.cache_write_tokens_details
+        else 0,
         web_searches=searches,
     )

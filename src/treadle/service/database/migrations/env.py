@@ -1,4 +1,6 @@
-"""What Alembic runs: over the connection that migrating.py hands it, in its transaction and under its lock."""
+"""What Alembic runs: over the connection that migrating.py hands it, in its transaction and under
+its lock.
+"""
 
 from __future__ import annotations
 
@@ -7,5 +9,9 @@ from alembic import context
 from treadle.service.database.migrating import VERSION_TABLE
 from treadle.service.database.tables import METADATA
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA, version_table=VERSION_TABLE)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    version_table=VERSION_TABLE,
+)
 context.run_migrations()

@@ -34,11 +34,13 @@ POLL_S: Final = 0.05
 SETTLE_S: Final = 5.0
 """How long it waits, at its end, for DBOS to note what was delivered."""
 LOST_S: Final = 15.0
-"""What DBOS has for this worker, and neither hands over nor notes as done, for so long, is lost to it."""
+"""What DBOS has for this worker, and neither hands over nor notes as done, for so long, is lost to
+it.
+"""
 
 
 class DbosEngine:
-    """One for a process; belongs to one event loop. Threads of DBOS live inside `delivering` only."""
+    """One for a process; belongs to one event loop. Threads of DBOS live inside `delivering` only."""  # noqa: E501
 
     name = "dbos"
     keeps = True
@@ -51,7 +53,8 @@ class DbosEngine:
 
     @classmethod
     def open(cls, url: str, *, poll_s: float = POLL_S) -> Self:
-        """`url`: the journal's; DBOS has a schema of its own there. `poll_s`: how often each worker looks into each queue.
+        """`url`: the journal's; DBOS has a schema of its own there. `poll_s`: how often each worker
+        looks into each queue.
 
         Raises AgentError(invalid) for a journal that processes cannot share.
         """
@@ -67,7 +70,9 @@ class DbosEngine:
             await self._in_thread(self._store.close)
 
     @asynccontextmanager
-    async def delivering(self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int) -> AsyncGenerator[None]:
+    async def delivering(
+        self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
+    ) -> AsyncGenerator[None]:
         await self._in_thread(self._store.register, lanes, slots=slots, poll_s=self._poll_s)
         async with bare_group() as group:
             handover = Handover(group, deliver, slots=slots, give_back=self._give_back)
@@ -100,7 +105,10 @@ class DbosEngine:
                 group.start_soon(self._add, some)
 
     async def wake(self, ticket: Ticket, at: Time) -> None:
-        name, delay_s = f"{workflow_id(ticket)}@{round(at.timestamp() * 1000)}", max((at - now()).total_seconds(), 0.0)
+        name, delay_s = (
+            f"{workflow_id(ticket)}@{round(at.timestamp() * 1000)}",
+            max((at - now()).total_seconds(), 0.0),
+        )
         await self._in_thread(self._store.add, [ticket], name=name, delay_s=delay_s)
 
     async def cancel(self, run_id: str) -> None:
@@ -123,19 +131,33 @@ class DbosEngine:
             logger.warning("%s stays with this worker until its end: %s", name, e.message)
 
     async def _see_to_lost(self, worker: str, handover: Handover, scope: anyio.CancelScope) -> None:
-        """A server that dies after DBOS's claim and before its look at it, or before it notes the end, leaves a row that waits for this worker for ever."""
+        """A server that dies after DBOS's claim and before its look at it, or before it notes the
+        end, leaves a row that waits for this worker for ever.
+        """
         before: set[str] = set()
         with scope:
             while True:
                 await anyio.sleep(LOST_S)
                 try:
-                    names = {name for name in await self._in_thread(self._store.under_way, worker) if not handover.has(name)}
+                    names = {
+                        name
+                        for name in await self._in_thread(self._store.under_way, worker)
+                        if not handover.has(name)
+                    }
                     if lost := names & before:  # twice: those on their way are not seen again
                         await self._in_thread(self._store.put_back_lost, worker, lost)
-                        logger.info("DBOS had lost %d deliveries to worker %s: they come again", len(lost), worker)
+                        logger.info(
+                            "DBOS had lost %d deliveries to worker %s: they come again",
+                            len(lost),
+                            worker,
+                        )
                     before = names - lost
                 except AgentError as e:
-                    logger.debug("what DBOS has for worker %s is looked at again later: %s", worker, e.message)
+                    logger.debug(
+                        "what DBOS has for worker %s is looked at again later: %s",
+                        worker,
+                        e.message,
+                    )
 
     async def _end(self, worker: str, left: int) -> None:
         """What was delivered is noted; whatever was not goes back to the others."""
@@ -144,7 +166,9 @@ class DbosEngine:
                 while len(await self._in_thread(self._store.under_way, worker)) > left:  # noqa: ASYNC110  threads of DBOS end it
                     await anyio.sleep(0.02)
         except AgentError as e:
-            logger.warning("what worker %s had under way may be delivered once more: %s", worker, e.message)
+            logger.warning(
+                "what worker %s had under way may be delivered once more: %s", worker, e.message
+            )
         await self._in_thread(process.destroy)
         with suppress(AgentError):  # others rescue them
             await self._in_thread(self._store.put_back, worker)
@@ -153,7 +177,10 @@ class DbosEngine:
         try:
             return await to_thread.run_sync(partial(what, *args, **kwargs), limiter=self._threads)
         except (SQLAlchemyError, dbos_error.DBOSException) as e:
-            raise AgentError("agent", f"the tables of DBOS in {self._store.database.url!r} do not answer: {_words(e)}") from e
+            raise AgentError(
+                "agent",
+                f"the tables of DBOS in {self._store.database.url!r} do not answer: {_words(e)}",
+            ) from e
 
 
 def _words(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A ticket on its way from DBOS's event loop, in a thread of its own, into ours. Entry: `Handover`."""
+"""A ticket on its way from DBOS's event loop, in a thread of its own, into ours. Entry: `Handover`."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ WAIT_S: Final = 1.0
 class Handover:
     """Made in our event loop, for as long as `group` stands."""
 
-    def __init__(self, group: TaskGroup, deliver: Deliver, *, slots: int, give_back: Callable[[str, str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        group: TaskGroup,
+        deliver: Deliver,
+        *,
+        slots: int,
+        give_back: Callable[[str, str], Awaitable[None]],
+    ) -> None:
         self._group, self._deliver, self._give_back = group, deliver, give_back
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._slots = anyio.Semaphore(slots)
-        """DBOS counts a worker's deliveries for each queue, a worker counts them over all of its queues."""
+        """DBOS counts a worker's deliveries for each queue, a worker counts them over all of its
+        queues.
+        """
         self._waiting: set[anyio.CancelScope] = set()
         self._taken: Counter[str] = Counter()
         self.left = 0
@@ -37,7 +46,9 @@ class Handover:
         return name in self._taken
 
     async def close(self) -> None:
-        """What has not begun is given back, what has is waited for; what comes after that is left to whoever rescues it."""
+        """What has not begun is given back, what has is waited for; what comes after that is left
+        to whoever rescues it.
+        """
         self._closed = True
         for scope in self._waiting:
             scope.cancel()
@@ -46,9 +57,13 @@ class Handover:
         self._gone = True
 
     async def take(self, name: str, ticket: Ticket) -> None:
-        """In DBOS's loop: returns when the ticket was delivered. Where it was not, it is cancelled or waits for ever: only what returns is done with."""
+        """In DBOS's loop: returns when the ticket was delivered.
+
+        Where it was not, it is cancelled or waits for ever: only what returns is done with.
+        """
         done: Future[None] = Future()
-        self._loop.call_soon_threadsafe(self._begin, name, ticket, done, context=self._context)  # and not in that of DBOS's task
+        # and not in that of DBOS's task
+        self._loop.call_soon_threadsafe(self._begin, name, ticket, done, context=self._context)
         await asyncio.wrap_future(done)
 
     def _begin(self, name: str, ticket: Ticket, done: Future[None]) -> None:

@@ -1,4 +1,7 @@
-"""The one DBOS that a process can have: launched for a worker, ended with it. Entry: `launch`, `stop`, `destroy`."""
+"""The one DBOS that a process can have: launched for a worker, ended with it. Entry:
+
+`launch`, `stop`, `destroy`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ _dbos: DBOS | None = None
 
 
 def quieten() -> None:
-    """What matters of what it says is told by the engine; it would write to standard error otherwise."""
+    """What matters of what it says is told by the engine; it would write to standard error
+    otherwise.
+    """
     logger = logging.getLogger("dbos")
     logger.setLevel(logging.CRITICAL)
     if not logger.handlers:
@@ -43,10 +48,20 @@ async def _deliver(ticket: str) -> None:
 
 
 def launch(database: Database, worker: str, queues: Collection[str], handover: Handover) -> None:
-    """Blocks. In a thread without an event loop, so that DBOS takes one of its own. Raises AgentError(busy) where the process has a DBOS already."""
+    """Blocks. In a thread without an event loop, so that DBOS takes one of its own.
+
+    Raises AgentError(busy) where the process has a DBOS already.
+    """
     global _handover, _dbos
     if _dbos is not None:
-        raise AgentError("busy", "this process delivers with DBOS already, which it can do for one worker only: start another process")
+        raise AgentError(
+            "busy",
+            (
+                "this process delivers with DBOS already, which it can do for one worker only: "
+                "start "
+                "another process"
+            ),
+        )
     dbos = DBOS(
         config={
             "name": APPLICATION,
@@ -61,9 +76,19 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
         }
     )
     if DBOS.executor_id != worker:
-        raise AgentError("busy", "the application uses DBOS in this process already: run the worker in a process of its own (`treadle worker`)")
+        raise AgentError(
+            "busy",
+            (
+                "the application uses DBOS in this process already: run the worker in a process of "
+                "its own (`treadle worker`)"
+            ),
+        )
     _dbos, _handover = dbos, handover
-    DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None, serialization_type=WorkflowSerializationFormat.PORTABLE)(_deliver)
+    DBOS.workflow(
+        name=WORKFLOW,
+        max_recovery_attempts=None,
+        serialization_type=WorkflowSerializationFormat.PORTABLE,
+    )(_deliver)
     DBOS.listen_queues([*queues])
     try:
         DBOS.launch()
@@ -85,9 +110,11 @@ def destroy() -> None:
     if _dbos is not None:
         stop()
         until = time.monotonic() + TAKEN_S
-        for thread in threading.enumerate():  # what they have just taken needs DBOS's event loop, or they wait for it in vain
+        # what they have just taken needs DBOS's event loop, or they wait for it in vain
+        for thread in threading.enumerate():
             if thread.name.startswith(TAKER):
-                with suppress(RuntimeError):  # one that has not begun yet is told to stop before it takes anything
+                # one that has not begun yet is told to stop before it takes anything
+                with suppress(RuntimeError):
                     thread.join(max(until - time.monotonic(), 0))
         DBOS.destroy()
     _handover = _dbos = None

@@ -1,4 +1,7 @@
-"""The tables of DBOS: tickets go in, are looked for, are put back. Blocks; any thread may. Entry: `Store`."""
+"""The tables of DBOS: tickets go in, are looked for, are put back. Blocks; any thread may. Entry:
+
+`Store`.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,33 @@ CONNECT_S: Final = 10
 ALIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 SQLITE_MIN: Final = (3, 42)
-SQLITE: Final = ("busy_timeout = 30000", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
+SQLITE: Final = (
+    "busy_timeout = 30000",
+    "journal_mode = wal",
+    "synchronous = normal",
+    "foreign_keys = on",
+)
 
 
 def database_of(journal_url: str) -> Database:
-    """For a journal in SQLite a file beside it, else its own database. Raises AgentError(invalid) where it is neither, or DBOS cannot use SQLite here."""
+    """For a journal in SQLite a file beside it, else its own database.
+
+    Raises AgentError(invalid) where it is neither, or DBOS cannot use SQLite here.
+    """
     if journal_url.startswith("sqlite:///"):
-        if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < SQLITE_MIN:  # DBOS asks for the one, and takes the other for granted
-            needs = f"SQLite {SQLITE_MIN[0]}.{SQLITE_MIN[1]} or newer, and this Python brings {sqlite3.sqlite_version}"
-            raise AgentError("invalid", f"the engine `dbos` on SQLite needs {needs}: use the engine `local`, or a journal in PostgreSQL")
+        # DBOS asks for the one, and takes the other for granted
+        if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < SQLITE_MIN:
+            needs = (
+                f"SQLite {SQLITE_MIN[0]}.{SQLITE_MIN[1]} or newer, and this Python brings "
+                f"{sqlite3.sqlite_version}"
+            )
+            raise AgentError(
+                "invalid",
+                (
+                    f"the engine `dbos` on SQLite needs {needs}: use the engine `local`, or a "
+                    "journal in PostgreSQL"
+                ),
+            )
         return create_engine(f"{journal_url}.dbos")
     if journal_url.startswith("postgresql:"):
         return create_engine(
@@ -51,7 +72,13 @@ def database_of(journal_url: str) -> Database:
             pool_pre_ping=True,
             connect_args={"connect_timeout": CONNECT_S},
         )
-    raise AgentError("invalid", "the engine `dbos` needs a journal that several processes share: postgresql://… or sqlite:///FILE")
+    raise AgentError(
+        "invalid",
+        (
+            "the engine `dbos` needs a journal that several processes share: postgresql://… or "
+            "sqlite:///FILE"
+        ),
+    )
 
 
 def workflow_id(ticket: Ticket) -> str:
@@ -61,22 +88,32 @@ def workflow_id(ticket: Ticket) -> str:
 class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
-        event.listen(database, "connect", _sqlite if database.dialect.name == "sqlite" else _postgres)
+        event.listen(
+            database, "connect", _sqlite if database.dialect.name == "sqlite" else _postgres
+        )
         event.listen(database, "do_connect", self._connects)
         self._closed = False
 
     def open(self) -> None:
         self._closed = False
-        with self.database.connect():  # the file's way of writing is set before anybody else opens it
+        # the file's way of writing is set before anybody else opens it
+        with self.database.connect():
             DBOS.migrate(self.database.url.render_as_string(hide_password=False), schema=SCHEMA)
-        self._client = DBOSClient(system_database_engine=self.database, dbos_system_schema=SCHEMA, application_name=APPLICATION, retry_connection_errors=False)
+        self._client = DBOSClient(
+            system_database_engine=self.database,
+            dbos_system_schema=SCHEMA,
+            application_name=APPLICATION,
+            retry_connection_errors=False,
+        )
 
     def close(self) -> None:
         self._closed = True
         self.database.dispose()
 
     def _connects(self, *_: object) -> None:
-        """DBOS tries for ever where a server does not answer, in a thread that the process waits for at its end."""
+        """DBOS tries for ever where a server does not answer, in a thread that the process waits
+        for at its end.
+        """
         if self._closed:
             raise AgentError("invalid", "this engine is closed")
 
@@ -87,7 +124,11 @@ class Store:
             each = slots if most is None else min(slots, most)
             if before.get(name, each) != each:
                 logger.warning(
-                    "queue %r: DBOS gives each of its workers up to %d runs at once from now on, and gave %s: those that live count by this one's number too",
+                    (
+                        "queue %r: DBOS gives each of its workers up to %d runs at once from now "
+                        "on, "
+                        "and gave %s: those that live count by this one's number too"
+                    ),
                     name,
                     each,
                     before[name],
@@ -96,17 +137,25 @@ class Store:
                 name,
                 global_concurrency=most,
                 worker_concurrency=each,
-                partition_concurrency=lane.per_tenant if most is None or lane.per_tenant is None else min(lane.per_tenant, most),
-                limiter=None if lane.rate is None else {"limit": lane.rate, "period": lane.period_s},
+                partition_concurrency=lane.per_tenant
+                if most is None or lane.per_tenant is None
+                else min(lane.per_tenant, most),
+                limiter=None
+                if lane.rate is None
+                else {"limit": lane.rate, "period": lane.period_s},
                 polling_interval_sec=poll_s,
             )
 
     def shares(self, tickets: Sequence[Ticket]) -> list[Sequence[Ticket]]:
-        """To be added at once, each in a transaction of its own: what takes the time is the way to the server and back. SQLite has one writer."""
+        """To be added at once, each in a transaction of its own: what takes the time is the way to
+        the server and back. SQLite has one writer.
+        """
         most = len(tickets) if self.database.dialect.name == "sqlite" else SHARE
         return [tickets[at : at + most] for at in range(0, len(tickets), most or 1)]
 
-    def add(self, tickets: Sequence[Ticket], *, name: str = "", delay_s: float | None = None) -> None:
+    def add(
+        self, tickets: Sequence[Ticket], *, name: str = "", delay_s: float | None = None
+    ) -> None:
         """Those that are there already stay as they are."""
         with self.database.begin() as connection:
             for ticket in tickets:
@@ -116,7 +165,11 @@ class Store:
                 self._client.enqueue_in_transaction(connection, options, ticket.to_json().decode())
 
     def drop(self, run_id: str) -> None:
-        if ids := [row.workflow_id for row in self._rows(ALIVE[:2], workflow_id_prefix=f"{run_id}:") if _is_of(row.workflow_id, run_id)]:
+        if ids := [
+            row.workflow_id
+            for row in self._rows(ALIVE[:2], workflow_id_prefix=f"{run_id}:")
+            if _is_of(row.workflow_id, run_id)
+        ]:
             self._client.cancel_workflows(ids)
 
     def rescue(self, living: Collection[str]) -> None:
@@ -133,19 +186,38 @@ class Store:
         self._client.resume_workflows([name], queue_name=queue)
 
     def put_back_lost(self, worker: str, names: Collection[str]) -> None:
-        self._again(row for row in self._rows("PENDING", executor_id=worker) if row.workflow_id in names)
+        self._again(
+            row for row in self._rows("PENDING", executor_id=worker) if row.workflow_id in names
+        )
 
     def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        found = {row.workflow_id for row in self._rows(ALIVE, workflow_ids=[workflow_id(ticket) for ticket in tickets])} if tickets else set[str]()
+        found = (
+            {
+                row.workflow_id
+                for row in self._rows(
+                    ALIVE, workflow_ids=[workflow_id(ticket) for ticket in tickets]
+                )
+            }
+            if tickets
+            else set[str]()
+        )
         missing = [ticket for ticket in tickets if workflow_id(ticket) not in found]
-        later = self._rows(ALIVE, workflow_id_prefix=[f"{workflow_id(ticket)}@" for ticket in missing]) if missing else []
+        later = (
+            self._rows(ALIVE, workflow_id_prefix=[f"{workflow_id(ticket)}@" for ticket in missing])
+            if missing
+            else []
+        )
         put_off = {row.workflow_id.rpartition("@")[0] for row in later}
         return [ticket for ticket in missing if workflow_id(ticket) not in put_off]
 
     def forget(self) -> None:
         """Some of what it has done with long ago. A rate counts what began in its period."""
-        limits = [limit for queue in self._client.list_queues() if (limit := queue.limiter) is not None]
-        kept = max(KEPT, *(timedelta(seconds=limit["period"]) for limit in limits)) if limits else KEPT
+        limits = [
+            limit for queue in self._client.list_queues() if (limit := queue.limiter) is not None
+        ]
+        kept = (
+            max(KEPT, *(timedelta(seconds=limit["period"]) for limit in limits)) if limits else KEPT
+        )
         if old := self._rows(ENDED, completed_before=(now() - kept).isoformat(), limit=FORGET_MOST):
             self._client.delete_workflows([row.workflow_id for row in old])
 
@@ -159,7 +231,9 @@ class Store:
             self._client.resume_workflows(ids, queue_name=queue)
 
     def _rows(self, status: str | list[str], **which: Any) -> list[WorkflowStatus]:
-        return self._client.list_workflows(status=status, name=WORKFLOW, load_input=False, load_output=False, **which)
+        return self._client.list_workflows(
+            status=status, name=WORKFLOW, load_input=False, load_output=False, **which
+        )
 
 
 def _options(ticket: Ticket, name: str) -> EnqueueOptions:

@@ -25,11 +25,23 @@ def upgrade() -> None:
 
 
 def _who() -> None:
-    op.create_table("account", _id(), _text("username", 64, unique=True), _text("password_hash", 256), _time("created_at"))
+    op.create_table(
+        "account",
+        _id(),
+        _text("username", 64, unique=True),
+        _text("password_hash", 256),
+        _time("created_at"),
+    )
     op.create_table(
         "login",
         _id(),
-        sa.Column("account_id", sa.String(36), sa.ForeignKey("account.id", ondelete="CASCADE"), nullable=False, index=True),
+        sa.Column(
+            "account_id",
+            sa.String(36),
+            sa.ForeignKey("account.id", ondelete="CASCADE"),
+            nullable=False,
+            index=True,
+        ),
         _text("refresh_hash", 64),
         _time("created_at"),
         _time("expires_at"),
@@ -88,17 +100,31 @@ def _changes() -> None:
         _time("closed_at", nullable=True),
         _text("granted_run_id", 64, nullable=True, index=True),
     )
-    op.create_index("confirmation_of_user", "confirmation", ["user_id", "conversation_id", "created_at"])
+    op.create_index(
+        "confirmation_of_user", "confirmation", ["user_id", "conversation_id", "created_at"]
+    )
 
 
 def _conversations() -> None:
-    op.create_table("conversation", _user_id(), _id(), _text("title", 120), _time("created_at"), _time("updated_at"))
+    op.create_table(
+        "conversation",
+        _user_id(),
+        _id(),
+        _text("title", 120),
+        _time("created_at"),
+        _time("updated_at"),
+    )
     op.create_index("conversation_of_user", "conversation", ["user_id", "updated_at"])
     op.create_table(
         "chatmessage",
         _user_id(),
         _id(),
-        sa.Column("conversation_id", sa.String(36), sa.ForeignKey("conversation.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "conversation_id",
+            sa.String(36),
+            sa.ForeignKey("conversation.id", ondelete="CASCADE"),
+            nullable=False,
+        ),
         sa.Column("number", sa.Integer, nullable=False),
         _text("role", 9),
         sa.Column("content", sa.Text, nullable=False),
@@ -122,7 +148,9 @@ def _runs() -> None:
         _time("finished_at", nullable=True),
     )
     op.create_index("run_of_user", "servedrun", ["user_id", "created_at"])
-    op.create_index("run_of_conversation", "servedrun", ["user_id", "conversation_id", "created_at"])
+    op.create_index(
+        "run_of_conversation", "servedrun", ["user_id", "conversation_id", "created_at"]
+    )
     op.create_table(
         "spent",
         _user_id(),
@@ -135,7 +163,9 @@ def _runs() -> None:
 
 
 def _keep_apart(table: str) -> None:
-    """Rows are seen and written by their own user only, whom each transaction names; by nobody where it names none. The owner of the table too."""
+    """Rows are seen and written by their own user only, whom each transaction names; by nobody
+    where it names none. The owner of the table too.
+    """
     own = "user_id = current_setting('treadle.user_id', true)"
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

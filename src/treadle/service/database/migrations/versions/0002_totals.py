@@ -22,4 +22,6 @@ def upgrade() -> None:
 
 
 def _amounts() -> tuple[sa.Column[int], sa.Column[float]]:
-    return sa.Column("tokens", sa.BigInteger, nullable=False), sa.Column("cost_usd", sa.Float, nullable=False)
+    return sa.Column("tokens", sa.BigInteger, nullable=False), sa.Column(
+        "cost_usd", sa.Float, nullable=False
+    )
